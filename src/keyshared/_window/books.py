@@ -386,6 +386,10 @@ class WindowBooks:
         lists = [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
         return lists if kept_back is None else [*lists, kept_back]
 
+    def _is_all_open(self) -> bool:
+        """Whether everything outstanding is open, so that no lane waits for anything."""
+        return self.cursor.outstanding + len(self.beside) == self.loaded - self.waiting
+
     def _follow(self) -> None:
         self._version += 1
         if self._counts is not None:
@@ -462,7 +466,7 @@ class WindowBooks:
 
         O(open deliveries), O(1) if everything is open.
         """
-        if self.cursor.outstanding + len(self.beside) == self.loaded - self.waiting:
+        if self._is_all_open():
             return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
         lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}

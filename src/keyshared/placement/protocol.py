@@ -1,6 +1,6 @@
 """What every way to build a placement has in common."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from keyshared._checks import check_text
@@ -34,7 +34,7 @@ class Placement(Protocol):
         """Every consumer that was added, in join order, also those that own nothing."""
         ...
 
-    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+    def add(self, name: str, *, weight: Weight = 1) -> Sequence[Moved]:
         """Add a consumer.
 
         Args:
@@ -50,7 +50,7 @@ class Placement(Protocol):
         """
         ...
 
-    def remove(self, name: str) -> list[Moved]:
+    def remove(self, name: str) -> Sequence[Moved]:
         """Remove a consumer.
 
         Returns:
@@ -61,7 +61,7 @@ class Placement(Protocol):
         """
         ...
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+    def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
         """Change a consumer's weight.
 
         Args:

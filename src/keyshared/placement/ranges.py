@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
@@ -256,7 +257,7 @@ class RangeMap:
         if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
             for owner in owners:
                 if owner is not None:
-                    _check_owner(owner)
+                    check_text("owner", owner)
         built = cls.__new__(cls)
         built._fill(stops, owners, key_hash, slot_bits)
         return built
@@ -275,13 +276,19 @@ class RangeMap:
             # one object per name: pickles stay small, comparisons of names stay quick
             runs.append(None if owner is None else names.setdefault(owner, owner))
             last = owner
-        self._stops = tuple(kept)
         self._runs = tuple(runs)
         self._owners = tuple(sorted(names))
+        self._set_space(key_hash, slot_bits)
+        self._stops = tuple(kept)  # the last field: where runs are derived later, these say that they are there
+
+    def _set_space(self, key_hash: KeyHash, slot_bits: int) -> None:
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._function = key_hash.function
         self._shift = key_hash.bits - slot_bits
+
+    def _derive(self) -> None:
+        """Bring the runs to hand, where they are not yet."""
 
     @property
     def key_hash(self) -> KeyHash:
@@ -296,11 +303,13 @@ class RangeMap:
     @property
     def owners(self) -> tuple[str, ...]:
         """Every owner of at least one slot, in the order of their names."""
+        self._derive()
         return self._owners
 
     @property
     def runs(self) -> Iterator[tuple[int, int, str | None]]:
         """The whole space as ``(start, stop, owner)`` in slot order, holes included."""
+        self._derive()
         return zip((0, *self._stops), self._stops, self._runs, strict=False)
 
     def slot_of(self, key: str | bytes) -> int:
@@ -359,6 +368,7 @@ class RangeMap:
             >>> RangeMap.from_stops([32768, 65536], ["a", "b"]).finder()(b"order-1")
             'b'
         """
+        self._derive()
         runs, stops, shift, function = self._runs, self._stops, self._shift, self._function
         if self._key_hash is XXH64_SEED_42:  # its C function at once: a call less
             return lambda key: runs[bisect_right(stops, xxh64_intdigest(key, 42) >> shift)]
@@ -419,7 +429,7 @@ class RangeMap:
             >>> RangeMap([(HashRange(0, 16384), "a")]).shares()
             {'a': Fraction(1, 4), None: Fraction(3, 4)}
         """
-        slots: dict[str | None, int] = dict.fromkeys((*self._owners, None), 0)
+        slots: dict[str | None, int] = dict.fromkeys((*self.owners, None), 0)
         for start, stop, owner in self.runs:
             slots[owner] += stop - start
         return {owner: Fraction(n, 1 << self._slot_bits) for owner, n in slots.items() if n}
@@ -448,6 +458,8 @@ class RangeMap:
             [Moved(start=0, stop=100, old='a', new='b')]
         """
         self._check_same_space(after)
+        self._derive()
+        after._derive()
         segments: list[Moved] = []
         mine, other = zip(self._stops, self._runs, strict=True), zip(after._stops, after._runs, strict=True)
         old_stop = new_stop = start = 0
@@ -467,7 +479,7 @@ class RangeMap:
 
     def to_json(self) -> dict[str, object]:
         """Return the map as plain data that JSON can hold: owners are named once, runs refer to them or to None."""
-        index = {name: i for i, name in enumerate(self._owners)}
+        index = {name: i for i, name in enumerate(self.owners)}
         return {
             "version": _FORMAT_VERSION,
             "hash": self._key_hash.name,
@@ -513,6 +525,7 @@ class RangeMap:
         Raises:
             InvariantError: Something is not; a bug in this library.
         """
+        self._derive()
         end = 0
         for stop in self._stops:
             if stop <= end:
@@ -547,24 +560,21 @@ class RangeMap:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RangeMap):
             return NotImplemented
+        self._derive()
+        other._derive()
         return self._space == other._space and self._stops == other._stops and self._runs == other._runs
 
     def __hash__(self) -> int:
+        self._derive()
         return hash((self._space, self._stops, self._runs))
 
     def __repr__(self) -> str:
-        return f"<RangeMap of {len(self._owners)} owners in {len(self._runs)} runs over {self._space_text}>"
+        return f"<RangeMap of {len(self.owners)} owners in {len(self._runs)} runs over {self._space_text}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpickle, (self._stops, self._runs, self._key_hash, self._slot_bits)
-
-
-def _unpickle(stops: tuple[int, ...], runs: tuple[str | None, ...], key_hash: KeyHash, slot_bits: int) -> RangeMap:
-    return RangeMap.from_stops(stops, runs, key_hash=key_hash, slot_bits=slot_bits)
-
-
-def _check_owner(owner: object) -> None:
-    check_text("owner", owner)
+        self._derive()
+        rebuild = partial(RangeMap.from_stops, key_hash=self._key_hash, slot_bits=self._slot_bits)
+        return rebuild, (self._stops, self._runs)
 
 
 def _list_in(data: Mapping[str, object], name: str) -> list[object]:
@@ -586,5 +596,5 @@ def _owners_in(data: Mapping[str, object]) -> list[object]:
 def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
     for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
         check_kind("range", piece, HashRange)
-        _check_owner(owner)
+        check_text("owner", owner)
         yield piece, owner
