@@ -15,6 +15,7 @@ from keyshared.placement.ring_ranges import RingMoves
 from keyshared.ring import HashRing
 
 SIZE = 1 << 16
+Query = Callable[[RangeMap], object]
 
 
 def points_of(name: str, hashes: Any, rank: int = 0) -> list[Point]:
@@ -198,7 +199,7 @@ def test_a_map_of_a_ring_refuses_what_any_map_refuses(*, early: bool) -> None:
 
 
 def test_a_map_of_a_ring_is_a_value_like_any_map() -> None:
-    queries: list[Callable[[RangeMap], object]] = [
+    queries: list[Query] = [
         lambda ranges: ranges.owners,
         lambda ranges: list(ranges.runs),
         lambda ranges: ranges.shares(),

@@ -40,7 +40,9 @@ class RingRanges(RangeMap):
 
     def owner(self, slot: int) -> str | None:
         """See `RangeMap.owner`."""
-        return super().owner(slot) if self._has_runs() else self._points.owner_at(self._checked_slot(slot))
+        if self._stops or self._has_runs():
+            return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
+        return self._points.owner_at(self._checked_slot(slot))
 
     def owner_of(self, key: str | bytes) -> str | None:
         """See `RangeMap.owner_of`."""
@@ -51,7 +53,9 @@ class RingRanges(RangeMap):
 
     def walk(self, slot: int) -> Iterator[str]:
         """See `RangeMap.walk`."""
-        return super().walk(slot) if self._has_runs() else self._walk_points(self._checked_slot(slot))
+        if self._stops or self._has_runs():
+            return self._walk_from(bisect_right(self._stops, self._checked_slot(slot)))
+        return self._walk_points(self._checked_slot(slot))
 
     def _walk_points(self, slot: int) -> Iterator[str]:
         size = 1 << self._slot_bits
@@ -73,12 +77,11 @@ class RingRanges(RangeMap):
 
     def _has_runs(self) -> bool:
         """Count a lookup, and return whether it finds runs."""
-        if not self._stops:
+        if self._lookups > 0:
             self._lookups -= 1
-            if self._lookups >= 0:
-                return False
+        else:
             self._derive()
-        return True
+        return bool(self._stops)
 
     def _derive(self) -> None:
         if not self._stops:
