@@ -22,11 +22,12 @@ from keyshared._checks import check_int, check_number, check_several, configurat
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
-from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.ring_numbers import RingNumbers
 from keyshared.placement.ring_points import Point, RingPoints
 from keyshared.placement.ring_ranges import RingMoves, RingRanges
 from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
+from keyshared.placement.spans import Moved
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 

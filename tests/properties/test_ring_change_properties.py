@@ -102,6 +102,10 @@ def check_answers(ring: HashRing, expected: RangeMap) -> None:
     assert isinstance(ranges, RingRanges)
     ranges._lookups = 10_000
     assert [expected.owner(slot) for slot in range(SIZE)] == [ranges.owner(slot) for slot in range(SIZE)]
+    runs = [expected.run_at(slot) for slot in range(SIZE)]
+    assert {(start, stop) for start, stop, _ in expected.runs} == set(runs)
+    assert all(start <= slot < stop for slot, (start, stop) in enumerate(runs))
+    assert runs == [ranges.run_at(slot) for slot in range(SIZE)]
     keys = [b"%d" % n for n in range(30)]
     assert [expected.owner_of(key) for key in keys] == [ranges.owner_of(key) for key in keys]
     walks = [list(expected.walk(slot)) for slot in range(SIZE)]

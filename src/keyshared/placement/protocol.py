@@ -5,7 +5,8 @@ from typing import Protocol, Self, TypeVar
 
 from keyshared._checks import check_text
 from keyshared.errors import ArgumentError, UnknownConsumerError, shown
-from keyshared.placement.ranges import Moved, RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
+from keyshared.placement.spans import Moved
 
 __all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
 

@@ -6,7 +6,7 @@ slot lie in one part. Their hashes are in arrays: to copy a part touches no obje
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -137,6 +137,17 @@ class RingPoints:
         found = hashes[place] >> self._shift
         return found if self._exact and found > slot else found + 1
 
+    def run_at(self, slot: int, size: int) -> tuple[int, int]:
+        """Return the longest stretch with one owner around a slot, of so many slots in all."""
+        owner = self.owner_at(slot)
+        stop = self.stop_at(slot)
+        while stop is not None and stop < size and self.owner_at(stop) == owner:
+            stop = self.stop_at(stop)
+        start = self._start_at(slot)
+        while start and self.owner_at(start - 1) == owner:
+            start = self._start_at(start - 1)
+        return start, size if stop is None else stop
+
     def stretches(self, points: Iterable[Point], size: int) -> Iterator[tuple[int, int]]:
         """Yield the stretches of slots, each of one owner, whose owner some of the points have a say in, in order.
 
@@ -208,13 +219,20 @@ class RingPoints:
         hashes, names = self._parts[index]
         return hashes, names, bisect_left(hashes, slot << self._shift)
 
+    def _start_at(self, slot: int) -> int:
+        """Return where a stretch around a slot begins that has one owner; the stretch before it may have the same."""
+        if self._exact and self.stop_at(slot) == slot + 1:
+            return slot
+        return self._stop_before(slot)
+
     def _stop_before(self, slot: int) -> int:
-        """Return one past the last slot with a point before this one, which has a point itself; 0 if there is none."""
+        """Return one past the last slot with a point before this one; 0 if there is none."""
         index = bisect_left(self._lasts, slot)
-        hashes, _ = self._parts[index]
-        place = bisect_left(hashes, slot << self._shift)
-        if place:
-            return (hashes[place - 1] >> self._shift) + 1
+        if index < len(self._parts):
+            hashes, _ = self._parts[index]
+            place = bisect_left(hashes, slot << self._shift)
+            if place:
+                return (hashes[place - 1] >> self._shift) + 1
         return self._lasts[index - 1] + 1 if index else 0
 
 
@@ -228,9 +246,9 @@ def _merged(part: _Part, more: list[Point], rank_of: RankOf) -> _Part:
         return _part_of(sorted([*here, *more]))
     hashes, names = part[0][:], part[1].copy()
     for point, rank, name in more:  # mostly one: quicker than a sort
-        place = bisect_left(hashes, point)
-        while place < len(hashes) and hashes[place] == point and (rank_of(names[place]), names[place]) < (rank, name):
-            place += 1
+        place = bisect_right(hashes, point)  # a newcomer stands behind its equals where ranks count
+        while place and hashes[place - 1] == point and (rank, name) < (rank_of(names[place - 1]), names[place - 1]):
+            place -= 1
         hashes.insert(place, point)
         names.insert(place, name)
     return hashes, names

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
 from keyshared.hashing.named import KeyHash, required_key_bytes
-from keyshared.placement.ranges import Moved, RangeMap
+from keyshared.placement.ranges import RangeMap
 from keyshared.placement.ring_points import Point, RingPoints
+from keyshared.placement.spans import Moved
 
 __all__ = ["RingMoves", "RingRanges"]
 
@@ -26,8 +27,8 @@ class RingRanges(RangeMap):
         slot_bits: There are ``2**slot_bits`` slots.
 
     Complexity:
-        O(1) to build. `owner`, `owner_of` and `walk` take O(log p) for each run, p points; every other query derives
-        the runs, in O(p), unless they are there.
+        O(1) to build. `owner`, `owner_of`, `run_at` and `walk` take O(log p) for each point that they pass, p points in
+        all; every other query derives the runs, in O(p), unless they are there.
     """
 
     __slots__ = ("_lookups", "_points")
@@ -43,6 +44,12 @@ class RingRanges(RangeMap):
         if self._stops or self._has_runs():
             return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
         return self._points.owner_at(self._checked_slot(slot))
+
+    def run_at(self, slot: int) -> tuple[int, int]:
+        """See `RangeMap.run_at`."""
+        if self._stops or self._has_runs():
+            return super().run_at(slot)
+        return self._points.run_at(self._checked_slot(slot), 1 << self._slot_bits)
 
     def owner_of(self, key: str | bytes) -> str | None:
         """See `RangeMap.owner_of`."""
