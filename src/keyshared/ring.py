@@ -325,7 +325,7 @@ class HashRing:
             ['a', 'b']
         """
         check_int("n", n, 0)
-        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self.consumers))))
+        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self._members))))
 
     def copy(self) -> Self:
         """Copy the ring: the same consumers, and nothing shared that can change."""

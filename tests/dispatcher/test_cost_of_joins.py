@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from keyshared.config import DispatcherConfig, DrainUnit
+from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.hashing import XXH64_SEED_42, KeyHash
 from keyshared.placement.ring_points import RingPoints
@@ -99,11 +99,19 @@ def test_a_change_hashes_the_points_of_one_consumer() -> None:
         assert 10 == hashed
 
 
-@pytest.mark.parametrize("unit", DrainUnit)
-def test_a_dispatcher_takes_hardly_more_steps_with_a_thousand_consumers_than_with_ten(unit: DrainUnit) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        *({"unit": unit} for unit in DrainUnit),
+        {"measure": True, "tell_settled": True, "drain_timeout_ms": 50},
+        {"max_in_flight": 50, "unmatched": Unmatched.ERROR},
+    ],
+    ids=str,
+)
+def test_a_dispatcher_takes_hardly_more_steps_with_a_thousand_consumers_than_with_ten(config: dict[str, Any]) -> None:
     cost: dict[str, list[int]] = {}
     for count in (FEW, MANY):
-        d = with_members(count, HashRing(named(count)), unit=unit, inactive_grace_ms=1)
+        d = with_members(count, HashRing(named(count)), **config, inactive_grace_ms=1)
         calls: dict[str, Callable[[], object]] = {
             "join": partial(d.add_consumer, "new"),
             "offer": partial(d.offer, 0, "order-1"),

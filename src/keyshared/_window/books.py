@@ -380,8 +380,9 @@ class WindowBooks:
     # where a lane is
 
     def _work_lists(self) -> list[WorkList]:
-        """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
-        ready = [consumer.ready for consumer in self.consumers.values()]
+        """Every list that a lane can wait in, but empty ready lists; a lane stands in one at most. O(consumers)."""
+        # asked for its length: a list may be false while nothing in it can be served
+        ready = [consumer.ready for consumer in self.consumers.values() if len(consumer.ready) > 0]
         kept_back = self._gate.kept_back
         lists = [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
         return lists if kept_back is None else [*lists, kept_back]

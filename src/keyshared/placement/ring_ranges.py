@@ -15,6 +15,7 @@ from keyshared.placement.spans import Moved
 
 __all__ = ["RingMoves", "RingRanges"]
 
+_LOOKUPS_PER_RUN: Final = 8  # among the points: both ends of a run are looked for, over several of them
 _POINTS_PER_LOOKUP: Final = 8  # deriving costs for eight points what a lookup among the points costs more than in runs
 
 
@@ -47,15 +48,17 @@ class RingRanges(RangeMap):
 
     def run_at(self, slot: int) -> tuple[int, int]:
         """See `RangeMap.run_at`."""
-        if self._stops or self._has_runs():
-            return super().run_at(slot)
+        if self._stops or self._has_runs(_LOOKUPS_PER_RUN):
+            index = bisect_right(self._stops, self._checked_slot(slot))
+            return self._stops[index - 1] if index else 0, self._stops[index]
         return self._points.run_at(self._checked_slot(slot), 1 << self._slot_bits)
 
     def owner_of(self, key: str | bytes) -> str | None:
         """See `RangeMap.owner_of`."""
-        if self._stops:
+        stops = self._stops
+        if stops:
             data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
-            return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
+            return self._runs[bisect_right(stops, self._function(data) >> self._shift)]
         return self.owner(self.slot_of(key))
 
     def walk(self, slot: int) -> Iterator[str]:
@@ -82,10 +85,10 @@ class RingRanges(RangeMap):
             else:
                 at = stop
 
-    def _has_runs(self) -> bool:
-        """Count a lookup, and return whether it finds runs."""
+    def _has_runs(self, lookups: int = 1) -> bool:
+        """Count lookups, and return whether they find runs."""
         if self._lookups > 0:
-            self._lookups -= 1
+            self._lookups -= lookups
         else:
             self._derive()
         return bool(self._stops)
