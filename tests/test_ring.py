@@ -455,6 +455,7 @@ def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:
 def test_numbers_that_were_given_back_twice_are_found_out() -> None:
     ring = HashRing.pulsar(["w#1", "w#2", "x"], separator="#")
     ring.check_invariants()
+    assert ring._numbers is not None
     ring._numbers.free("w", 0)
 
     with pytest.raises(InvariantError, match="numbers that are taken"):

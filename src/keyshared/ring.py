@@ -16,18 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from keyshared._checks import check_int, check_number, check_several, configuration
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.ring_numbers import RingNumbers
 from keyshared.placement.ring_points import Point, RingPoints
 from keyshared.placement.ring_ranges import RingMoves, RingRanges
 from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
 from keyshared.placement.spans import Moved
+
+if TYPE_CHECKING:  # only names with a separator are numbered
+    from keyshared.placement.ring_numbers import RingNumbers
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 
@@ -84,7 +86,7 @@ class HashRing:
     __slots__ = ("_key_hash", "_members", "_numbers", "_points", "_ranges", "_rules", "_slot_bits", "_vnodes")
 
     _members: dict[str, _Member]
-    _numbers: RingNumbers
+    _numbers: "RingNumbers | None"
     _points: RingPoints
     _ranges: RangeMap | None
 
@@ -186,7 +188,7 @@ class HashRing:
         self._key_hash = key_hash
         self._rules = rules
         self._members = {}
-        self._numbers = RingNumbers()
+        self._numbers = _numbers_for(rules)
         self._ranges = None
         points: list[Point] = []
         given = consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers)
@@ -238,7 +240,7 @@ class HashRing:
         """
         member = find_consumer(self._members, name)
         del self._members[name]
-        if self._rules.separator is not None:
+        if self._numbers is not None:
             self._numbers.free(self._rules.point_name(name), member.index)
         return self._change(list(self._points_of(name, member, 0, member.vnodes)), join=False)
 
@@ -332,7 +334,8 @@ class HashRing:
         twin = type(self).__new__(type(self))
         twin._vnodes, twin._slot_bits = self._vnodes, self._slot_bits
         twin._key_hash, twin._rules = self._key_hash, self._rules
-        twin._members, twin._numbers = dict(self._members), self._numbers.copy()
+        twin._members = dict(self._members)
+        twin._numbers = None if self._numbers is None else self._numbers.copy()
         twin._points, twin._ranges = self._points, self._ranges
         return twin
 
@@ -353,7 +356,7 @@ class HashRing:
         numbered = {(self._rules.point_name(name), m.index) for name, m in self._members.items()}
         if len(numbered) != len(self._members):
             raise InvariantError("those whose points are made of one name have different numbers")
-        if self._rules.separator is not None:
+        if self._numbers is not None:
             self._numbers.check_invariants(numbered)
         self._points.check_invariants()
         self.ranges.check_invariants()
@@ -371,13 +374,11 @@ class HashRing:
 
     def _free_index(self, name: str) -> int:
         """Return the lowest number that no consumer has whose points are made of the same name."""
-        if self._rules.separator is None:
-            return 0  # names are unique
-        return self._numbers.lowest(self._rules.point_name(name))
+        return 0 if self._numbers is None else self._numbers.lowest(self._rules.point_name(name))
 
     def _enter(self, name: str, member: _Member) -> None:
         self._members[name] = member
-        if self._rules.separator is not None:
+        if self._numbers is not None:
             self._numbers.take(self._rules.point_name(name))
 
     def _change(self, points: list[Point], *, join: bool) -> Sequence[Moved]:
@@ -424,3 +425,11 @@ class HashRing:
 
     def __repr__(self) -> str:
         return f"<HashRing of {len(self._members)} consumers with {len(self._points)} points>"
+
+
+def _numbers_for(rules: RingRules) -> "RingNumbers | None":
+    if rules.separator is None:
+        return None  # names are unique
+    from keyshared.placement.ring_numbers import RingNumbers  # noqa: PLC0415  # only where it is used
+
+    return RingNumbers()

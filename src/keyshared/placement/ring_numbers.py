@@ -36,7 +36,7 @@ class RingNumbers:
             self._stops[name] = self._stops.get(name, 0) + 1
 
     def free(self, name: str, number: int) -> None:
-        """Give back a number of a name that was taken."""
+        """Return a number of a name to those that are free."""
         free = self._free.setdefault(name, [])
         heappush(free, number)
         if len(free) == self._stops[name]:  # nobody of that name is left
