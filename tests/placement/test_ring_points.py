@@ -219,3 +219,24 @@ def test_a_map_of_a_ring_is_a_value_like_any_map() -> None:
     for query in queries:
         assert query(flat) == query(ring_of(3).ranges)  # each of a map of which nobody asked anything
     assert (XXH64_SEED_42, 16) == (ring_of(3).ranges.key_hash, ring_of(3).ranges.slot_bits)
+
+
+@pytest.mark.parametrize("make", [HashRing, HashRing.danube], ids=["default", "danube"])
+@pytest.mark.parametrize("consumers", [0, 1, 3], ids=lambda count: f"{count} consumers")
+def test_a_run_is_found_among_the_points_as_in_the_runs(make: Callable[..., HashRing], consumers: int) -> None:
+    ranges: Any = make([str(n) for n in range(consumers)], vnodes=5).ranges
+    flat = RangeMap.from_json(make([str(n) for n in range(consumers)], vnodes=5).ranges.to_json())
+    ranges._lookups = 10_000
+    size = 1 << flat.slot_bits
+    slots = sorted(
+        {0, size - 1, *(at for start, stop, _ in flat.runs for at in (start, stop - 1, (start + stop) // 2))}
+    )
+
+    assert [flat.run_at(slot) for slot in slots] == [ranges.run_at(slot) for slot in slots]
+    assert not ranges._stops
+    ranges._lookups = 0
+    assert [flat.run_at(slot) for slot in slots] == [ranges.run_at(slot) for slot in slots]
+    assert ranges._stops
+    for one in (flat, ranges):
+        with pytest.raises(ArgumentError, match="slot is"):
+            one.run_at(size)
