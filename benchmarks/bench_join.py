@@ -1,5 +1,6 @@
-"""What rare events cost while many messages are outstanding: joins, leaves, timeouts, snapshots."""
+"""What rare events cost: joins and leaves with ever more consumers; with many messages, timeouts and snapshots too."""
 
+from collections.abc import Callable
 from time import process_time_ns
 
 from benchmarks import _subjects as subjects
@@ -13,6 +14,16 @@ from keyshared.effects import DeadLetter, Deliver, Released
 from keyshared.ring import HashRing
 
 OUTSTANDING = (10_000, 100_000)
+CONSUMERS = (10, 100, 1_000, 10_000)
+QUICK_CONSUMERS = (3, 5, 10, 40)
+CHANGES = 100
+SLOPE_BOUND = 3.0  # a join with 1,000 consumers to one with 10
+NAMED_BOUND = 2.0  # of names that are on the ring already, 10,000 to 10: linear time for all
+RINGS: dict[str, Callable[..., HashRing]] = {
+    "default": HashRing,
+    "pulsar": HashRing.pulsar,
+    "danube": HashRing.danube,
+}
 FULL = 100  # limit of each consumer where messages wait
 REPEATS = 3
 
@@ -100,6 +111,89 @@ def snapshots(count: int) -> tuple[Timed, Timed]:
     return write, restore
 
 
+def each_of(call: Callable[[str], object], names: list[str]) -> tuple[int, int]:
+    started = process_time_ns()
+    for name in names:
+        call(name)
+    return process_time_ns() - started, len(names)
+
+
+class Growing:
+    """A ring of so many consumers, and a dispatcher in which all of them take part; newcomers come and go."""
+
+    def __init__(self, make: Callable[..., HashRing], count: int, changes: int) -> None:
+        self.names = [str(number) for number in range(count)]
+        self.newcomers = [str(count + number) for number in range(changes)]
+        self.ring = make(self.names)
+        self.placement = self.ring.copy()
+        self.offset = 0
+        self.dispatcher = self.started()
+        each_of(self.dispatcher.add_consumer, self.names)
+
+    def started(self) -> KeySharedDispatcher[object]:
+        return KeySharedDispatcher(self.placement, DispatcherConfig(inactive_grace_ms=1))
+
+    def named(self) -> tuple[int, int]:
+        return each_of(self.started().add_consumer, self.names)
+
+    def join_and_offer(self) -> tuple[int, int]:
+        """Join with a message after each, so that an owner is looked for; then all is undone."""
+        dispatcher = self.dispatcher
+        started = process_time_ns()
+        for name in self.newcomers:
+            self.offset += 1
+            dispatcher.add_consumer(name)
+            dispatcher.offer(self.offset, b"%d" % self.offset)
+        spent = process_time_ns() - started
+        dispatcher.ack_many([effect.receipt for effect in dispatcher.in_flight()])
+        each_of(dispatcher.remove_consumer, self.newcomers)
+        return spent, len(self.newcomers)
+
+    def evict(self) -> tuple[int, int]:
+        """Let all newcomers, who have fallen silent, be evicted at one instant."""
+        dispatcher = self.dispatcher
+        each_of(dispatcher.add_consumer, self.newcomers)
+        each_of(dispatcher.set_inactive, self.newcomers)
+        due = dispatcher.next_deadline_ms() or 0
+        started = process_time_ns()
+        dispatcher.handle_timeout(now_ms=due)
+        return process_time_ns() - started, len(self.newcomers)
+
+    def cases(self) -> dict[str, Timed]:
+        """The cases in the order in which they take turns: who joins in one leaves in the next."""
+        ring, dispatcher, newcomers = self.ring, self.dispatcher, self.newcomers
+        return {
+            "ring: join": lambda: each_of(ring.add, newcomers),
+            "ring: leave": lambda: each_of(ring.remove, newcomers),
+            "join": lambda: each_of(dispatcher.add_consumer, newcomers),
+            "silent": lambda: each_of(dispatcher.set_inactive, newcomers),
+            "back": lambda: each_of(dispatcher.set_active, newcomers),
+            "leave": lambda: each_of(dispatcher.remove_consumer, newcomers),
+            "join, then a message": self.join_and_offer,
+            "evicted": self.evict,
+            "join of a name on the ring": self.named,
+        }
+
+
+def measure_slopes(scale: Scale) -> Report:
+    counts = QUICK_CONSUMERS if scale.quick else CONSUMERS
+    columns = (*(f"N = {count:,}" for count in counts), "third / first")
+    note = "100 points each; one more joins or leaves while N take part and nothing is outstanding"
+    report = Report("joins by consumers, us per call", columns, [note])
+    for kind, make in RINGS.items():
+        growing = {count: Growing(make, count, scale.size(CHANGES)) for count in counts}
+        cases = {(name, count): case for count in counts for name, case in growing[count].cases().items()}
+        found = turns(cases, scale.repeats(REPEATS))
+        for name in growing[counts[0]].cases():
+            times = [found[name, count] / 1e3 for count in counts]
+            report.add(f"{kind}, {name}", *times, times[2] / times[0])
+            if "join" in name or "leave" in name:
+                report.judge(f"{counts[2]:,} / {counts[0]} consumers, {kind}, {name}", times[2] / times[0], SLOPE_BOUND)
+        named = [found["join of a name on the ring", count] for count in (counts[0], counts[-1])]
+        report.judge(f"{counts[-1]:,} / {counts[0]} names on the ring, {kind}", named[1] / named[0], NAMED_BOUND)
+    return report
+
+
 def check(fact: bool, text: str) -> None:
     if not fact:
         raise AssertionError(f"not so: {text}")
@@ -118,13 +212,13 @@ def run(scale: Scale) -> list[Report]:
         messages["ack timeout, retried", count] = timeouts(count, RetryPolicy())
         messages["ack timeout, dead-lettered", count] = timeouts(count, RetryPolicy(max_redeliveries=0))
         messages["snapshot", count], messages["restore", count] = snapshots(count)
-    notes = [f"{subjects.CONSUMERS} consumers, unique keys; a join builds the ring, whatever is outstanding"]
+    notes = [f"{subjects.CONSUMERS} consumers, unique keys"]
     columns = tuple(f"N = {count:,}" for count in counts)
     whole = Report("joins, ms per call", columns, notes)
     tell(whole, turns(calls, scale.repeats(REPEATS)), counts, 1e6)
     each = Report("rare events, us per message", columns)
     tell(each, turns(messages, scale.repeats(REPEATS)), counts, 1e3)
-    return [whole, each]
+    return [whole, each, measure_slopes(scale)]
 
 
 def tell(report: Report, found: dict[tuple[str, int], float], counts: list[int], unit: float) -> None:

@@ -35,6 +35,10 @@ class Ranking:
             yield start, stop, owner
             start = stop
 
+    def run_at(self, slot: int) -> tuple[int, int]:
+        """The run that a slot is in."""
+        return next((start, stop) for start, stop, _ in self.runs if slot < stop)
+
     def slot_of(self, key: str | bytes) -> int:
         """The slot of a key."""
         return crc32(key.encode() if isinstance(key, str) else key) % SLOTS

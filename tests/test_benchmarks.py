@@ -24,6 +24,7 @@ TITLES = [
     "memory",
     "joins, ms per call",
     "rare events, us per message",
+    "joins by consumers, us per call",
     "life by drain unit",
     "joins by drain unit, ms per call",
     "ring",
@@ -90,6 +91,7 @@ def test_every_target_is_judged_on_every_load(reports: list[dict[str, Any]]) -> 
     assert 2 == sum(target.startswith("waiting: ") for target in targets)
     assert 5 == sum(target.startswith("memory: ") for target in targets)
     assert 2 == sum(target.startswith("ring: ") for target in targets)
+    assert 21 == sum(target.startswith("joins by consumers, us per call: ") for target in targets)
     assert 6 == sum(target.startswith("draining: ") for target in targets)
     assert 3 == sum(target.startswith("select: ") for target in targets)
     assert 4 == sum(target.startswith("copy flags: ") for target in targets)

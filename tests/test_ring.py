@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +13,7 @@ import pytest
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
 from keyshared.hashing import DANUBE_32, KeyHash, danube32
 from keyshared.placement import HashRange, Moved, RangeMap
+from keyshared.placement.ring_points import RingPoints
 from keyshared.ring import HashRing
 
 
@@ -23,7 +24,7 @@ def _last_four_bits(data: bytes) -> int:
 TINY = KeyHash("tiny", 4, _last_four_bits)
 
 
-def _slots(moves: list[Moved]) -> int:
+def _slots(moves: Sequence[Moved]) -> int:
     return sum(move.stop - move.start for move in moves)
 
 
@@ -435,9 +436,8 @@ def test_two_of_one_number_are_found_out() -> None:
     ring = HashRing.pulsar(["w#1", "w#2"], separator="#")
     first, second = ring._members.values()
     ring._members["w#2"] = replace(second, index=first.index)
-    ring._points = sorted(
-        point for name, member in ring._members.items() for point in ring._points_of(name, member, 0, member.vnodes)
-    )
+    points = [p for name, member in ring._members.items() for p in ring._points_of(name, member, 0, member.vnodes)]
+    ring._points = RingPoints(points, shift=0, latest_owns_exact=False)
 
     with pytest.raises(InvariantError, match="different numbers"):
         ring.check_invariants()
@@ -452,15 +452,26 @@ def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:
     assert (HashRange(0, 16),) == ring.ranges.ranges_of("a")
 
 
+def test_numbers_that_were_given_back_twice_are_found_out() -> None:
+    ring = HashRing.pulsar(["w#1", "w#2", "x"], separator="#")
+    ring.check_invariants()
+    assert ring._numbers is not None
+    ring._numbers.free("w", 0)
+
+    with pytest.raises(InvariantError, match="numbers that are taken"):
+        ring.check_invariants()
+
+
 @pytest.mark.parametrize(
     ("damage", "fact"),
     [
-        (lambda ring: ring._points.pop(), "points are those"),
-        (lambda ring: ring._points.reverse(), "points are those"),
+        (lambda ring: ring._points._parts.pop(), "points are those"),
+        (lambda ring: ring._points._parts.reverse(), "points are those"),
+        (lambda ring: ring._points._lasts.reverse(), "found by their last slot"),
         (lambda ring: setattr(ring, "_ranges", RangeMap()), "ranges are those"),
         (lambda ring: setattr(ring, "_vnodes", 7), "how many points"),
     ],
-    ids=["lost point", "order", "stale value", "weights"],
+    ids=["lost points", "order", "places", "stale value", "weights"],
 )
 def test_a_broken_ring_is_found_out(damage: Callable[[HashRing], object], fact: str) -> None:
     ring = HashRing(["a", "b"])

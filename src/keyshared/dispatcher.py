@@ -677,7 +677,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             ArgumentError: The name, a pattern, the weight or the limit can never work.
 
         Complexity:
-            O(vnodes log n + lanes that wait + what is delivered), and O(open deliveries) if anything waits at all.
+            O(vnodes log n + lanes that wait + what is delivered); if anything waits at all, also O(consumers + open
+            deliveries).
         """
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []

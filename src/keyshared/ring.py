@@ -12,27 +12,30 @@ a slot joins or leaves, keys that the filters keep from it may move between othe
 have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import count, islice
-from typing import Final, Self, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Self
 
 from keyshared._checks import check_int, check_number, check_several, configuration
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
-from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import RangeMap, Weight, check_space
+from keyshared.placement.ring_points import Point, RingPoints
+from keyshared.placement.ring_ranges import RingMoves, RingRanges
 from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
+from keyshared.placement.spans import Moved
+
+if TYPE_CHECKING:  # only names with a separator are numbered
+    from keyshared.placement.ring_numbers import RingNumbers
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 
 DEFAULT_VNODES: Final = 100  # Danube and Pulsar 100; ketama 40 x weight x 4; uhashring 160
 _MOST_VNODES: Final = 1_000_000
 _DANUBE_BITS: Final = 32
-
-_Point: TypeAlias = tuple[int, int, str]  # full hash, rank among equal hashes, name
-
 
 _DANUBE_ID_BITS: Final = 64
 
@@ -65,7 +68,8 @@ class HashRing:
         ConsumerExistsError: A name is given twice.
 
     Complexity:
-        O(p log p) to build, p points; the value is built when it is asked for.
+        O(p log p) to build, p points; O(v log p) for each join and leave, v points of the consumer. The moves are
+        worked out when they are read, and the runs of the value when many owners were asked for.
 
     Source:
         Karger et al. 1997; Danube "Key-Shared Dispatch Architecture", Consistent Hashing; differs: ties do not depend
@@ -79,10 +83,11 @@ class HashRing:
         {('b', 'a')}
     """
 
-    __slots__ = ("_key_hash", "_members", "_points", "_ranges", "_rules", "_slot_bits", "_vnodes")
+    __slots__ = ("_key_hash", "_members", "_numbers", "_points", "_ranges", "_rules", "_slot_bits", "_vnodes")
 
     _members: dict[str, _Member]
-    _points: list[_Point]
+    _numbers: "RingNumbers | None"
+    _points: RingPoints
     _ranges: RangeMap | None
 
     def __init__(
@@ -183,16 +188,18 @@ class HashRing:
         self._key_hash = key_hash
         self._rules = rules
         self._members = {}
-        self._points = []
+        self._numbers = _numbers_for(rules)
         self._ranges = None
+        points: list[Point] = []
         given = consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers)
         for name, weight in given:
             member = self._new_member(name, weight)
-            self._members[name] = member
-            self._points += self._points_of(name, member, 0, member.vnodes)
-        self._points.sort()
+            self._enter(name, member)
+            points += self._points_of(name, member, 0, member.vnodes)
+        shift = key_hash.bits - slot_bits
+        self._points = RingPoints(points, shift, latest_owns_exact=rules.latest_owns_exact)
 
-    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+    def add(self, name: str, *, weight: Weight = 1) -> Sequence[Moved]:
         """Add a consumer; slots move to it only.
 
         Args:
@@ -200,7 +207,7 @@ class HashRing:
             weight: Its number of points is ``vnodes * weight``, rounded half up, and at least 1.
 
         Returns:
-            What changed owners, in slot order.
+            What changed owners, in slot order; worked out when it is first read.
 
         Raises:
             ConsumerExistsError: The name is there already.
@@ -208,7 +215,7 @@ class HashRing:
                 points.
 
         Complexity:
-            O(v log v + p), v points of the consumer and p of all.
+            O(v log p), v points of the consumer and p of all.
 
         Example:
             >>> ring = HashRing(["a"])
@@ -216,31 +223,28 @@ class HashRing:
             {'b'}
         """
         member = self._new_member(name, weight)
-        before = self.ranges
-        self._members[name] = member
-        self._insert(self._points_of(name, member, 0, member.vnodes))
-        return before.moved(self.ranges)
+        self._enter(name, member)
+        return self._change(list(self._points_of(name, member, 0, member.vnodes)), join=True)
 
-    def remove(self, name: str) -> list[Moved]:
+    def remove(self, name: str) -> Sequence[Moved]:
         """Remove a consumer; only its own slots move.
 
         Returns:
-            What changed owners, in slot order.
+            What changed owners, in slot order; worked out when it is first read.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
 
         Complexity:
-            O(p), p points of all.
+            O(v log p), v points of the consumer and p of all.
         """
-        find_consumer(self._members, name)
-        before = self.ranges
+        member = find_consumer(self._members, name)
         del self._members[name]
-        self._points = [point for point in self._points if point[2] != name]
-        self._ranges = None
-        return before.moved(self.ranges)
+        if self._numbers is not None:
+            self._numbers.free(self._rules.point_name(name), member.index)
+        return self._change(list(self._points_of(name, member, 0, member.vnodes)), join=False)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+    def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
         """Change a consumer's weight; slots move only to it if the weight grows, only from it if it shrinks.
 
         Args:
@@ -248,32 +252,29 @@ class HashRing:
             weight: As in `add`.
 
         Returns:
-            What changed owners, in slot order; nothing if the number of points stays the same.
+            What changed owners, in slot order, worked out when it is first read; nothing if the number of points stays
+            the same.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
             ArgumentError: The weight is not positive and finite or gives too many points.
 
         Complexity:
-            O(d log d + p), d points of difference and p of all.
+            O(d log p), d points of difference and p of all.
         """
         member = find_consumer(self._members, name)
         vnodes = self._vnodes_of(weight)
-        before = self.ranges
         self._members[name] = _Member(weight, vnodes, member.rank, member.index)
         if vnodes == member.vnodes:
             return []
-        if vnodes > member.vnodes:
-            self._insert(self._points_of(name, member, member.vnodes, vnodes))
-        else:
-            self._discard(self._points_of(name, member, vnodes, member.vnodes))
-        return before.moved(self.ranges)
+        few, many = sorted((vnodes, member.vnodes))
+        return self._change(list(self._points_of(name, member, few, many)), join=vnodes == many)
 
     @property
     def ranges(self) -> RangeMap:
         """Who owns which slot now; the same object until something changes. An empty ring is one hole."""
         if self._ranges is None:
-            self._ranges = self._build()
+            self._ranges = self._map_of(self._points)
         return self._ranges
 
     @property
@@ -284,7 +285,7 @@ class HashRing:
     @property
     def points(self) -> tuple[tuple[int, str], ...]:
         """Every virtual node as ``(full hash, consumer)``, in ring order; equal hashes in the order of their claims."""
-        return tuple((point, name) for point, _, name in self._points)
+        return tuple(self._points)
 
     @property
     def separator(self) -> str | None:
@@ -326,15 +327,16 @@ class HashRing:
             ['a', 'b']
         """
         check_int("n", n, 0)
-        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self.consumers))))
+        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self._members))))
 
     def copy(self) -> Self:
         """Copy the ring: the same consumers, and nothing shared that can change."""
         twin = type(self).__new__(type(self))
         twin._vnodes, twin._slot_bits = self._vnodes, self._slot_bits
         twin._key_hash, twin._rules = self._key_hash, self._rules
-        twin._members, twin._points = dict(self._members), list(self._points)
-        twin._ranges = self._ranges
+        twin._members = dict(self._members)
+        twin._numbers = None if self._numbers is None else self._numbers.copy()
+        twin._points, twin._ranges = self._points, self._ranges
         return twin
 
     def check_invariants(self) -> None:
@@ -347,15 +349,18 @@ class HashRing:
             O(p log p), p points: everything is built again.
         """
         fresh = [point for name, m in self._members.items() for point in self._points_of(name, m, 0, m.vnodes)]
-        if sorted(fresh) != self._points:
+        if [(point, name) for point, _, name in sorted(fresh)] != list(self._points):
             raise InvariantError("the points are those of the members, in order")
         if any(m.vnodes != self._vnodes_of(m.weight) for m in self._members.values()):
             raise InvariantError("weights say how many points there are")
         numbered = {(self._rules.point_name(name), m.index) for name, m in self._members.items()}
         if len(numbered) != len(self._members):
             raise InvariantError("those whose points are made of one name have different numbers")
+        if self._numbers is not None:
+            self._numbers.check_invariants(numbered)
+        self._points.check_invariants()
         self.ranges.check_invariants()
-        if self.ranges != self._build():
+        if self.ranges != self._map_of(self._points):
             raise InvariantError("the ranges are those of the points")
 
     def _new_member(self, name: str, weight: Weight) -> _Member:
@@ -369,11 +374,24 @@ class HashRing:
 
     def _free_index(self, name: str) -> int:
         """Return the lowest number that no consumer has whose points are made of the same name."""
-        if self._rules.separator is None:
-            return 0  # names are unique
-        point_name = self._rules.point_name(name)
-        taken = {m.index for other, m in self._members.items() if self._rules.point_name(other) == point_name}
-        return next(index for index in count() if index not in taken)
+        return 0 if self._numbers is None else self._numbers.lowest(self._rules.point_name(name))
+
+    def _enter(self, name: str, member: _Member) -> None:
+        self._members[name] = member
+        if self._numbers is not None:
+            self._numbers.take(self._rules.point_name(name))
+
+    def _change(self, points: list[Point], *, join: bool) -> Sequence[Moved]:
+        before = self._points
+        self._points = before.including(points, self._rank_of) if join else before.excluding(points)
+        self._ranges = None
+        return RingMoves(before, self._points, points, 1 << self._slot_bits)
+
+    def _rank_of(self, name: str) -> int:
+        return self._members[name].rank
+
+    def _map_of(self, points: RingPoints) -> RangeMap:
+        return RingRanges(points, self._key_hash, self._slot_bits)
 
     def _vnodes_of(self, weight: object) -> int:
         # fractions, because products of floats are rounded, and half a point must be half a point everywhere
@@ -383,53 +401,10 @@ class HashRing:
             raise ArgumentError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
         return vnodes
 
-    def _points_of(self, name: str, member: _Member, start: int, stop: int) -> Iterator[_Point]:
+    def _points_of(self, name: str, member: _Member, start: int, stop: int) -> Iterator[Point]:
         text, function = self._rules.point_text, self._key_hash.function
         point_name, index, rank = self._rules.point_name(name), member.index, member.rank
         return ((function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop))
-
-    def _insert(self, points: Iterable[_Point]) -> None:
-        # two sorted runs are what Python's sort merges in one linear pass, quicker than bisecting point by point
-        self._points += sorted(points)
-        self._points.sort()
-        self._ranges = None
-
-    def _discard(self, points: Iterable[_Point]) -> None:
-        doomed: dict[_Point, int] = {}
-        for point in points:  # counted: two virtual nodes of one consumer may be one point
-            doomed[point] = doomed.get(point, 0) + 1
-        kept = []
-        for point in self._points:
-            if doomed.get(point):
-                doomed[point] -= 1
-            else:
-                kept.append(point)
-        self._points = kept
-        self._ranges = None
-
-    def _build(self) -> RangeMap:
-        shift = self._key_hash.bits - self._slot_bits
-        exact = self._rules.latest_owns_exact
-        stops: list[int] = []
-        owners: list[str | None] = []
-        last = -1
-        for point, _, name in self._points:
-            slot = point >> shift
-            if slot != last:
-                stops.append(slot + 1)
-                owners.append(name)
-                last = slot
-            elif exact and slot == (stops[-2] if len(stops) > 1 else 0):
-                owners[-1] = name  # the run before has no other slot than the point's own
-            elif exact:
-                stops[-1] = slot
-                stops.append(slot + 1)
-                owners.append(name)
-        size = 1 << self._slot_bits
-        if last != size - 1:
-            stops.append(size)
-            owners.append(self._points[0][2] if owners else None)  # beyond the last point the circle begins again
-        return RangeMap.from_stops(stops, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashRing):
@@ -450,3 +425,11 @@ class HashRing:
 
     def __repr__(self) -> str:
         return f"<HashRing of {len(self._members)} consumers with {len(self._points)} points>"
+
+
+def _numbers_for(rules: RingRules) -> "RingNumbers | None":
+    if rules.separator is None:
+        return None  # names are unique
+    from keyshared.placement.ring_numbers import RingNumbers  # noqa: PLC0415  # only where it is used
+
+    return RingNumbers()

@@ -437,7 +437,7 @@ class InFlightWindow(WindowTurns):
             self._examine_in_turns([*_by_lowest_offset(touched), *let_go], granted)
         if self._stale:
             self._stale = False
-            lanes = self.waiting_lanes()
+            lanes = [] if self._is_all_open() else self.waiting_lanes()
             for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
                 self._unlist(lane)
             self._examine_in_turns(lanes, granted)

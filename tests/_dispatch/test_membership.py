@@ -74,6 +74,11 @@ def _reorders(membership: Membership, window: InFlightWindow) -> None:
     membership.members["ann"] = membership.members.pop("ann")
 
 
+def _miscounts(membership: Membership, window: InFlightWindow) -> None:
+    del window
+    membership._takers -= 1
+
+
 def test_members_and_window_agree() -> None:
     membership, _ = people()
 
@@ -92,6 +97,7 @@ def test_members_and_window_agree() -> None:
         (_drains_somebody_who_owns_keys, "'bob' takes part in routing unless it drains"),
         (_forgets_what_it_accepts, "keys are compared with what the members accept"),
         (_reorders, "members are in the order of joining"),
+        (_miscounts, "who accepts every key is counted"),
     ],
 )
 def test_damage_is_found(damage: Callable[[Membership, InFlightWindow], None], fact: str) -> None:

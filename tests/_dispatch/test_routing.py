@@ -146,6 +146,7 @@ def test_another_placement_takes_over_who_joined_and_keeps_the_order_it_knows() 
     [
         (lambda r: setattr(r, "_selective", 1), "counts"),
         (lambda r: r._away.update(zoe=None), "joined"),
+        (lambda r: r._strangers.update(ann=None), "still waits for"),
         (lambda r: r.acceptance.add("ann", KeyFilter()), "the filters of now"),
     ],
 )
@@ -205,3 +206,25 @@ def test_owners_are_those_of_asking_everyone_in_turn(plan: list[tuple[str, str, 
         fast.check_invariants()
         for key in (b"a", b"a1", b"b", b"c1", b"d", b"z"):
             assert slow_owner(ring, filters, away, key) == fast.owner(key)
+
+
+def test_many_lookups_after_a_change_find_what_the_first_ones_found() -> None:
+    joined = routing("ann", "bob")
+    first = joined.owner
+
+    assert ["bob"] * 50 == [joined.owner(b"b") for _ in range(50)]
+    assert first != joined.owner  # a quicker way, prepared once it pays
+    joined.leave("bob")
+    assert ["ann"] * 50 == [joined.owner(b"b") for _ in range(50)]
+
+
+def test_a_name_that_the_placement_brings_keeps_its_weight_when_it_joins() -> None:
+    reserved = Routing(AlphabetRing(["bob", "cat"]))
+
+    reserved.join("bob", ANY, None)
+    reserved.check_invariants()
+    assert ["bob", None] == [reserved.owner(key) for key in (b"b", b"c")]
+    reserved.leave("bob")
+    reserved.join("bob", ANY, None)  # it has left the placement, so it comes as anybody
+    reserved.check_invariants()
+    assert "bob" == reserved.owner(b"b")

@@ -43,6 +43,7 @@ class Membership:
         "_endings",
         "_joined",
         "_routing",
+        "_takers",
         "_timers",
         "_window",
         "members",
@@ -68,6 +69,7 @@ class Membership:
         self._timers: Final = timers
         self._endings: Final = endings
         self._joined = 0
+        self._takers = 0  # how many accept every key
         self.members: dict[str, Member] = {}
         self.picky = False
         self.on_picky: Callable[[], None]
@@ -124,8 +126,7 @@ class Membership:
             self._forget(before)
         member = Member(name, self._joined, quota, accepts, weight)
         self._joined += 1
-        self.members[name] = member
-        self._window.add(member)
+        self._enter(member)
         self._placement_changed()
 
     def leave(self, name: str, drain_ms: int | None, notices: list[Effect], *, now: int) -> None:
@@ -197,6 +198,7 @@ class Membership:
         accepts = self._checked_filter(filters)
         member = self.connected(name)
         self._routing.set_filter(name, accepts)
+        self._takers += accepts.accepts_all - member.accepts.accepts_all
         member.accepts = accepts
         self._window.set_keyless(member, keyless=accepts.takes_keyless)
         self._placement_changed()
@@ -224,8 +226,7 @@ class Membership:
         else:
             self._routing.acceptance.add(member.name, member.accepts)
         self._joined = member.order + 1
-        self.members[member.name] = member
-        self._window.add(member)
+        self._enter(member)
         self._count_picky()
 
     def check_invariants(self) -> None:
@@ -245,6 +246,8 @@ class Membership:
         if known != {name: member.accepts for name, member in self.members.items()}:
             raise InvariantError("keys are compared with what the members accept")
         self._routing.check_invariants()
+        if self._takers != sum(member.accepts.accepts_all for member in self.members.values()):
+            raise InvariantError("who accepts every key is counted")
 
     def reap(self) -> None:
         """Forget draining members who have finished."""
@@ -277,8 +280,14 @@ class Membership:
         """Whether a consumer that leaves still holds a delivery, or a session of a key that it has to flush."""
         return bool(member.open) or (self.sessions is not None and self.sessions.holds(member))
 
+    def _enter(self, member: Member) -> None:
+        self._takers += member.accepts.accepts_all
+        self.members[member.name] = member
+        self._window.add(member)
+
     def _forget(self, member: Member) -> None:
         member.deadline = None
+        self._takers -= member.accepts.accepts_all
         del self.members[member.name]
         self._routing.forget(member.name)
         self._window.discard(member.name)
@@ -290,12 +299,12 @@ class Membership:
 
     def _count_picky(self) -> None:
         asks_about_slots = self._config.unmatched is Unmatched.ERROR and self._anyone_connected()
-        nobody_takes_all = bool(self.members) and not any(m.accepts.accepts_all for m in self.members.values())
+        nobody_takes_all = bool(self.members) and not self._takers
         self.picky = asks_about_slots or nobody_takes_all
         self.on_picky()
 
     def _anyone_connected(self) -> bool:
-        return any(member.state is not MemberState.DRAINING for member in self.members.values())
+        return bool(self._routing.filters)  # who drains has left the routing
 
 
 def held_by(member: Member) -> list[Entry]:

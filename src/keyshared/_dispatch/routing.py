@@ -1,7 +1,7 @@
 """Who gets a key: a placement, seen through the key filters of its consumers."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from keyshared._checks import check_members
 from keyshared._dispatch.acceptance import Acceptance
@@ -14,6 +14,8 @@ __all__ = ["OwnerLookup", "Routing"]
 
 OwnerLookup: TypeAlias = Callable[[bytes], str | None]
 """Bytes of a key to the name of its owner, or None."""
+
+_FIRST_LOOKUPS: Final = 8  # for each consumer after a change, before the quickest way to find owners is prepared
 
 
 class Routing:
@@ -33,7 +35,10 @@ class Routing:
         one_key: Treat every key as this one.
     """
 
-    __slots__ = ("_away", "_one_key", "_placement", "_ranges", "_selective", "acceptance", "filters", "owner")
+    __slots__ = (
+        *("_away", "_first", "_one_key", "_placement", "_ranges", "_selective", "_strangers"),
+        *("acceptance", "filters", "owner"),
+    )
 
     def __init__(self, placement: Placement, *, one_key: bytes | None = None) -> None:
         self.filters: dict[str, KeyFilter] = {}
@@ -41,8 +46,10 @@ class Routing:
         self._one_key = one_key
         self._away: dict[str, None] = {}
         self._selective = 0  # how many of those who joined do not take every key
+        self._first = 0  # how many more lookups are among the first after a change
         check_members("placement", placement, Placement)
         self._placement = placement.copy()
+        self._strangers = dict.fromkeys(self._placement.consumers)  # whom the placement knows, and who never joined
         self._ranges = self._placement.ranges
         self.owner: OwnerLookup = self._owner
 
@@ -86,7 +93,8 @@ class Routing:
 
     def join(self, name: str, accepts: KeyFilter, weight: Weight | None) -> None:
         """Add a consumer; one that the placement already names keeps its place there."""
-        _join(self._placement, name, weight)
+        _join(self._placement, name, weight, is_there=name in self._strangers)
+        self._strangers.pop(name, None)
         self.set_filter(name, accepts)
 
     def leave(self, name: str) -> None:
@@ -129,9 +137,12 @@ class Routing:
         """Take another placement; those members join it in the given order."""
         check_members("placement", placement, Placement)
         fresh = placement.copy()
+        strangers = dict.fromkeys(fresh.consumers)
         for name, weight in members:
-            _join(fresh, name, weight)
+            _join(fresh, name, weight, is_there=name in strangers)
+            strangers.pop(name, None)
         self._placement = fresh
+        self._strangers = strangers
         self._refresh()
 
     def check_invariants(self) -> None:
@@ -143,20 +154,29 @@ class Routing:
         if any(self.acceptance.filters.get(name) is not accepts for name, accepts in self.filters.items()):
             raise InvariantError("keys are compared with the filters of now")
         self.acceptance.check_invariants()
+        if self._strangers.keys() != set(self._placement.consumers) - self.filters.keys():
+            raise InvariantError("routing knows whom of the placement it still waits for")
 
     def _refresh(self) -> None:
         """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""
         self._ranges = self._placement.ranges
-        plain = self._one_key is None and not self._selective and self.filters.keys() >= set(self._ranges.owners)
-        self.owner = self._ranges.finder() if plain else self._owner
+        self._first = _FIRST_LOOKUPS * len(self.filters)
+        plain = self._one_key is None and not self._selective and not self._strangers
+        self.owner = self._first_owner if plain else self._owner
+
+    def _first_owner(self, key: bytes) -> str | None:
+        self._first -= 1
+        if self._first < 0:
+            self.owner = self._ranges.finder()
+        return self._ranges.owner_of(key)
 
     def _is_selective(self, name: str) -> bool:
         accepts = self.filters.get(name)
         return accepts is not None and (name in self._away or not accepts.accepts_all)
 
 
-def _join(placement: Placement, name: str, weight: Weight | None) -> None:
-    if name not in placement.consumers:
+def _join(placement: Placement, name: str, weight: Weight | None, *, is_there: bool) -> None:
+    if not is_there:
         placement.add(name, weight=1 if weight is None else weight)
     elif weight is not None:
         placement.set_weight(name, weight)

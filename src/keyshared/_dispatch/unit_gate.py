@@ -35,11 +35,11 @@ class UnitGate(CountingGate):
         placed: The placement whose slots count. `InFlightWindow.reassign` carries over to another one.
 
     Complexity:
-        O(1) for each call about one delivery or lane, O(log runs) where the unit is a run. There `follow` is O(runs)
-        and O(log runs) for each delivery of a run that has changed.
+        O(1) for each call about one delivery or lane, O(log runs) where the unit is a run. There `follow` is
+        O(log runs) for each run of which something is known, and for each delivery of one that has changed.
 
     Example:
-        >>> from keyshared.placement.ranges import HashRange, RangeMap
+        >>> from keyshared.placement import HashRange, RangeMap
         >>> class Halves:
         ...     ranges = RangeMap([(HashRange(0, 2), "c1")], slot_bits=1)
         ...     def owner(self, key: bytes) -> str | None:

@@ -8,7 +8,6 @@ A unit is named by an int that means something in one placement only: the slot, 
 carries everything over to another placement.
 """
 
-from bisect import bisect_right
 from collections.abc import Container, Iterable
 from itertools import chain
 from operator import attrgetter
@@ -218,44 +217,34 @@ class RangeUnits(SlotUnits):
         placed: Whose placement has the runs that count.
 
     Complexity:
-        O(log runs) for each call about one delivery or lane. `follow` is O(runs), and O(log runs) for each delivery and
-        lane of a run that has become another one; what lies in a run that stays as it is is not looked at.
+        O(log runs) for each call about one delivery or lane. `follow` is O(log runs) for each run of which something is
+        known, and for each delivery and lane of a run that has become another one; what lies in a run that stays as it
+        is is not looked at.
 
     Source:
         Celeriant "The draining protocol"; differs: derived from what is open, not from recorded reassignments.
     """
 
-    __slots__ = ("_starts", "_stop_of")
-
-    def __init__(self, placed: Placed) -> None:
-        super().__init__(placed)
-        self._stop_of = _stops(self._ranges)
-        self._starts = list(self._stop_of)
+    __slots__ = ()
 
     def unit_of(self, key: bytes) -> int:
         """The unit that a key is in now."""
-        return self._starts[bisect_right(self._starts, self._ranges.slot_of(key)) - 1]
+        return self._ranges.run_at(self._ranges.slot_of(key))[0]
 
     def follow(self) -> None:
         """Carry over to the placement of now."""
-        before, stop_of = self._ranges, self._stop_of
-        self._ranges = self._placed.ranges
+        before, self._ranges = self._ranges, self._placed.ranges
         if before is self._ranges:
             return
-        self._stop_of = _stops(self._ranges)
-        self._starts = list(self._stop_of)
-        other = not _same_space(before, self._ranges)
-        changed = [start for start, stop in stop_of.items() if other or self._stop_of.get(start) != stop]
-        self._refile(_among(changed, self.open), _among(changed, self._waiting))
+        known = sorted(self.open.keys() | self._waiting.keys())
+        if _same_space(before, self._ranges):
+            known = [start for start in known if before.run_at(start) != self._ranges.run_at(start)]
+        self._refile(_among(known, self.open), _among(known, self._waiting))
 
 
 def units_of(unit: DrainUnit, placed: Placed) -> SlotUnits:
     """The books for a unit that is larger than a key."""
     return (RangeUnits if unit is DrainUnit.RANGE else SlotUnits)(placed)
-
-
-def _stops(ranges: RangeMap) -> dict[int, int]:
-    return {start: stop for start, stop, _ in ranges.runs}
 
 
 def _same_space(one: RangeMap, other: RangeMap) -> bool:

@@ -389,11 +389,16 @@ class WindowBooks:
         return Lane(key)
 
     def _work_lists(self) -> list[WorkList]:
-        """Every list that a lane can wait in; each lane stands in one at most. O(consumers)."""
-        ready = [consumer.ready for consumer in self.consumers.values()]
+        """Every list that a lane can wait in, but empty ready lists; a lane stands in one at most. O(consumers)."""
+        # asked for its length: a list may be false while nothing in it can be served
+        ready = [consumer.ready for consumer in self.consumers.values() if len(consumer.ready) > 0]
         kept_back = self._gate.kept_back
         lists = [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
         return lists if kept_back is None else [*lists, kept_back]
+
+    def _is_all_open(self) -> bool:
+        """Whether everything outstanding is open, so that no lane waits for anything."""
+        return self.cursor.outstanding + len(self.beside) == self.loaded - self.waiting
 
     def _follow(self) -> None:
         self._version += 1
@@ -471,7 +476,7 @@ class WindowBooks:
 
         O(open deliveries), O(1) if everything is open.
         """
-        if self.cursor.outstanding + len(self.beside) == self.loaded - self.waiting:
+        if self._is_all_open():
             return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
         lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}

@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from keyshared._checks import check_int, check_kind, checked_rows
 from keyshared.errors import ArgumentError, InvariantError, LayoutMismatchError
 from keyshared.hashing.named import KeyHash, required_key_bytes
-from keyshared.placement.ranges import HashRange
+from keyshared.placement.spans import HashRange
 
 __all__ = [
     "BUCKET_HASH",

@@ -21,7 +21,8 @@ from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import check_name, find_consumer
-from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import RangeMap, Weight, check_space
+from keyshared.placement.spans import Moved
 
 __all__ = ["BucketPlacement"]
 

@@ -27,7 +27,8 @@ from keyshared.draintracker.values import (
     SendReceipt,
 )
 from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, UnknownConsumerError
-from keyshared.placement.ranges import Moved, RangeMap
+from keyshared.placement.ranges import RangeMap
+from keyshared.placement.spans import Moved
 
 __all__ = ["DrainTracker"]
 

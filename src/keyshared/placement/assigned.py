@@ -18,7 +18,8 @@ from keyshared.errors import (
 )
 from keyshared.hashing.named import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement, check_name, check_unit_weight, find_consumer
-from keyshared.placement.ranges import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import RangeMap, Weight, check_space
+from keyshared.placement.spans import HashRange, Moved
 
 __all__ = ["AssignedRanges", "Unowned", "member_name"]
 

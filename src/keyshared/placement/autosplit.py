@@ -14,7 +14,8 @@ from keyshared._checks import check_several, configuration
 from keyshared.errors import InvariantError, NoRangeLeftError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import find_consumer
-from keyshared.placement.ranges import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import RangeMap, Weight, check_space
+from keyshared.placement.spans import Moved
 from keyshared.placement.unweighted import UnweightedPlacement
 
 __all__ = ["AutoSplit"]

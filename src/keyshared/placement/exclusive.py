@@ -16,7 +16,8 @@ from keyshared.errors import (
 )
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import find_consumer
-from keyshared.placement.ranges import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.ranges import RangeMap, Weight, check_space
+from keyshared.placement.spans import HashRange, Moved
 from keyshared.placement.unweighted import UnweightedPlacement
 
 __all__ = ["Declared", "ExclusiveRanges"]

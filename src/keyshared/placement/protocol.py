@@ -1,11 +1,12 @@
 """What every way to build a placement has in common."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 from keyshared._checks import check_text
 from keyshared.errors import ArgumentError, UnknownConsumerError, shown
-from keyshared.placement.ranges import Moved, RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
+from keyshared.placement.spans import Moved
 
 __all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
 
@@ -34,7 +35,7 @@ class Placement(Protocol):
         """Every consumer that was added, in join order, also those that own nothing."""
         ...
 
-    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+    def add(self, name: str, *, weight: Weight = 1) -> Sequence[Moved]:
         """Add a consumer.
 
         Args:
@@ -50,7 +51,7 @@ class Placement(Protocol):
         """
         ...
 
-    def remove(self, name: str) -> list[Moved]:
+    def remove(self, name: str) -> Sequence[Moved]:
         """Remove a consumer.
 
         Returns:
@@ -61,7 +62,7 @@ class Placement(Protocol):
         """
         ...
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
+    def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
         """Change a consumer's weight.
 
         Args:

@@ -1,4 +1,4 @@
-"""Half-open hash ranges and the placement value: who owns which slot.
+"""The placement value: who owns which slot.
 
 Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same
 immutable `RangeMap`. Looking up an owner, listing shares and telling two placements apart are written once, here.
@@ -6,14 +6,14 @@ immutable `RangeMap`. Looking up an owner, listing shares and telling two placem
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple, Self, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int, check_kind, check_text, checked_kinds, checked_rows
-from keyshared.errors import ArgumentError, InvariantError, SnapshotError, shown
+from keyshared._checks import check_int, check_kind, check_text, checked_rows
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
@@ -23,8 +23,9 @@ from keyshared.hashing.named import (
     key_hash_named,
     required_key_bytes,
 )
+from keyshared.placement.spans import HashRange, Moved
 
-__all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space", "gained", "lost"]
+__all__ = ["RangeMap", "Weight", "check_space"]
 
 Weight: TypeAlias = int | float | Fraction
 """A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
@@ -32,113 +33,6 @@ Weight: TypeAlias = int | float | Fraction
 _FORMAT_VERSION: Final = 1
 _NAME_TYPES: Final = frozenset({str, type(None)})
 _FIELDS: Final = frozenset({"version", "hash", "slot_bits", "owners", "stops", "runs"})
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class HashRange:
-    """A run of slots, half-open like Python's ``range``.
-
-    Attributes:
-        start: First slot.
-        stop: One past the last slot.
-
-    Raises:
-        ArgumentError: Not ints, negative, or empty.
-
-    Source:
-        PIP-486 ranges are half-open as well; PIP-379's and Celeriant's are inclusive and are converted at the edge.
-
-    Example:
-        >>> 9 in HashRange(0, 10), 10 in HashRange(0, 10), len(HashRange(0, 10))
-        (True, False, 10)
-    """
-
-    start: int
-    stop: int
-
-    def __post_init__(self) -> None:
-        check_int("start", self.start, 0)
-        if type(self.stop) is not int or self.stop <= self.start:
-            raise ArgumentError("stop", self.stop, f"be an int greater than start ({shown(self.start)})")
-
-    @classmethod
-    def inclusive(cls, first: int, last: int) -> Self:
-        """Read a range that names its last slot, as Pulsar and Celeriant write them.
-
-        Raises:
-            ArgumentError: Not ints, negative, or the last one comes before the first.
-
-        Example:
-            >>> HashRange.inclusive(0, 0xFFFF)
-            HashRange(start=0, stop=65536)
-        """
-        check_int("last", last)
-        return cls(first, last + 1)
-
-    def __contains__(self, slot: object) -> bool:
-        return isinstance(slot, int) and self.start <= slot < self.stop
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-class Moved(NamedTuple):
-    """A run of slots whose owner is not the same in two placements.
-
-    Attributes:
-        start: First slot.
-        stop: One past the last slot.
-        old: The owner before, or None for a hole.
-        new: The owner now, or None for a hole.
-    """
-
-    start: int
-    stop: int
-    old: str | None
-    new: str | None
-
-
-def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """List what every consumer gained by a change; with `lost`, all that a consumer needs to be told.
-
-    Args:
-        moves: The change, in slot order, as every change of a placement and `RangeMap.moved` return it.
-
-    Returns:
-        Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
-        the first slot that they gained.
-
-    Source:
-        Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
-
-    Example:
-        >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
-        {'c': (HashRange(start=0, stop=9),)}
-    """
-    return _joined((move.new, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
-
-
-def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """List what every consumer lost by a change, the counterpart of `gained`.
-
-    Example:
-        >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
-        {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
-    """
-    return _joined((move.old, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
-
-
-def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
-    """Gather ranges by consumer, touching ones joined; holes are left out."""
-    found: dict[str, list[HashRange]] = {}
-    for name, start, stop in spans:
-        if name is None:
-            continue
-        own = found.setdefault(name, [])
-        if own and own[-1].stop == start:
-            start = own.pop().start  # noqa: PLW2901 - the range goes on
-        own.append(HashRange(start, stop))
-    return {name: tuple(own) for name, own in found.items()}
 
 
 def check_space(key_hash: object, slot_bits: object) -> None:
@@ -256,7 +150,7 @@ class RangeMap:
         if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
             for owner in owners:
                 if owner is not None:
-                    _check_owner(owner)
+                    check_text("owner", owner)
         built = cls.__new__(cls)
         built._fill(stops, owners, key_hash, slot_bits)
         return built
@@ -275,13 +169,19 @@ class RangeMap:
             # one object per name: pickles stay small, comparisons of names stay quick
             runs.append(None if owner is None else names.setdefault(owner, owner))
             last = owner
-        self._stops = tuple(kept)
         self._runs = tuple(runs)
         self._owners = tuple(sorted(names))
+        self._set_space(key_hash, slot_bits)
+        self._stops = tuple(kept)  # the last field: where runs are derived later, these say that they are there
+
+    def _set_space(self, key_hash: KeyHash, slot_bits: int) -> None:
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._function = key_hash.function
         self._shift = key_hash.bits - slot_bits
+
+    def _derive(self) -> None:
+        """Bring the runs to hand, where they are not yet."""
 
     @property
     def key_hash(self) -> KeyHash:
@@ -296,11 +196,13 @@ class RangeMap:
     @property
     def owners(self) -> tuple[str, ...]:
         """Every owner of at least one slot, in the order of their names."""
+        self._derive()
         return self._owners
 
     @property
     def runs(self) -> Iterator[tuple[int, int, str | None]]:
         """The whole space as ``(start, stop, owner)`` in slot order, holes included."""
+        self._derive()
         return zip((0, *self._stops), self._stops, self._runs, strict=False)
 
     def slot_of(self, key: str | bytes) -> int:
@@ -332,6 +234,28 @@ class RangeMap:
         """
         return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
 
+    def run_at(self, slot: int) -> tuple[int, int]:
+        """Return the run that a slot is in: the longest stretch around it with one owner.
+
+        Args:
+            slot: An int in ``range(2**slot_bits)``.
+
+        Returns:
+            Its first slot, and one past its last.
+
+        Raises:
+            ArgumentError: There is no such slot.
+
+        Complexity:
+            O(log n), n runs.
+
+        Example:
+            >>> RangeMap.from_stops([10, 30, 65536], ["a", "b", "c"]).run_at(12)
+            (10, 30)
+        """
+        index = bisect_right(self._stops, self._checked_slot(slot))
+        return self._stops[index - 1] if index else 0, self._stops[index]
+
     def owner_of(self, key: str | bytes) -> str | None:
         """Return the owner of a key.
 
@@ -359,6 +283,7 @@ class RangeMap:
             >>> RangeMap.from_stops([32768, 65536], ["a", "b"]).finder()(b"order-1")
             'b'
         """
+        self._derive()
         runs, stops, shift, function = self._runs, self._stops, self._shift, self._function
         if self._key_hash is XXH64_SEED_42:  # its C function at once: a call less
             return lambda key: runs[bisect_right(stops, xxh64_intdigest(key, 42) >> shift)]
@@ -419,7 +344,7 @@ class RangeMap:
             >>> RangeMap([(HashRange(0, 16384), "a")]).shares()
             {'a': Fraction(1, 4), None: Fraction(3, 4)}
         """
-        slots: dict[str | None, int] = dict.fromkeys((*self._owners, None), 0)
+        slots: dict[str | None, int] = dict.fromkeys((*self.owners, None), 0)
         for start, stop, owner in self.runs:
             slots[owner] += stop - start
         return {owner: Fraction(n, 1 << self._slot_bits) for owner, n in slots.items() if n}
@@ -448,6 +373,8 @@ class RangeMap:
             [Moved(start=0, stop=100, old='a', new='b')]
         """
         self._check_same_space(after)
+        self._derive()
+        after._derive()
         segments: list[Moved] = []
         mine, other = zip(self._stops, self._runs, strict=True), zip(after._stops, after._runs, strict=True)
         old_stop = new_stop = start = 0
@@ -467,7 +394,7 @@ class RangeMap:
 
     def to_json(self) -> dict[str, object]:
         """Return the map as plain data that JSON can hold: owners are named once, runs refer to them or to None."""
-        index = {name: i for i, name in enumerate(self._owners)}
+        index = {name: i for i, name in enumerate(self.owners)}
         return {
             "version": _FORMAT_VERSION,
             "hash": self._key_hash.name,
@@ -513,6 +440,7 @@ class RangeMap:
         Raises:
             InvariantError: Something is not; a bug in this library.
         """
+        self._derive()
         end = 0
         for stop in self._stops:
             if stop <= end:
@@ -547,24 +475,21 @@ class RangeMap:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RangeMap):
             return NotImplemented
+        self._derive()
+        other._derive()
         return self._space == other._space and self._stops == other._stops and self._runs == other._runs
 
     def __hash__(self) -> int:
+        self._derive()
         return hash((self._space, self._stops, self._runs))
 
     def __repr__(self) -> str:
-        return f"<RangeMap of {len(self._owners)} owners in {len(self._runs)} runs over {self._space_text}>"
+        return f"<RangeMap of {len(self.owners)} owners in {len(self._runs)} runs over {self._space_text}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpickle, (self._stops, self._runs, self._key_hash, self._slot_bits)
-
-
-def _unpickle(stops: tuple[int, ...], runs: tuple[str | None, ...], key_hash: KeyHash, slot_bits: int) -> RangeMap:
-    return RangeMap.from_stops(stops, runs, key_hash=key_hash, slot_bits=slot_bits)
-
-
-def _check_owner(owner: object) -> None:
-    check_text("owner", owner)
+        self._derive()
+        rebuild = partial(RangeMap.from_stops, key_hash=self._key_hash, slot_bits=self._slot_bits)
+        return rebuild, (self._stops, self._runs)
 
 
 def _list_in(data: Mapping[str, object], name: str) -> list[object]:
@@ -586,5 +511,5 @@ def _owners_in(data: Mapping[str, object]) -> list[object]:
 def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
     for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
         check_kind("range", piece, HashRange)
-        _check_owner(owner)
+        check_text("owner", owner)
         yield piece, owner

@@ -3,7 +3,8 @@
 from typing import Final, Self
 
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError
-from keyshared.placement.ranges import Moved, RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
+from keyshared.placement.spans import Moved
 
 __all__ = ["SoleOwner"]
 

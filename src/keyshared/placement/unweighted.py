@@ -7,7 +7,8 @@ from typing import ClassVar
 from keyshared.errors import ConsumerExistsError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import check_name, check_unit_weight, find_consumer
-from keyshared.placement.ranges import Moved, RangeMap, Weight
+from keyshared.placement.ranges import RangeMap, Weight
+from keyshared.placement.spans import Moved
 
 __all__ = ["UnweightedPlacement"]
 

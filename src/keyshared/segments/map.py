@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
-from keyshared.placement.ranges import HashRange
+from keyshared.placement.spans import HashRange
 from keyshared.segments.segment import (
     Segment,
     check_families,

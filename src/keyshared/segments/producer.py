@@ -13,7 +13,7 @@ from typing import NamedTuple
 from keyshared._checks import check_kind, checked_now
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
 from keyshared.errors import InvariantError, SequenceOrderError
-from keyshared.placement.ranges import HashRange
+from keyshared.placement.spans import HashRange
 from keyshared.segments.map import SegmentMap
 from keyshared.segments.segment import Segment
 

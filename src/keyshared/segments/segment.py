@@ -8,7 +8,7 @@ from typing import Final
 from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, SnapshotError
-from keyshared.placement.ranges import HashRange
+from keyshared.placement.spans import HashRange
 
 __all__ = [
     "Segment",
