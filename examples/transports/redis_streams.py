@@ -2,9 +2,9 @@
 
 import signal
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Event
 
 import redis
 
@@ -28,8 +28,7 @@ def row_of(entry: Entry) -> tuple[int, str | None, Entry]:
 
 
 def consume(url: str, stream: str, handle: Callable[[dict[str, str]], object] = charge) -> None:
-    client, begin = redis.from_url(url, decode_responses=True), ""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # runners hold that while it harms
+    client, begin, stop = redis.from_url(url, decode_responses=True), "", Event()
 
     def work(entry: Entry) -> None:
         handle(entry[1])
@@ -43,16 +42,17 @@ def consume(url: str, stream: str, handle: Callable[[dict[str, str]], object] = 
     with suppress(redis.ResponseError):  # the group is there already
         client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     lock = client.lock(f"{stream}.lock", timeout=LEASE_S)
-    with suppress(KeyboardInterrupt), lock, ThreadRunner(work, dead_letter=give_up, config=CONFIG) as runner:
+    with lock, ThreadRunner(work, dead_letter=give_up, config=CONFIG) as runner:
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
         runner.add_log(stream)
         while begin != "0-0":  # what others have left comes first: it is older than all that nobody has read
             begin, entries, *_ = client.xautoclaim(stream, GROUP, OWNER, 0, begin or "0-0", count=CONFIG.window)
             runner.submit_many(stream, map(row_of, entries))
-        while lock.reacquire():  # raises if another process has it by now
-            if room := runner.room(stream):
+        while lock.reacquire() and not stop.wait(0 if (room := runner.room(stream)) else 0.05):  # or raises: it is lost
+            if room:
                 read = client.xreadgroup(GROUP, OWNER, {stream: ">"}, count=room, block=1_000)
                 runner.submit_many(stream, (row_of(entry) for _, entries in read for entry in entries))
-            time.sleep(0 if room else 0.05)
+        runner.stop()  # what has begun ends, and is acked; the next process gets the rest
 
 
 if __name__ == "__main__":
