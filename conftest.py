@@ -13,6 +13,8 @@ from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
 
+import keyshared
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -108,6 +110,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _in_spark_lane(item.path):
             item.add_marker(pytest.mark.spark)
+        if keyshared.COMPILED and (mark := item.get_closest_marker("interpreted")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"the core is compiled: {mark.args[0]}"))
     items.sort(key=lambda item: item.path not in LONGEST)
     blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))

@@ -12,7 +12,8 @@ from keyshared._checks import check_kind, configuration, require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
+from keyshared._window.lanes import ALONE, Consumer, Entry, Lane
+from keyshared._window.watched import WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit, Rules
 from keyshared.errors import ArgumentError
 from keyshared.window import InFlightWindow
