@@ -3,6 +3,8 @@
 import os
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,12 @@ settings.register_profile(
     "nightly", max_examples=int(os.environ.get("EXAMPLES", "2000")), deadline=None, print_blob=True
 )
 settings.load_profile("ci")
+
+if keyshared.COMPILED:  # doctests are found in the sources: without this, their modules would be loaded from there
+    PACKAGE = Path(keyshared.__file__).parent
+    for source in sorted(PACKAGE.rglob("*.py")):
+        if any(source.with_name(source.stem + suffix).exists() for suffix in EXTENSION_SUFFIXES):
+            import_module(".".join(("keyshared", *source.relative_to(PACKAGE).with_suffix("").parts)))
 
 pytest_collect_file = SybilCollection(
     [

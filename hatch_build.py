@@ -95,8 +95,9 @@ def _build(staged: "Staged", generated: Path, built: Path) -> None:
     from mypyc.build import mypycify  # noqa: PLC0415  # only who compiles has these two
     from setuptools import Distribution  # noqa: PLC0415
 
-    # What is wrong with types is for `make types` to say; here arguments have lost theirs.
     options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--explicit-package-bases"]
+    # What is wrong with types is for `make types` to say: here arguments have lost theirs.
+    options += ["--disable-error-code=arg-type", "--disable-error-code=call-arg"]
     extensions = mypycify(
         [*options, f"--cache-dir={os.devnull}", *(f"keyshared/{name}" for name in staged.modules)],
         opt_level=os.environ.get("KEYSHARED_OPT_LEVEL", "3"),
@@ -168,6 +169,11 @@ class Staged:
                 found |= {f"{stem}___{cls.name}___{method.name}": method for method in _methods(cls)}
         return found
 
+    def document(self, module: str) -> str | None:
+        """Return the docstring of a module that is named as in an import."""
+        tree = self._trees.get(f"{module.partition('.')[2].replace('.', '/')}.py")
+        return None if tree is None else ast.get_docstring(tree)
+
     def constants(self) -> dict[str, ast.expr]:
         """Return the names that stand for a literal at the top of a module, with that."""
         return {
@@ -181,6 +187,9 @@ class Staged:
     def _open_class(self, cls: ast.ClassDef, module: str, edits: "_Edits") -> None:
         if any("dataclass" in ast.unparse(decorator) for decorator in cls.decorator_list):
             raise ValueError(f"{module}: {cls.name} is a dataclass, which would not stay frozen: keep it interpreted")
+        for part in (node for node in ast.walk(cls) if isinstance(node, ast.AnnAssign)):
+            if isinstance(part.target, ast.Attribute) and "Final" in _names_in(part.annotation):
+                raise ValueError(f"{module}: {ast.unparse(part.target)} is Final, so no copy of it could be made")
         edits.fill(min([cls.lineno, *(decorator.lineno for decorator in cls.decorator_list)]) - 1, _NATIVE)
         if cls.name in self._open:
             for method in _methods(cls):
@@ -342,6 +351,8 @@ _PROPERTY: Final = re.compile(
     r"NULL(?=, NULL\})"
 )
 
+_MODULE: Final = re.compile(r'(?P<head>PyModuleDef_HEAD_INIT,\s*"(?P<name>[\w.]+)",\s*)NULL(?=, /\* docstring \*/)')
+
 
 def documented(code: str, staged: Staged) -> str:
     """Return generated C code with the signatures and docstrings of the sources."""
@@ -367,7 +378,12 @@ def documented(code: str, staged: Staged) -> str:
         document = None if node is None else ast.get_docstring(node)
         return match["head"] + ("NULL" if document is None else json.dumps(document))
 
-    for pattern, answer in ((_FUNCTION, of_function), (_CLASS, of_class), (_PROPERTY, of_property)):
+    def of_module(match: re.Match[str]) -> str:
+        document = staged.document(match["name"])
+        return match["head"] + ("NULL" if document is None else json.dumps(document))
+
+    answers = ((_FUNCTION, of_function), (_CLASS, of_class), (_PROPERTY, of_property), (_MODULE, of_module))
+    for pattern, answer in answers:
         code = pattern.sub(answer, code)
     return code
 

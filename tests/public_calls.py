@@ -9,8 +9,9 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from types import ClassMethodDescriptorType
 from typing import Any, NamedTuple
+
+from tests.members import is_property, needs_no_object
 
 import keyshared
 from keyshared.buckets import (
@@ -746,11 +747,11 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
         kind = inspect.getattr_static(thing, member)
         if member.startswith("_"):
             continue
-        if isinstance(kind, classmethod | staticmethod | ClassMethodDescriptorType):
+        if needs_no_object(kind):
             yield _Found(f"{name}.{member}", getattr(thing, member), None)
         elif inspect.isroutine(kind):
             yield _Found(f"{name}.{member}", kind, thing)
-        elif isinstance(kind, property) or (inspect.isgetsetdescriptor(kind) and kind.__doc__):  # compiled, a field too
+        elif is_property(kind):
             yield _Found(f"{name}.{member}", lambda self, member=member: getattr(self, member), thing)
 
 

@@ -100,7 +100,7 @@ class UnitGate(CountingGate):
         """Return who besides the owner holds something of the lane's unit; of several, who joined first. O(holders)."""
         return self._units.holder_besides(self._unit_of_lane(lane), owner)
 
-    def open_besides(self, lane: Lane, owner: Consumer) -> list[Entry]:
+    def open_besides(self, lane: Lane, owner: Consumer | None) -> list[Entry]:
         """Return what others than the owner hold of the lane's unit, in offset order. O(n log n), n deliveries."""
         return self._units.open_besides(self._unit_of_lane(lane), owner)
 

@@ -353,8 +353,7 @@ class WindowBooks:
 
     def awaited(self, lane: Lane) -> list[Entry]:
         """The open deliveries that a draining lane waits for, in offset order. O(deliveries of its unit)."""
-        owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
-        return self._gate.open_besides(lane, owner)
+        return self._gate.open_besides(lane, self.owner_of(lane))
 
     @property
     def is_subscription_full(self) -> bool:
