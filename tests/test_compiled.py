@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import keyshared
+from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver
@@ -83,6 +84,22 @@ def test_a_copy_of_a_dispatcher_goes_on() -> None:
             pass
         case effects:
             pytest.fail(f"{effects}")
+
+
+def test_what_a_copy_is_told_changes_nothing_of_its_original() -> None:
+    """A deep copy keeps bound methods of compiled objects: those of the original. So nothing may hold any."""
+    dispatcher = KeySharedDispatcher[object](HashRing(), DispatcherConfig(ack_timeout_ms=10))
+    dispatcher.add_consumer("c", now_ms=0)
+    dispatcher.offer(0, "k", now_ms=0)
+    again = copy.deepcopy(dispatcher)
+    before = dispatcher.snapshot()
+
+    again.handle_timeout(now_ms=99)
+    again.add_consumer("d", filters=["k*"])
+
+    assert before == dispatcher.snapshot()
+    again.check_invariants()
+    dispatcher.check_invariants()
 
 
 @pytest.mark.parametrize("kind", [ContiguousCursor, InFlightWindow, KeySharedDispatcher])
