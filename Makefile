@@ -130,6 +130,20 @@ wheel: $(DEV) ## build the wheel and look into it
 	"$(BIN)/python" -m hatchling build --target wheel --directory build/wheel
 	"$(BIN)/python" tools/check_wheel.py build/wheel
 
+# The wheel of this platform: the hot modules compiled by mypyc, from the same sources (docs/compiled.md).
+.PHONY: wheel-compiled
+wheel-compiled: $(DEV) ## build the wheel of this platform, whose hot modules are compiled; needs a C compiler
+	@rm -rf build/wheel-compiled
+	KEYSHARED_COMPILE=1 "$(BIN)/python" -m hatchling build --target wheel --directory build/wheel-compiled
+	"$(BIN)/python" tools/check_wheel.py build/wheel-compiled
+
+# The tests of the sources, with the package of the wheel before them on the path.
+.PHONY: test-compiled
+test-compiled: wheel-compiled ## examples, vectors, properties and the kit against the compiled wheel
+	@rm -rf build/compiled && mkdir -p build/compiled
+	@"$(BIN)/python" -m zipfile -e build/wheel-compiled/*.whl build/compiled
+	PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST) $(ARGS)
+
 .PHONY: format
 format: $(DEV) ## write what `make lint` would ask for
 	"$(BIN)/ruff" check --fix
@@ -152,9 +166,10 @@ bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lane
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects
+nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, the compiled wheel, real subjects
 	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=10000 for a weekend)"
 	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
+	$(MAKE) test-compiled ARGS=
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \

@@ -3,6 +3,8 @@
 import os
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,8 @@ from sybil import Sybil
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
+
+import keyshared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +41,12 @@ settings.register_profile(
     "nightly", max_examples=int(os.environ.get("EXAMPLES", "2000")), deadline=None, print_blob=True
 )
 settings.load_profile("ci")
+
+if keyshared.COMPILED:  # doctests are found in the sources: without this, their modules would be loaded from there
+    PACKAGE = Path(keyshared.__file__).parent
+    for source in sorted(PACKAGE.rglob("*.py")):
+        if any(source.with_name(source.stem + suffix).exists() for suffix in EXTENSION_SUFFIXES):
+            import_module(".".join(("keyshared", *source.relative_to(PACKAGE).with_suffix("").parts)))
 
 pytest_collect_file = SybilCollection(
     [
@@ -108,6 +118,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _in_spark_lane(item.path):
             item.add_marker(pytest.mark.spark)
+        if keyshared.COMPILED and (mark := item.get_closest_marker("interpreted")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"the core is compiled: {mark.args[0]}"))
     items.sort(key=lambda item: item.path not in LONGEST)
     blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))

@@ -10,6 +10,8 @@ from inspect import Parameter, getattr_static, signature
 from itertools import islice, product
 from typing import Any
 
+from tests.members import is_property, needs_no_object
+
 from keyshared.errors import InvariantError, KeySharedError
 
 __all__ = ["ask_everything", "questions_of"]
@@ -26,9 +28,9 @@ def questions_of(kind: Hashable, inputs: frozenset[str]) -> Mapping[str, Sequenc
     found: dict[str, Sequence[tuple[str, bool]] | None] = {}
     for name in dir(kind):
         member = getattr_static(kind, name)
-        if name.startswith("_") or name in inputs or isinstance(member, classmethod | staticmethod):
+        if name.startswith("_") or name in inputs or needs_no_object(member):
             continue
-        if isinstance(member, property):
+        if is_property(member):
             found[name] = None
         elif callable(member):
             parameters = list(signature(member).parameters.values())[1:]

@@ -11,6 +11,8 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tests.members import is_property, needs_no_object
+
 import keyshared
 from keyshared.buckets import (
     BatchLimits,
@@ -143,6 +145,7 @@ UNCHECKED = frozenset(
         "awaited",
         "can_serve",
         "cancel_reservations",
+        "closed_group",
         "enlist",
         "holder_elsewhere",
         "is_held",
@@ -369,7 +372,7 @@ BUILD: dict[str, Make] = {
     "copyflags.CopyFlags": lambda: CopyFlags(5),
     "copyflags.FlagsHeader": FlagsHeader,
     "cursor.contiguous.ContiguousCursor": cursor,
-    "cursor.contiguous.CursorToken": lambda: CursorToken("ks1:"),
+    "cursor.values.CursorToken": lambda: CursorToken("ks1:"),
     "dispatcher.KeySharedDispatcher": lambda: dispatcher(RULES),
     "distribution.tree.DistributionTree": tree,
     "distribution.distributor.Distributor": lambda: Distributor("a", 1, ["b"]),
@@ -698,6 +701,8 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "testing.rows.write_jsonl": {"history": lambda: [happenings.Published(offset=1)]},
     "testing.judges.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
     "window.InFlightWindow.discard": {"name": lambda: "zoe"},
+    "window.InFlightWindow.offer": {"key": lambda: b"k"},
+    "window.InFlightWindow.unit_of": {"key": lambda: b"k"},
     "window.InFlightWindow": {"owners": lambda: HashRing(["ann"])},
 }
 
@@ -729,7 +734,7 @@ def _found() -> Iterator[_Found]:
             if getattr(thing, "__module__", None) != module.__name__:
                 continue
             name = f"{short}.{public}"
-            if inspect.isfunction(thing) and name not in WRITTEN:
+            if inspect.isroutine(thing) and name not in WRITTEN:
                 yield _Found(name, thing, None)
             elif (
                 inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_protocol(thing)
@@ -749,11 +754,11 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
         kind = inspect.getattr_static(thing, member)
         if member.startswith("_"):
             continue
-        if isinstance(kind, classmethod | staticmethod):
+        if needs_no_object(kind):
             yield _Found(f"{name}.{member}", getattr(thing, member), None)
-        elif inspect.isfunction(kind):
+        elif inspect.isroutine(kind):
             yield _Found(f"{name}.{member}", kind, thing)
-        elif isinstance(kind, property):
+        elif is_property(kind):
             yield _Found(f"{name}.{member}", lambda self, member=member: getattr(self, member), thing)
 
 

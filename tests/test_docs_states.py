@@ -14,10 +14,12 @@ AT_ONCE = RetryPolicy(max_redeliveries=0)
 LATER = RetryPolicy(base_delay_ms=10)
 
 
+@pytest.mark.interpreted("draws what the interpreter sees")
 def test_the_page_shows_what_the_code_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert draw_docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.interpreted("draws what the interpreter sees")
 def test_a_page_that_is_out_of_date_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

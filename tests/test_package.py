@@ -11,10 +11,11 @@ import keyshared
 
 # Their extras bring what they import; each has tests of its own.
 ADAPTERS = ("keyshared.spark", "keyshared.testing")
+BUILT = "keyshared._compiled__mypyc"  # all compiled modules in one file, in a wheel that carries some
 CORE = sorted(
     module.name
     for module in pkgutil.walk_packages(keyshared.__path__, "keyshared.", onerror=lambda _: None)
-    if not module.name.startswith(ADAPTERS)
+    if not module.name.startswith(ADAPTERS) and module.name != BUILT
 )
 # What a first program does not need, and so must not pay for.
 NOT_AT_THE_DOOR = (
@@ -57,8 +58,8 @@ NOT_AT_THE_DOOR = (
         "threading",
     ),
 )
-MOST_MODULES = 54  # of keyshared, packages counted; it had 77 when everything stood at the top
-MOST_NAMES = 22
+MOST_MODULES = 56  # of keyshared, packages counted; it had 77 when everything stood at the top
+MOST_NAMES = 23
 
 
 def test_the_version_has_three_numbers() -> None:
@@ -107,7 +108,7 @@ def test_the_front_door_does_not_load(name: str, loaded: frozenset[str]) -> None
 
 
 def test_the_front_door_loads_few_modules(loaded: frozenset[str]) -> None:
-    assert MOST_MODULES >= len([name for name in loaded if name.partition(".")[0] == "keyshared"])
+    assert MOST_MODULES >= len([name for name in loaded if name.partition(".")[0] == "keyshared" and name != BUILT])
 
 
 def test_the_front_door_has_about_twenty_names() -> None:

@@ -105,12 +105,12 @@ def callables(names: Iterable[Name]) -> Iterator[tuple[str, Callable[..., Any]]]
     """Functions, constructors except those of errors, and methods."""
     names = list(names)
     for module, name, thing in names:
-        if inspect.isfunction(thing):
+        if inspect.isroutine(thing):
             yield f"{module}.{name}", thing
     yield from ((name, one) for name, one in classes(names) if not issubclass(one, BaseException))
     for member in members(names):
         call = getattr(member.static, "__func__", member.static)
-        if inspect.isfunction(call):
+        if inspect.isroutine(call):
             yield member.name, call
 
 
@@ -139,7 +139,7 @@ def deadlines_that_are_no_methods(names: Iterable[Name]) -> Iterator[str]:
     for name, last, static in members(names):
         if last in {"next_deadline", "next_timeout_ms", "next_due_ms"}:
             yield f"{name} is what others call next_deadline_ms()"
-        if last == "next_deadline_ms" and not (inspect.isfunction(static) and len(parameters(static)) == 1):
+        if last == "next_deadline_ms" and not (inspect.isroutine(static) and len(parameters(static)) == 1):
             yield f"{name} is no method without arguments"
 
 
@@ -156,7 +156,7 @@ def timeouts_that_want_more(names: Iterable[Name]) -> Iterator[str]:
         if last in {"tick", "on_timeout", "handle_timeouts", "poll", "expire", "advance_to"}:
             yield f"{name} is what others call handle_timeout()"
         if last == "handle_timeout":
-            own = parameters(static)[1:] if inspect.isfunction(static) else []
+            own = parameters(static)[1:] if inspect.isroutine(static) else []
             if [("now_ms", None)] != [(each.name, each.default) for each in own]:
                 yield f"{name} takes something else than now_ms=None"
 
@@ -189,7 +189,7 @@ def tokens_that_nothing_takes(names: Iterable[Name]) -> Iterator[str]:
 
 def _is_field(static: object) -> bool:
     """A field of a value may have any name: `load` is a number as well."""
-    return not inspect.isfunction(getattr(static, "__func__", static))
+    return not inspect.isroutine(getattr(static, "__func__", static))
 
 
 def docstrings_without_a_verb_of_the_reader(library: Path) -> Iterator[str]:

@@ -7,8 +7,9 @@ from itertools import product
 
 import pytest
 
-from keyshared._window.lanes import ALONE, LEGAL_MOVES, Transition, WatchedList
+from keyshared._window.lanes import ALONE, LEGAL_MOVES, Transition
 from keyshared._window.room_index import RoomIndex
+from keyshared._window.watched import WatchedList
 from keyshared.errors import (
     ConsumerExistsError,
     EntryStateError,

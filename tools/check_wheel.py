@@ -18,13 +18,19 @@ def faults(packed: set[str], source: Path = SOURCE) -> list[str]:
         for path in (source / "keyshared").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    code = {name for name in packed if ".dist-info/" not in name}
+    code = {name for name in packed if ".dist-info/" not in name and not _is_compiled(name, wanted)}
     licensed = any(name.endswith(".dist-info/licenses/LICENSE") for name in packed)
     return [
         *(f"missing: {name}" for name in sorted((wanted | {"keyshared/py.typed"}) - code)),
         *(f"does not belong there: {name}" for name in sorted(code - wanted)),
         *([] if licensed else ["missing: the licence"]),
     ]
+
+
+def _is_compiled(name: str, wanted: set[str]) -> bool:
+    """Whether it is a module of the source in its compiled form, or what all of those share."""
+    stem, _, suffix = name.partition(".")
+    return suffix.endswith(("so", "pyd")) and (f"{stem}.py" in wanted or stem == "keyshared/_compiled__mypyc")
 
 
 def main(directory: Path) -> int:

@@ -4,7 +4,8 @@ Here is what a first program needs. Everything else stands in its package: `keys
 `keyshared.effects`, `keyshared.errors`, ...
 """
 
-from typing import TYPE_CHECKING
+from types import FunctionType
+from typing import TYPE_CHECKING, Final
 
 from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+COMPILED: Final = not isinstance(KeySharedDispatcher.offer, FunctionType)
+"""Whether this is the build whose hot modules are compiled."""
+
 __all__ = [
+    "COMPILED",
     "Backoff",
     "ContiguousCursor",
     "CursorAdvanced",

@@ -364,7 +364,8 @@ def checked_kinds(parameter: str, values: Iterable[object], kind: type[_T]) -> I
         >>> list(checked_kinds("count", [7, 8], int))
         [7, 8]
     """
-    return (check_kind(parameter, value, kind) for value in values)
+    for value in values:
+        yield check_kind(parameter, value, kind)
 
 
 def checked_rows(parameter: str, rows: Iterable[Any], width: int, what: str) -> Iterator[tuple[Any, ...]]:

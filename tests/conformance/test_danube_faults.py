@@ -122,6 +122,7 @@ class TestCost:
         dispatcher.remove_consumer("new")
         assert 100 == len(hashed)
 
+    @pytest.mark.interpreted("counts steps of the interpreter")
     def test_looking_at_the_clock_when_nothing_is_due_looks_at_nothing_else(self) -> None:
         # Every heartbeat scans everything in flight four to six times.
         def cost(in_flight: int) -> int:

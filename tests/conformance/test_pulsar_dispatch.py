@@ -345,6 +345,7 @@ class TestReplayRules:
         broker.publish([free])
         assert [101] == broker.offsets("c2")
 
+    @pytest.mark.interpreted("watches a private method")
     def test_the_end_of_a_hash_looks_at_exactly_the_keys_that_wait_for_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -475,7 +475,7 @@ class SameKeyTwiceInARow(Broken):
             super()._list(lane, where)
             is_plain = isinstance(where, OrderedDict)  # else groups take turns
             if lane is self.last and lane.owner is not None and where is lane.owner.ready and is_plain:
-                where.move_to_end(lane, last=False)
+                where.move_to_end(lane, last=False)  # type: ignore[attr-defined]  # it is an OrderedDict
 
 
 class HotKeyFillsTheWindow(Broken):

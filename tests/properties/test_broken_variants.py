@@ -14,6 +14,8 @@ from tests.properties.schedules import random_world
 
 from keyshared.testing import Promise, Violation
 
+pytestmark = pytest.mark.interpreted("changes the class of a living part")
+
 SEEDS = range(1_200)  # a search ends with the first that shows what is looked for
 CALLS = 60
 COMPARED = {Promise.RESUME, Promise.DETERMINISM}  # seen only by comparing two runs

@@ -231,6 +231,7 @@ def is_caught(factory: Any) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.interpreted("changes the class of a living part")
 @pytest.mark.parametrize("broken", CAUGHT, ids=lambda kind: kind.__name__)
 def test_the_oracle_catches_a_broken_dispatcher(broken: type[Any]) -> None:
     assert is_caught(broken)

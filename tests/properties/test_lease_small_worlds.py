@@ -242,6 +242,7 @@ def test_a_settlement_that_a_later_step_of_the_call_loses_is_found(monkeypatch: 
         explore(*WORLDS["settlement"])
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_window_without_a_slot_for_the_lowest_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wait_for_a_slot(self: Any, entry: Any, consumer: Any, granted: list[Any]) -> None:
         lane = entry.lane

@@ -404,6 +404,7 @@ TWINS = {
 }
 
 
+@pytest.mark.interpreted("changes the class of a living part")
 @pytest.mark.parametrize("name", MEETINGS)
 def test_a_world_of_two_verbs_shows_a_fault_of_one_of_them(name: str) -> None:
     meeting = MEETINGS[name]

@@ -23,12 +23,19 @@ def test_a_whole_wheel_has_no_faults(source: Path) -> None:
     assert [] == check_wheel.faults(GOOD, source)
 
 
+def test_a_module_of_the_source_may_be_there_in_its_compiled_form_too(source: Path) -> None:
+    compiled = {"keyshared/__init__.cpython-311-x86_64-linux-gnu.so", "keyshared/_compiled__mypyc.cp311-win_amd64.pyd"}
+
+    assert [] == check_wheel.faults(GOOD | compiled, source)
+
+
 @pytest.mark.parametrize(
     ("packed", "fault"),
     [
         (GOOD - {"keyshared/__init__.py"}, "missing: keyshared/__init__.py"),
         (GOOD - {"keyshared/py.typed"}, "missing: keyshared/py.typed"),
         (GOOD - {LICENCE}, "missing: the licence"),
+        (GOOD | {"keyshared/y.cpython-311.so"}, "does not belong there: keyshared/y.cpython-311.so"),
         (GOOD | {"tests/test_x.py"}, "does not belong there: tests/test_x.py"),
     ],
 )

@@ -122,7 +122,8 @@ class Admission:
                 raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
             not_before_ms = message[3] if len(message) > 3 else None  # noqa: PLR2004  # the optional one
             check_not_before(not_before_ms)
-            batch.append((message[0], key_bytes(message[1]), message[2], not_before_ms))
+            key: Any = message[1]
+            batch.append((message[0], key_bytes(key), message[2], not_before_ms))
         first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
         self._check_new(batch[first_new:])
         return batch

@@ -5,15 +5,18 @@ the list itself notes who enters and who leaves (`WatchedList`), and what was no
 each call. So a lane that leaves and comes back within one call has never stopped draining.
 """
 
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from keyshared._checks import require
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.snapshot import Reader, first_offset, leads
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers
-from keyshared._window.lanes import Entry, Lane, WatchedList
+from keyshared._window.lanes import Entry, Lane
 from keyshared.effects import Effect, ReleaseReason
 from keyshared.window import InFlightWindow
+
+if TYPE_CHECKING:
+    from keyshared._window.watched import WatchedList
 
 __all__ = ["Drain", "DrainDeadlines"]
 

@@ -86,7 +86,7 @@ class Gates(CountingGate):
         """Return who besides the owner holds something of the lane's unit; of several, who joined first."""
         return self._drain.holder_besides(lane, owner)
 
-    def open_besides(self, lane: Lane, owner: Consumer) -> list[Entry]:
+    def open_besides(self, lane: Lane, owner: Consumer | None) -> list[Entry]:
         """Return what others than the owner hold of the lane's unit, in offset order."""
         return self._drain.open_besides(lane, owner)
 

@@ -5,7 +5,7 @@ of the messages that a consumer held is decided by `Endings`, and the window's `
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.endings import Endings
@@ -62,12 +62,12 @@ class Membership:
         *,
         sessions: "Sessions | None" = None,
     ) -> None:
-        self.sessions: Final = sessions
-        self._config: Final = config
-        self._routing: Final = routing
-        self._window: Final = window
-        self._timers: Final = timers
-        self._endings: Final = endings
+        self.sessions = sessions
+        self._config = config
+        self._routing = routing
+        self._window = window
+        self._timers = timers
+        self._endings = endings
         self._joined = 0
         self._takers = 0  # how many accept every key
         self.members: dict[str, Member] = {}

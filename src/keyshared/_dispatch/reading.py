@@ -184,11 +184,9 @@ class DispatcherReading(Generic[Item]):
 
     def outstanding(self) -> Iterator[Outstanding]:
         """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        return (
-            describe(self._window, self._membership, self._endings, entry)
-            for entry in self._window.cursor
-            if isinstance(entry, Entry)
-        )
+        for entry in self._window.cursor:
+            if isinstance(entry, Entry):
+                yield describe(self._window, self._membership, self._endings, entry)
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""

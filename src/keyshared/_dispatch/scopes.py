@@ -122,7 +122,7 @@ class ScopedWindow(LanedWindow):
 
     def add(self, consumer: Consumer) -> Consumer:
         """As `InFlightWindow.add`."""
-        consumer.ready = ServedLanes(consumer, self.everything, self.changed)  # type: ignore[assignment]  # a work list
+        consumer.ready = ServedLanes(consumer, self.everything, self.changed)
         return super().add(consumer)
 
     def discard(self, name: str) -> None:

@@ -12,7 +12,8 @@ from keyshared._checks import check_kind, configuration, require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WatchedList
+from keyshared._window.lanes import ALONE, Consumer, Entry, Lane
+from keyshared._window.watched import WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit, Rules
 from keyshared.errors import ArgumentError
 from keyshared.window import InFlightWindow
@@ -99,7 +100,7 @@ class UnitGate(CountingGate):
         """Return who besides the owner holds something of the lane's unit; of several, who joined first. O(holders)."""
         return self._units.holder_besides(self._unit_of_lane(lane), owner)
 
-    def open_besides(self, lane: Lane, owner: Consumer) -> list[Entry]:
+    def open_besides(self, lane: Lane, owner: Consumer | None) -> list[Entry]:
         """Return what others than the owner hold of the lane's unit, in offset order. O(n log n), n deliveries."""
         return self._units.open_besides(self._unit_of_lane(lane), owner)
 

@@ -126,7 +126,7 @@ class SlotUnits:
         others = (holder for holder in self._holders(unit) if holder is not owner)
         return min(others, key=_order_of, default=None)
 
-    def open_besides(self, unit: int, owner: Consumer) -> list[Entry]:
+    def open_besides(self, unit: int, owner: Consumer | None) -> list[Entry]:
         """What others than the owner hold of the unit, in offset order. O(n log n), n deliveries."""
         held = self._holders(unit)
         others = chain.from_iterable(mine.values() for holder, mine in held.items() if holder is not owner)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Mapping
 from itertools import chain, takewhile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
@@ -21,11 +21,11 @@ from keyshared._window.lanes import (
     Entry,
     Lane,
     State,
-    WatchedList,
     WorkList,
     spilled_from,
 )
 from keyshared._window.room_index import RoomIndex
+from keyshared._window.watched import WatchedList
 from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.errors import (
     ConsumerExistsError,
@@ -89,9 +89,9 @@ class WindowBooks:
         "waiting",
     )
 
-    asks_keys = False  # whether `check_key` may raise
-    has_scopes = False  # whether lanes share limits
-    supersedes = False  # whether a newer message may take the place of an older one of its key
+    asks_keys: ClassVar[bool] = False  # whether `check_key` may raise
+    has_scopes: ClassVar[bool] = False  # whether lanes share limits
+    supersedes: ClassVar[bool] = False  # whether a newer message may take the place of an older one of its key
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class WindowBooks:
         self.shared: WorkList = OrderedDict()
         self.ownerless: WorkList = OrderedDict()
         self.draining: WorkList = OrderedDict() if draining is None else check_kind("draining", draining, WatchedList)
-        self.starved: WorkList = OrderedDict()
+        self.starved: OrderedDict[Lane, int] = OrderedDict()
         self.capacity = capacity
         self.max_tracked = max_tracked
         self._owners = owners
@@ -135,8 +135,8 @@ class WindowBooks:
         # One field for both: an offer asks once.
         self.loaded_per_key = min(loaded_per_key, _NEVER_REACHED - 1) if spills else _NEVER_REACHED
         self._one_lane = one_lane
-        known = KeyGate() if gate is None else check_kind("gate", gate, DrainGate)  # type: ignore[type-abstract]
-        self._gate: DrainGate = known
+        known: DrainGate = KeyGate() if gate is None else check_kind("gate", gate, DrainGate)  # type: ignore[type-abstract]
+        self._gate = known
         self._counts = known if isinstance(known, CountingGate) else None
         self._rooms = RoomIndex()
         self._orphaned: WorkList = OrderedDict()  # ready lanes of consumers that have left
@@ -358,8 +358,7 @@ class WindowBooks:
 
     def awaited(self, lane: Lane) -> list[Entry]:
         """The open deliveries that a draining lane waits for, in offset order. O(deliveries of its unit)."""
-        owner: Consumer = self.owner_of(lane)  # type: ignore[assignment]  # what drains has one, else it is ownerless
-        return self._gate.open_besides(lane, owner)
+        return self._gate.open_besides(lane, self.owner_of(lane))
 
     @property
     def is_subscription_full(self) -> bool:

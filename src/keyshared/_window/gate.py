@@ -52,7 +52,7 @@ class DrainGate(ABC):
         """Return who besides the owner holds something of the lane's unit; of several, who joined first."""
 
     @abstractmethod
-    def open_besides(self, lane: Lane, owner: Consumer) -> list[Entry]:
+    def open_besides(self, lane: Lane, owner: Consumer | None) -> list[Entry]:
         """Return what others than the owner hold of the lane's unit, in offset order."""
 
 
@@ -73,7 +73,7 @@ class KeyGate(DrainGate):
         """Return who holds the lane, if it is not the owner. O(1)."""
         return None if lane.holder is owner else lane.holder
 
-    def open_besides(self, lane: Lane, owner: Consumer) -> list[Entry]:
+    def open_besides(self, lane: Lane, owner: Consumer | None) -> list[Entry]:
         """Return the lane's open deliveries that are not the owner's. O(per-key limit)."""
         entries: list[Entry] = []
         entry = lane.head

@@ -16,9 +16,10 @@ These are plain records. `InFlightWindow` is the only one that changes them.
 
 from bisect import insort
 from collections import OrderedDict
+from collections.abc import MutableMapping
 from enum import IntEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 
 from keyshared.cursor import SETTLED, Cell
 
@@ -43,7 +44,6 @@ __all__ = [
     "Lane",
     "State",
     "Transition",
-    "WatchedList",
     "WorkList",
     "spilled_from",
 ]
@@ -282,28 +282,8 @@ ALONE: Final = _Alone(None)
 """Stands for the lane of a message that is in flight and the only one of its key: that needs none, and on unique keys
 a lane would be a third of a message's memory and time. Never changed."""
 
-WorkList = OrderedDict[Lane, int]
+WorkList: TypeAlias = MutableMapping[Lane, int]
 """Lanes that wait for something, oldest first, each with its place in the sequence over all lists."""
-
-
-class WatchedList(WorkList):
-    """A work list that notes who enters and who leaves: the list itself does, so no way in or out can forget it.
-
-    Attributes:
-        changed: Lanes that entered or left; clear it when you have seen them.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changed: dict[Lane, None] = {}
-
-    def __setitem__(self, lane: Lane, place: int) -> None:
-        self.changed[lane] = None
-        super().__setitem__(lane, place)
-
-    def __delitem__(self, lane: Lane) -> None:
-        self.changed[lane] = None
-        super().__delitem__(lane)
 
 
 class Consumer:

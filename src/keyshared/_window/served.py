@@ -223,7 +223,7 @@ class ServedLanes(MutableMapping[Lane, int]):
         del self._rotation[group]
 
 
-class SharedLanes(WorkList):
+class SharedLanes(OrderedDict[Lane, int]):
     """The list of messages without a key. It is true only while the subscription is open for what is in it.
 
     Attributes:

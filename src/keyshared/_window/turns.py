@@ -112,7 +112,8 @@ class WindowTurns(WindowBooks):
                 turn = shared
             if not turn:
                 return
-            lane, _ = turn.popitem(last=False)
+            lane = next(iter(turn))
+            del turn[lane]
             lane.listed = None
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
             if self._send(lane, entry, consumer, granted):

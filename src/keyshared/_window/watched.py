@@ -1,8 +1,11 @@
-"""A cursor that remembers what was settled, until somebody takes it."""
+"""What remembers what happens to it until somebody takes that: ends at a cursor, comings and goings of a list."""
 
+from collections import OrderedDict
+
+from keyshared._window.lanes import Lane
 from keyshared.cursor import Cell, ContiguousCursor
 
-__all__ = ["WatchedCursor"]
+__all__ = ["WatchedCursor", "WatchedList"]
 
 
 class WatchedCursor(ContiguousCursor):
@@ -27,3 +30,23 @@ class WatchedCursor(ContiguousCursor):
         """Offer an offset that is settled already, and note it."""
         self.ended.append(offset)
         super().skip(offset)
+
+
+class WatchedList(OrderedDict[Lane, int]):
+    """A work list that notes who enters and who leaves: the list itself does, so no way in or out can forget it.
+
+    Attributes:
+        changed: Lanes that entered or left; clear it when you have seen them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: dict[Lane, None] = {}
+
+    def __setitem__(self, lane: Lane, place: int) -> None:
+        self.changed[lane] = None
+        super().__setitem__(lane, place)
+
+    def __delitem__(self, lane: Lane) -> None:
+        self.changed[lane] = None
+        super().__delitem__(lane)

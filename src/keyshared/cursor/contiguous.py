@@ -13,17 +13,16 @@ read off the cells that are left, never recorded a second time.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import Enum
 from itertools import islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Final, Self
 
 from keyshared._checks import check_offset, check_position, require
 from keyshared.cursor.token import Position, read_token, write_token
+from keyshared.cursor.values import CursorToken, OfferAnswer
 from keyshared.errors import OffsetOrderError
 
-__all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "CursorToken", "OfferAnswer"]
+__all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor"]
 
 SETTLED: Final = 0
 DEFAULT_TOKEN_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
@@ -53,37 +52,6 @@ class Cell:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(offset={self.offset}, prev={self.prev}, state={self.state})"
-
-
-class OfferAnswer(Enum):
-    """What a cursor makes of an offset that is read; true if it needs work."""
-
-    WORK = "work"  # new: it is outstanding from now on
-    SETTLED = "settled"  # above the position, and settled before the restart
-    REWIND = "rewind"  # below the position: the log was read from further back than it had to be
-
-    def __bool__(self) -> bool:
-        return self is OfferAnswer.WORK
-
-
-@dataclass(frozen=True, slots=True)
-class CursorToken:
-    """A cursor as a line of text, and what of it did not fit.
-
-    Attributes:
-        text: ASCII, safe in URLs, headers and commit metadata; `ContiguousCursor.from_token` reads it.
-        omitted_ranges: Acked ranges that did not fit. The lowest ones go in first.
-        omitted_span: Sum of their lengths: at most so many settled messages are delivered again after a restart.
-    """
-
-    text: str
-    omitted_ranges: int = 0
-    omitted_span: int = 0
-
-    @property
-    def complete(self) -> bool:
-        """Whether a restart from it redelivers nothing that was settled."""
-        return self.omitted_ranges == 0
 
 
 class _Passed(Cell):
@@ -440,7 +408,9 @@ class ContiguousCursor:
 
     def _of_log(self) -> Iterator[Cell]:
         """Outstanding cells that hold the position; a subclass may know others beside them."""
-        return (cell for cell in islice(self._order, self._head, None) if cell.state)
+        for cell in islice(self._order, self._head, None):
+            if cell.state:
+                yield cell
 
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Half-open stretches above `resume_offset` in which every offered offset is settled.

@@ -30,6 +30,7 @@ def test_every_fault_is_caught_and_its_promise_named(fault: Fault) -> None:
     assert found.violation.promise in fault.promises
 
 
+@pytest.mark.interpreted("changes methods of living parts")
 @pytest.mark.parametrize("fault", OWN_FAULTS, ids=lambda fault: fault.machine.__name__)
 def test_a_fault_in_a_part_of_the_library_is_caught_through_its_driver(fault: OwnFault) -> None:
     found = find_violation(fault.machine, QUICK)

@@ -369,6 +369,7 @@ def test_a_pull_may_go_beyond_the_limit_for_its_own_length() -> None:
     assert [] == check_history(mine.history)
 
 
+@pytest.mark.interpreted("reads annotations, which compiled functions do not have")
 def test_every_call_with_effects_is_recorded() -> None:
     with_effects = KeySharedDispatcher.offer.__annotations__["return"]
     calls = {

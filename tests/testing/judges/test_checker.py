@@ -84,6 +84,7 @@ def test_the_history_of_a_correct_dispatcher_breaks_nothing(factory: Factory) ->
         assert [] == check_history(history, guarantees), seed
 
 
+@pytest.mark.interpreted("changes the class of a living part")
 @pytest.mark.parametrize(("promise", "broken"), VARIANTS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_broken_dispatcher_is_caught_by_the_promise_it_breaks(promise: Promise, broken: type[Any]) -> None:
     assert promise in promises_broken(broken, getattr(broken, "starts_with", RankedPlacement))
