@@ -41,13 +41,13 @@ from keyshared._window.lanes import (
     Lane,
     State,
 )
-from keyshared._window.turns import WindowTurns
+from keyshared._window.strides import WindowStrides
 from keyshared.errors import EntryStateError
 
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
 
 
-class InFlightWindow(WindowTurns):
+class InFlightWindow(WindowStrides):
     """Outstanding messages in per-key lanes, with limits per key, per consumer and in total.
 
     Not thread-safe. Offsets grow strictly; a key is bytes, or None for a message without order.

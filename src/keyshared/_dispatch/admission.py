@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keyshared._checks import check_offset
+from keyshared._checks import OFFSET_STOP, check_offset
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.routing import Routing
@@ -114,38 +114,65 @@ class Admission:
             return True
         return self._config.unmatched is Unmatched.ERROR and membership.owns_none_of(lane_key)
 
-    def check_batch(self, messages: Iterable[object]) -> list[_Keyed]:
-        """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
-        batch: list[_Keyed] = []
-        for message in messages:
-            if not isinstance(message, tuple) or len(message) not in {3, 4}:
-                raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
-            not_before_ms = message[3] if len(message) > 3 else None  # noqa: PLR2004  # the optional one
-            check_not_before(not_before_ms)
-            batch.append((message[0], key_bytes(message[1]), message[2], not_before_ms))
-        first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
-        self._check_new(batch[first_new:])
-        return batch
+    def check_batch(self, messages: Iterable[object]) -> tuple[list[_Keyed], bool]:
+        """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed.
 
-    def _check_new(self, messages: list[_Keyed]) -> None:
+        The flag says whether all of it is plain: there is no reason to ask, and nothing waits for an instant.
+        """
+        batch: list[_Keyed] = []
+        is_plain = not self.asks
+        last = self._window.cursor.last
+        before = -OFFSET_STOP if last is None else last
+        grows = True
+        for message in messages:
+            if not isinstance(message, tuple) or not 3 <= len(message) <= 4:  # noqa: PLR2004  # the last one is optional
+                raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
+            if len(message) == 3:  # noqa: PLR2004  # as above
+                offset, key, item = message
+                not_before_ms = None
+            else:
+                offset, key, item, not_before_ms = message
+                check_not_before(not_before_ms)
+                is_plain = is_plain and not_before_ms is None
+            batch.append((offset, key if type(key) is bytes else key_bytes(key), item, not_before_ms))
+            if type(offset) is int and before < offset:
+                before = offset
+            else:
+                grows = False
+        new = batch
+        if self._known_until is not None:
+            first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
+            new = batch[first_new:]
+        if not grows or before >= OFFSET_STOP:
+            self._check_order(new)
+        if self._window.cursor.looks_ahead:
+            recalls = self._window.cursor.recalls
+            new = [message for message in new if not recalls(message[0])]
+        if len(new) > self._window.free_slots:
+            raise self._window.full_error()
+        if self.asks or self._window.asks_keys:
+            self._check_keys([key for _, key, _, _ in new])
+        return batch, is_plain
+
+    def _check_order(self, messages: list[_Keyed]) -> None:
+        """Raise unless the offsets of new messages grow, and are not too great."""
         last = self._window.cursor.last
         for offset, _, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
             check_offset("offset", offset)
             last = offset
-        recalls = self._window.cursor.recalls
-        new = [(offset, key) for offset, key, _, _ in messages if not recalls(offset)]
-        if len(new) > self._window.free_slots:
-            raise self._window.full_error()
+
+    def _check_keys(self, keys: list[bytes | None]) -> None:
+        """Raise what offers of these keys would raise."""
         if self._limits is not None:
-            self._limits.check([key for _, key in new])
+            self._limits.check(keys)
         if self._config.unmatched is Unmatched.ERROR:
-            for _, key in new:
+            for key in keys:
                 if self.is_unmatched(key):
                     raise UnmatchedKeyError(key)
         if self._window.asks_keys:
-            for _, key in new:
+            for key in keys:
                 self._window.check_key(key)
 
 

@@ -48,6 +48,8 @@ class BatchWindow(InFlightWindow):
         self.remove(entry)
         return self.wake()
 
+    settle_many = InFlightWindow.settle_each
+
     def pull(self, consumer: Consumer, most: int, only: Entry | None = None, per_key: int | None = None) -> list[Entry]:
         """As `InFlightWindow.pull`, with another size of batches for this once; what is wanted alone goes alone."""
         self._turn = 1 if only is not None else per_key or self._batch

@@ -37,6 +37,9 @@ class BudgetedWindow(InFlightWindow):
         self.remove(entry)
         return self.wake()
 
+    offer_many = InFlightWindow.offer_each
+    settle_many = InFlightWindow.settle_each
+
     def remove(self, entry: Entry) -> None:
         """As `InFlightWindow.remove`."""
         self._was_full = self._was_full or self.cursor.is_full

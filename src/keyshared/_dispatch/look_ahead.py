@@ -92,11 +92,15 @@ class LookAheadWindow(InFlightWindow):
         self.check_offer(offset)
         return super().offer(offset, key, item)
 
+    offer_many = InFlightWindow.offer_each
+
 
 class PausingOutbox(Outbox):
     """An outbox that also pauses the host while as many messages wait as may."""
 
     __slots__ = ()
+
+    tells_once = False  # what waits may reach the limit in the middle of a batch
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:
         """Add obligations and state to the notices."""

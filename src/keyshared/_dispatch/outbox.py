@@ -51,6 +51,7 @@ class Outbox:
         ack_timeout_ms: How long a delivery may stay open; None for ever.
 
     Attributes:
+        tells_once: Whether one `finish` may tell what several calls at one instant have granted; else each of them comes by.
         reported: The cursor of the last `CursorAdvanced`.
         paused: Whether there was no free slot after a call, and no `Resumed` since.
     """
@@ -68,6 +69,8 @@ class Outbox:
         "paused",
         "reported",
     )
+
+    tells_once = True
 
     def __init__(
         self,
@@ -145,6 +148,21 @@ class Outbox:
             while place < len(out) and type(out[place]) not in RANKS:
                 place += 1
             out[place:place] = told
+
+    def finish_many(self, granted: list[Entry], now: int, *, was_full: bool) -> list[Effect[Any]]:
+        """`finish` for a batch: what all of its calls granted, and whether the window was full between two of them."""
+        out: list[Effect] = []
+        opened = [entry for entry in granted if entry.state == IN_FLIGHT]
+        if len(opened) < len(granted):
+            out += self._other_obligations(granted)
+        if self._ack_timeout_ms is not None:
+            self._timers.start_all_last(opened, now + self._ack_timeout_ms)
+        out += [
+            _new(Deliver, (each.offset, each.key, each.consumer.name, each.attempt, each.failures, each.item))  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            for each in opened
+        ]
+        self.paused = self.paused or was_full
+        return self.finish(out, [], now)
 
     def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:  # noqa: ARG002  # for those who tell
         """Answer an offer that is no news."""
@@ -225,9 +243,18 @@ class Outbox:
 
     def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
         """Spill notices, dead letters and loads. Deliveries, and what was settled within the call, are passed over."""
-        spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
-        archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
-        return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
+        spilled: list[Effect] = []
+        archive: list[Effect] = []
+        loads: list[Effect] = []
+        for entry in entries:
+            state = entry.state
+            if state == LOADING:
+                loads.append(_new(Load, (entry.offset, entry.key)))
+            elif state == SPILLED:
+                spilled.append(_new(Spilled, (entry.offset,)))
+            elif state == DEAD_LETTERING:
+                archive.append(self._dead_letter(entry))
+        return spilled + archive + loads
 
     def _is_unmet(self, effect: Effect) -> bool:
         """False for an obligation that has ended; notices always hold."""

@@ -88,6 +88,9 @@ class ScopedWindow(InFlightWindow):
         self.remove(entry)
         return self.wake()
 
+    offer_many = InFlightWindow.offer_each
+    settle_many = InFlightWindow.settle_each
+
     def reassign(self) -> None:
         """As `InFlightWindow.reassign`; everybody is asked again, so nobody is remembered."""
         super().reassign()

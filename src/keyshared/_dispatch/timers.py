@@ -10,7 +10,7 @@ the classes that have deadlines.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol
@@ -127,6 +127,21 @@ class Timers:
             self._queue.append((deadline, self._latest))
         self._latest.append(timed)
         self._queued += 1
+        if self._queued > self._queue_limit:
+            self._drop_stale()
+
+    def start_all_last(self, timed: Sequence[Timed], deadline: int) -> None:
+        """Set one deadline of several objects as `start_last` does. O(timed) amortised."""
+        if not timed:
+            return
+        for each in timed:
+            each.deadline = deadline
+        if deadline != self._latest_due:
+            self._latest = []
+            self._latest_due = deadline
+            self._queue.append((deadline, self._latest))
+        self._latest += timed
+        self._queued += len(timed)
         if self._queued > self._queue_limit:
             self._drop_stale()
 

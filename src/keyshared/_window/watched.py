@@ -1,5 +1,7 @@
 """A cursor that remembers what was settled, until somebody takes it."""
 
+from collections.abc import Sequence
+
 from keyshared.cursor import Cell, ContiguousCursor
 
 __all__ = ["WatchedCursor"]
@@ -22,6 +24,11 @@ class WatchedCursor(ContiguousCursor):
         """Settle a cell, and note it."""
         self.ended.append(cell)
         super().close(cell)
+
+    def close_many(self, cells: Sequence[Cell]) -> None:
+        """Settle several cells, and note them."""
+        self.ended += cells
+        super().close_many(cells)
 
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, and note it."""

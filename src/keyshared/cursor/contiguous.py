@@ -12,7 +12,7 @@ read off the cells that are left, never recorded a second time.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, pairwise
@@ -250,10 +250,43 @@ class ContiguousCursor:
             self._head = head
             self.safe_cursor = order[head].prev
         if len(order) > live + live + _SLACK:
-            # A new list, not a change in place: an iteration that is under way goes on over the old one. With acks in
-            # order the settled cells are a prefix, and a slice drops it at a tenth of the cost.
-            self._order = order[head:] if head > live else [other for other in order if other.state]
+            self._rebuild(live)
+
+    def close_many(self, cells: Sequence[Cell]) -> None:
+        """Settle several cells, unchecked: all of them are outstanding in this cursor, each of them once.
+
+        Complexity:
+            O(cells) amortised.
+        """
+        if not cells:
+            return
+        for cell in cells:
+            cell.state = SETTLED
+        self.outstanding = live = self.outstanding - len(cells)
+        order = self._order
+        if not live:
+            order.clear()
             self._head = 0
+            self.safe_cursor = self.last
+            return
+        head = self._head
+        if not order[head].state:
+            while not order[head].state:  # stops: something is outstanding, and nothing below the head is
+                order[head] = _PASSED
+                head += 1
+            self._head = head
+            self.safe_cursor = order[head].prev
+        if len(order) > live + live + _SLACK:
+            self._rebuild(live)
+
+    def _rebuild(self, live: int) -> None:
+        """Leave settled cells behind."""
+        order, head = self._order, self._head
+        # A new list, not a change in place: an iteration that is under way goes on over the old one. With acks in
+        # order the settled cells are a prefix, and a slice drops it at a tenth of the cost.
+        is_prefix = head > live and len(order) - head <= live + live + _SLACK
+        self._order = order[head:] if is_prefix else [other for other in order if other.state]
+        self._head = 0
 
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
