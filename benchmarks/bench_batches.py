@@ -1,4 +1,4 @@
-"""`offer_many` and `ack_many` against single calls: nanoseconds per message of what the dispatcher does, not its host."""
+"""`offer_many` and `ack_many` against single calls: what the dispatcher does for a message, not its host."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -8,7 +8,6 @@ from time import process_time_ns
 from benchmarks._harness import Report, Scale, Timed, turns
 from benchmarks.bench_life import Keys, hot_keys, unique_keys
 
-from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect
 from keyshared.ring import HashRing

@@ -339,10 +339,10 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             MisuseError: As `offer`, for any of them; then none was taken.
         """
         now = checked_now(now_ms, self._now)
-        batch, is_plain = self._admission.check_batch(messages)
+        batch, instants = self._admission.check_batch(messages)
         self._now = now
-        if not (is_plain and self._strides):
-            calls = [self.offer(*message, not_before_ms=until) for *message, until in batch]
+        if instants or self._admission.asks or not self._strides:
+            calls = [self.offer(*message, not_before_ms=instants.get(message[0])) for message in batch]
             return self._outbox.merge(calls, () if self._latest is None else _skipped_in(calls))
         return self._outbox.finish_many(self._window.offer_many(batch), now, was_full=False)
 

@@ -68,11 +68,11 @@ def test_a_stride_is_the_same_as_single_calls(make: Callable[[], InFlightWindow]
         offset = 0
         for _ in range(20):
             messages = [
-                (offset + place, random.choice(keys), None, None)
+                (offset + place, random.choice(keys), None)
                 for place in range(min(stride.free_slots, random.randrange(7)))
             ]
             offset += len(messages)
-            offered = [entry for message in messages for entry in singly.offer(*message[:3])]
+            offered = [entry for message in messages for entry in singly.offer(*message)]
             assert shown(stride.offer_many(messages)) == shown(offered)
             if random.random() < 0.1:
                 limit = random.choice([0, 2])
@@ -107,14 +107,14 @@ CURSORS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make", CURSORS.values(), ids=CURSORS)
-def test_a_cursor_closes_several_cells_as_one_after_the_other(make: Callable[[], Any]) -> None:
+def test_a_cursor_takes_and_closes_several_cells_as_one_after_the_other(make: Callable[[], Any]) -> None:
     random = Random(7)  # reproducible, not secret
     stride, singly = make(), make()
     offset = 0
     for most in [*[6] * 60, *[400] * 6]:
-        for cursor in (stride, singly):
-            for place in range(most):
-                cursor.append(Cell(offset + 2 * place))
+        stride.append_many([Cell(offset + 2 * place) for place in range(most)])
+        for place in range(most):
+            singly.append(Cell(offset + 2 * place))
         offset += 2 * most
         live = [cell.offset for cell in stride]
         chosen = random.choice([live, live[: most // 2], random.sample(live, len(live) * 2 // 3), []])

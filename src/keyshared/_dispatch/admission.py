@@ -22,7 +22,7 @@ __all__ = ["Admission", "Message", "limits_for"]
 Message: TypeAlias = tuple[int, Key, Item] | tuple[int, Key, Item, int | None]
 """Offset, key and passenger, and perhaps before when it shall not be delivered, as ``offer_many`` takes them."""
 
-_Keyed = tuple[int, bytes | None, Any, int | None]
+_Keyed = tuple[int, bytes | None, Any]
 
 
 class Admission:
@@ -114,13 +114,13 @@ class Admission:
             return True
         return self._config.unmatched is Unmatched.ERROR and membership.owns_none_of(lane_key)
 
-    def check_batch(self, messages: Iterable[object]) -> tuple[list[_Keyed], bool]:
-        """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed.
+    def check_batch(self, messages: Iterable[object]) -> tuple[list[_Keyed], dict[int, int]]:
+        """The batch with its keys as bytes, and by offset the instants before which some of it has to wait.
 
-        The flag says whether all of it is plain: there is no reason to ask, and nothing waits for an instant.
+        Raises what any of its offers would, before anything has changed.
         """
         batch: list[_Keyed] = []
-        is_plain = not self.asks
+        instants: dict[int, int] = {}
         last = self._window.cursor.last
         before = -OFFSET_STOP if last is None else last
         grows = True
@@ -129,21 +129,27 @@ class Admission:
                 raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
             if len(message) == 3:  # noqa: PLR2004  # as above
                 offset, key, item = message
-                not_before_ms = None
+                batch.append(message if type(key) is bytes else (offset, key_bytes(key), item))
             else:
                 offset, key, item, not_before_ms = message
                 check_not_before(not_before_ms)
-                is_plain = is_plain and not_before_ms is None
-            batch.append((offset, key if type(key) is bytes else key_bytes(key), item, not_before_ms))
+                batch.append((offset, key_bytes(key), item))
+                if not_before_ms is not None and type(offset) is int:
+                    instants[offset] = not_before_ms
             if type(offset) is int and before < offset:
                 before = offset
             else:
                 grows = False
-        new = batch
+        self._check_new(batch, grows=grows and before < OFFSET_STOP)
+        return batch, instants
+
+    def _check_new(self, messages: list[_Keyed], *, grows: bool) -> None:
+        """Raise unless there is room for what is new of a batch, whose offsets grow or have to be looked at."""
+        new = messages
         if self._known_until is not None:
-            first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
-            new = batch[first_new:]
-        if not grows or before >= OFFSET_STOP:
+            first_new = next((i for i, message in enumerate(messages) if not self.is_known(message[0])), len(messages))
+            new = messages[first_new:]
+        if not grows:
             self._check_order(new)
         if self._window.cursor.looks_ahead:
             recalls = self._window.cursor.recalls
@@ -151,13 +157,12 @@ class Admission:
         if len(new) > self._window.free_slots:
             raise self._window.full_error()
         if self.asks or self._window.asks_keys:
-            self._check_keys([key for _, key, _, _ in new])
-        return batch, is_plain
+            self._check_keys([key for _, key, _ in new])
 
     def _check_order(self, messages: list[_Keyed]) -> None:
         """Raise unless the offsets of new messages grow, and are not too great."""
         last = self._window.cursor.last
-        for offset, _, _, _ in messages:
+        for offset, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
             check_offset("offset", offset)

@@ -51,7 +51,7 @@ class Outbox:
         ack_timeout_ms: How long a delivery may stay open; None for ever.
 
     Attributes:
-        tells_once: Whether one `finish` may tell what several calls at one instant have granted; else each of them comes by.
+        tells_once: Whether one `finish` may tell what several calls at one instant have granted; else each comes by.
         reported: The cursor of the last `CursorAdvanced`.
         paused: Whether there was no free slot after a call, and no `Resumed` since.
     """

@@ -142,6 +142,11 @@ class MeasuringCursor(ContiguousCursor):
         if self.is_full and 2 * self.length <= self._budget:
             self.is_full = False
 
+    def append_many(self, cells: Sequence[Cell]) -> None:
+        """Offer several cells, and measure after each of them."""
+        for cell in cells:
+            self.append(cell)
+
     def close_many(self, cells: Sequence[Cell]) -> None:
         """Settle several cells, and measure after each of them."""
         for cell in cells:

@@ -34,10 +34,10 @@ class WindowStrides(WindowTurns):
     def wake(self) -> list[Entry]:
         """As `InFlightWindow.wake`."""
 
-    def offer_each(self, messages: Iterable[tuple[int, bytes | None, object, object]]) -> list[Entry]:
+    def offer_each(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
         """`offer_many` of a window that offers in its own way."""
         granted: list[Entry] = []
-        for offset, key, item, _ in messages:
+        for offset, key, item in messages:
             granted += self.offer(offset, key, item)
         return granted
 
@@ -50,31 +50,30 @@ class WindowStrides(WindowTurns):
             was_full = was_full or self.loaded >= self.capacity
         return granted, was_full
 
-    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object, object]]) -> list[Entry]:
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
         """Take several messages, as `InFlightWindow.offer` would one after the other.
 
         Args:
-            messages: Offset, key and passenger of each, and something that is not looked at. Unchecked: there is a slot
-                for each, and the offsets grow.
+            messages: Offset, key and passenger of each, unchecked: there is a slot for each, and the offsets grow.
 
         Returns:
             What was granted.
         """
         granted: list[Entry] = []
-        offer, lanes, append, per_key = self.offer, self.lanes, self.cursor.append, self.per_key
+        tracked: list[Entry] = []
+        cursor, lanes, per_key = self.cursor, self.lanes, self.per_key
         consumers, owner_of = self.consumers, self._owners.owner
         is_plain = not (self._one_lane or self._counts is not None or self.quarantined)
-        for offset, key, item, _ in messages:
+        for offset, key, item in messages:
+            lane = lanes.get(key)  # type: ignore[arg-type]  # None is the key of no lane
             if key is None or not is_plain or self.shared:
-                granted += offer(offset, key, item)
-                continue
-            lane = lanes.get(key)
-            if lane is None:
+                pass
+            elif lane is None:
                 owner = consumers.get(owner_of(key))  # type: ignore[arg-type]  # None is no name
                 if owner is not None and owner.free > 0 and not owner.ready:
                     # It is alone, and goes out.
                     entry = Entry(offset, key, item, ALONE)
-                    append(entry)
+                    tracked.append(entry)
                     entry.state = IN_FLIGHT
                     entry.attempt = self.first_attempt + 1
                     entry.consumer = owner
@@ -87,18 +86,7 @@ class WindowStrides(WindowTurns):
                     granted.append(entry)
                     continue
                 if owner is not None and owner.free <= 0 and 2 * (self.waiting + 1) <= self.capacity:
-                    # It is alone, and waits for its owner.
-                    lane = lanes[key] = Lane(key)
-                    lane.owner = owner
-                    lane.version = self._version
-                    lane.head = lane.tail = lane.fresh = entry = Entry(offset, key, item, lane)
-                    append(entry)
-                    lane.loaded = 1
-                    self.loaded += 1
-                    self.waiting += 1
-                    self._sequence += 1
-                    owner.ready[lane] = self._sequence
-                    lane.listed = owner.ready
+                    tracked.append(self._wait_alone(offset, key, item, owner))
                     continue
             elif (
                 type(lane) is Lane
@@ -111,7 +99,7 @@ class WindowStrides(WindowTurns):
             ):
                 # It waits behind as much of its key as may be open.
                 entry = Entry(offset, key, item, lane)
-                append(entry)
+                tracked.append(entry)
                 lane.tail.after = entry  # type: ignore[union-attr]  # something of it is open
                 lane.tail = entry
                 if lane.fresh is None:
@@ -120,8 +108,26 @@ class WindowStrides(WindowTurns):
                 self.loaded += 1
                 self.waiting += 1
                 continue
-            granted += offer(offset, key, item)
+            if tracked:
+                cursor.append_many(tracked)
+                tracked = []
+            granted += self.offer(offset, key, item)
+        cursor.append_many(tracked)
         return granted
+
+    def _wait_alone(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry:
+        """Put the only message of its key into a lane that waits for its owner."""
+        lane = self.lanes[key] = Lane(key)
+        lane.owner = owner
+        lane.version = self._version
+        lane.head = lane.tail = lane.fresh = entry = Entry(offset, key, item, lane)
+        lane.loaded = 1
+        self.loaded += 1
+        self.waiting += 1
+        self._sequence += 1
+        owner.ready[lane] = self._sequence
+        lane.listed = owner.ready
+        return entry
 
     def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:  # noqa: C901, PLR0912, PLR0915  # see above
         """Settle several messages, as `InFlightWindow.settle` would one after the other.
