@@ -105,7 +105,6 @@ _order_of: Final = attrgetter("order")
 
 _WAITS_FOR: Final = {
     Call.DEAD_LETTERED: (DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING),
-    Call.LOADED: (LOADING, IgnoredReason.NOT_LOADING),
     Call.PARK: (BLOCKED, IgnoredReason.NOT_BLOCKED),
     Call.UNBLOCK_OFFSET: (BLOCKED, IgnoredReason.NOT_BLOCKED),
 }
@@ -544,11 +543,18 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Returns:
             Its `Deliver` if its turn has come; `Ignored` if nobody asked for it.
         """
-
-        def provide(entry: Entry, _: list[Effect]) -> None:
-            self._window.provide(entry, item)
-
-        return self._confirm(Call.LOADED, offset, now_ms, provide)
+        if now_ms is None:
+            now_ms = self._now
+        elif type(now_ms) is not int or now_ms < self._now:
+            raise ClockError(now_ms, self._now)
+        entry = self._window.find(offset) if type(offset) is int else None
+        if entry is None or entry.state != LOADING:
+            check_offset("offset", offset)
+            self._now = now_ms
+            reason = IgnoredReason.UNKNOWN_OFFSET if entry is None else IgnoredReason.NOT_LOADING
+            return [Ignored(offset, None, None, Call.LOADED, reason)]
+        self._now = now_ms
+        return self._outbox.wake([], now_ms) if self._window.provide(entry, item) else []
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle one blocked message that is given up; its key goes on.

@@ -108,21 +108,27 @@ class Outbox:
         """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # for speed
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         if granted:
             place, mixed = len(out), False
+            loads: list[Effect] = []
             for entry in granted:
-                if entry.state == IN_FLIGHT:
+                state = entry.state
+                if state == IN_FLIGHT:
                     if self._ack_timeout_ms is not None:
                         self._timers.start_last(entry, now + self._ack_timeout_ms)
                     name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
                     fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
                     out.append(_new(Deliver, fields))
+                elif state == LOADING:
+                    loads.append(_new(Load, (entry.offset, entry.key)))
                 else:
                     mixed = True
             if mixed:
-                out[place:place] = self._other_obligations(granted)
+                loads = self._other_obligations(granted)
+            if loads:
+                out[place:place] = loads
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -169,8 +175,8 @@ class Outbox:
         return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
-        if self._rooms or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
+        """`finish` for an offer, which can move no cursor and free nothing: the common cases are written out."""
+        if self._rooms or len(granted) > 1:
             return self.finish([], granted, now)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
@@ -178,10 +184,13 @@ class Outbox:
         if not granted:
             return []
         entry = granted[0]
-        if self._ack_timeout_ms is not None:
-            self._timers.start_last(entry, now + self._ack_timeout_ms)
-        name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-        return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
+        state = entry.state
+        if state == IN_FLIGHT:
+            if self._ack_timeout_ms is not None:
+                self._timers.start_last(entry, now + self._ack_timeout_ms)
+            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
+        return [_new(Spilled, (entry.offset,))] if state == SPILLED else self.finish([], granted, now)
 
     def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] = ()) -> list[Effect[Any]]:
         """One list for several calls at one instant: kinds in order, each kind as it came, state once.

@@ -144,10 +144,8 @@ class WindowStrides(WindowTurns):
         cursor, lanes, rooms = self.cursor, self.lanes, self._rooms
         for entry in entries:
             lane = entry.lane
-            if (
-                lane.spilled is not None
-                or (lane is not ALONE and lane.head is not entry)
-                or (self._counts is not None and not self._counts.releases(entry))
+            if (lane is not ALONE and lane.head is not entry) or (
+                self._counts is not None and not self._counts.releases(entry)
             ):
                 cursor.close_many(closed)
                 closed = []
@@ -173,6 +171,9 @@ class WindowStrides(WindowTurns):
                 lane.head = after
                 after.before = entry.after = None
                 lane.loaded -= 1
+                if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
+                    self._load(lane, lane.spilled, None, granted)
+                    was_full = was_full or self.loaded >= self.capacity
                 if (
                     after is lane.fresh
                     and lane.owner is consumer
