@@ -139,7 +139,7 @@ class InFlightWindow(WindowStrides):
         if lane.spilled is not None or lane.loaded >= self.loaded_per_key:
             self._spill(lane, entry)
             granted: list[Entry] = [entry]
-            if entry is lane.candidate:
+            if lane.fresh is entry and not lane.back:
                 self._examine(lane, granted)
             return granted
         lane.loaded += 1

@@ -62,7 +62,7 @@ class WindowStrides(WindowTurns):
         granted: list[Entry] = []
         tracked: list[Entry] = []
         cursor, lanes, per_key = self.cursor, self.lanes, self.per_key
-        consumers, owner_of = self.consumers, self._owners.owner
+        consumers, owner_of, attempt = self.consumers, self._owners.owner, self.first_attempt + 1
         is_plain = not (self._one_lane or self._counts is not None or self.quarantined)
         for offset, key, item in messages:
             lane = lanes.get(key)  # type: ignore[arg-type]  # None is the key of no lane
@@ -75,7 +75,7 @@ class WindowStrides(WindowTurns):
                     entry = Entry(offset, key, item, ALONE)
                     tracked.append(entry)
                     entry.state = IN_FLIGHT
-                    entry.attempt = self.first_attempt + 1
+                    entry.attempt = attempt
                     entry.consumer = owner
                     owner.open[offset] = entry
                     owner.free -= 1

@@ -468,12 +468,16 @@ class ContiguousCursor:
             offset: Any int, unchecked.
 
         Complexity:
-            O(log n), n offsets outstanding.
+            O(log n), n offsets outstanding; O(1) where the log has no gaps and nothing below was left behind.
         """
-        order = self._order
-        index = bisect_left(order, offset, lo=self._head, key=_offset_of)
-        if index == len(order):
+        order, head = self._order, self._head
+        if not order:
             return None
+        index = head + offset - order[head].offset
+        if not (head <= index < len(order) and order[index].offset == offset):
+            index = bisect_left(order, offset, lo=head, key=_offset_of)
+            if index == len(order):
+                return None
         cell = order[index]
         return cell if cell.offset == offset and cell.state else None
 
