@@ -1565,9 +1565,9 @@ class ModelDispatcher:
         self._examine_in_turns(touched + ([] if moved else self._no_longer_kept(touched)))
         if moved:
             self._examine_all_listed()
-        for consumer in self.consumers:
-            may_have_room = self.config.token_bytes is not None and not self.token_full  # it may have been full before
-            if consumer.name in self.freed or may_have_room:
+        for consumer in [] if self.token_full else self.consumers:
+            may_have_been_full = self.config.token_bytes is not None
+            if consumer.name in self.freed or may_have_been_full:
                 self._serve(consumer)
         if not self.token_full:
             self._serve_shared()

@@ -208,6 +208,18 @@ class TestTheBudgetOfTheToken:
         assert [(60, "ann")] == settle_up_to(dispatcher, 60) == settle_up_to(again, 60)
         assert again.snapshot()["rooms"] == {}
 
+    def test_the_lowest_without_a_key_goes_to_most_room_before_and_after_a_restart(self) -> None:
+        dispatcher = subscription(token_bytes=BUDGET, max_in_flight_per_consumer=100)
+        dispatcher.add_consumer("bob", limit=1)
+        dispatcher.add_consumer("ann")
+        fill(dispatcher, "a0", None, *(f"a{number}" for number in range(2, 60)))
+        for offset in range(2, 60, 2):
+            dispatcher.ack(offset, "ann", 1)
+        dispatcher.release(1, "ann", 1)
+
+        again = restored(dispatcher, token_bytes=BUDGET, max_in_flight_per_consumer=100)
+        assert [(1, "ann")] == delivered(dispatcher.ack(0, "ann", 1)) == delivered(again.ack(0, "ann", 1))
+
     def test_a_snapshot_without_it_begins_with_the_length_and_one_with_it_needs_the_budget(self) -> None:
         dispatcher = holes("x")
         with pytest.raises(SnapshotError, match="the configuration does not ask for it"):

@@ -194,9 +194,15 @@ class SlowBooks:
         ]
         return "none" if not any(same) else "last" if same[-1] else "earlier"
 
-    def window_is_full(self) -> bool:
-        loaded = [each for each in self.outstanding.values() if DONE not in each.can_be and not each.is_spilled]
-        return self.claims.window is not None and len(loaded) >= self.claims.window
+    def window_is_full(self, loading: Message | None = None) -> bool:
+        """Whether one more is one too many; the lowest message of the log may be loaded beyond the window."""
+        tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
+        loaded = [each for each in tracked if not each.is_spilled]
+        of_log = [each.offset for each in tracked if not each.redriven]
+        most = self.claims.window
+        if most is not None and loading is not None and of_log and loading.offset <= min(of_log):
+            most += 1
+        return most is not None and len(loaded) >= most
 
     def limit(self, consumer: str) -> int | None:
         member = self.consumers.get(consumer)

@@ -138,7 +138,7 @@ class SlowJudge(SlowBooks):
             case Held() | Freed():
                 message = self.outstanding.get(happening.offset)
                 again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
-                if message is not None and message.is_spilled and not again and self.window_is_full():
+                if message is not None and message.is_spilled and not again and self.window_is_full(message):
                     yield Promise.BOUNDS
                 spilling = {HoldReason.SPILLED, HoldReason.LOADING}
                 if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
@@ -192,7 +192,7 @@ class SlowJudge(SlowBooks):
         all_open = [each for each in self.outstanding.values() if each is not message and each.is_surely(OPEN)]
         if self.claims.open_at_once is not None and len(all_open) >= self.claims.open_at_once:
             yield Promise.BOUNDS
-        if message is not None and message.is_spilled and self.window_is_full():
+        if message is not None and message.is_spilled and self.window_is_full(message):
             yield Promise.BOUNDS
 
         yield from self.place_of_a_delivery(happening)

@@ -56,6 +56,14 @@ class BudgetedWindow(InFlightWindow):
             self._send_lowest(granted)
         return granted
 
+    def pull(self, consumer: Consumer, most: int, only: Entry | None = None, per_key: int | None = None) -> list[Entry]:
+        """As `InFlightWindow.pull`; while the token is full there is nothing to be had but the lowest message."""
+        if only is None and self.cursor.is_full:
+            only = self._lowest_waiting()
+            if only is None:
+                return []
+        return super().pull(consumer, most, only, per_key)
+
     def is_held(self, entry: Entry) -> bool:
         """Whether a message has to wait until the token has room, or until it is the lowest one."""
         return self.cursor.is_full and entry is not self.cursor.lowest
@@ -85,10 +93,8 @@ class BudgetedWindow(InFlightWindow):
         return self.per_key > 1  # what follows has to stand in a list
 
     def _serve(self, consumer: Consumer, granted: list[Entry]) -> None:
-        if not self.cursor.is_full:
+        if not self.cursor.is_full:  # else room makes nothing go out: the lowest message goes where it would go anyway
             super()._serve(consumer, granted)
-        elif consumer.free > 0 and (lowest := self._lowest_waiting()) is not None:
-            self._hand_out(lowest, consumer, granted)
 
     def _serve_shared(self, granted: list[Entry]) -> None:
         if not self.cursor.is_full:

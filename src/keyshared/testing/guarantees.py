@@ -55,8 +55,8 @@ class Guarantees:
             all of it has ended. ``per_key`` is then how many messages a batch may have.
         latest_only: Whether a message that was never delivered is given up when a newer one of its key is published.
         per_consumer: The same of a consumer for which the history tells no limit.
-        window: How many outstanding messages may be in memory at once (those that are not spilled); None: any number,
-            for instance because `Published` tells of the whole log.
+        window: How many outstanding messages may be in memory at once (those that are not spilled); the lowest one may
+            be loaded beyond that. None: any number, for instance because `Published` tells of the whole log.
         max_tracked: How many messages may be outstanding at once; None: any number.
         spills: Whether what has to wait may be without its payload. If not, isolation is not judged: it is given up.
         waiting_per_key: How many messages of a key may wait when another one of it is let in; None: any number.

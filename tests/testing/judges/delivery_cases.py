@@ -283,15 +283,31 @@ DELIVERY_CASES = [
     Case(
         "one in memory too many when it is freed",
         Promise.BOUNDS,
-        [published(0), held(0, HoldReason.SPILLED), published(1), Freed(offset=0)],
-        (2, 3),
-        Guarantees(window=1),
+        [published(0), published(1), held(1, HoldReason.SPILLED), published(2), Freed(offset=1)],
+        (0, 3, 4),
+        Guarantees(window=2),
     ),
     Case(
         "one in memory too many when it is delivered",
         Promise.BOUNDS,
-        [published(0), held(0, HoldReason.SPILLED), published(1), delivered(0)],
-        (2, 3),
+        [published(0), published(1, L), held(1, HoldReason.SPILLED), published(2), delivered(1, key=L)],
+        (0, 3, 4),
+        Guarantees(window=2),
+    ),
+    Case(
+        "the lowest one may be loaded beyond the window",
+        Promise.BOUNDS,
+        [published(0), held(0, HoldReason.SPILLED), published(1), held(0, HoldReason.LOADING)],
+        guarantees=Guarantees(window=1),
+    ),
+    Case(
+        "the next one may not while the lowest one is",
+        Promise.BOUNDS,
+        [
+            *(published(0), held(0, HoldReason.SPILLED), published(1), held(1, HoldReason.SPILLED), published(2)),
+            *(held(0, HoldReason.LOADING), held(1, HoldReason.LOADING)),
+        ],
+        (0, 4, 6),
         Guarantees(window=1),
     ),
     Case(

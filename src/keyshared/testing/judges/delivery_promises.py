@@ -151,7 +151,7 @@ class Bounds(Judge):
             yield self.blame(text, None if member is None else member.limited, *sinces(others), seen)
         yield from self._of_all(message, seen)
         if message is not None and message.is_spilled:
-            yield from self._window(seen)
+            yield from self._window(seen, message)
 
     def _of_all(self, message: Message | None, seen: Seen) -> Iterator[Violation]:
         limit = self.guarantees.open_at_once
@@ -196,16 +196,19 @@ class Bounds(Judge):
         message = self.books.messages.get(happening.offset)
         spills = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
         if message is not None and message.is_spilled and not spills:
-            yield from self._window(seen)
+            yield from self._window(seen, message)
         if isinstance(happening, Held) and happening.reason in _SPILLING and not self.guarantees.spills:
             yield self.blame(f"offset {happening.offset} is {happening.reason}, though nothing spills", seen)
 
-    def _window(self, seen: Seen) -> Iterator[Violation]:
+    def _window(self, seen: Seen, loading: Message | None = None) -> Iterator[Violation]:
+        """One more is in memory than was. Where that is the lowest outstanding one, it may have a slot of its own."""
         books, most = self.books, self.guarantees.window
         if most is None or len(books.messages) - books.spilled < most:
             return
         loaded = books.in_memory()
-        if len(loaded) >= most:
+        lowest = books.lowest()
+        of_its_own = loading is not None and lowest is not None and loading.offset <= lowest.offset
+        if len(loaded) >= most + of_its_own:
             text = f"{len(loaded) + 1} messages are in memory; the window is {most}"
             yield self.blame(text, *(message.published for message in loaded), seen)
 
