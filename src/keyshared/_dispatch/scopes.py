@@ -4,6 +4,7 @@ What a change makes possible is listed first and then served in the order of tur
 something to do, in order of joining, and then those that the scopes remember that have opened.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keyshared._checks import require
@@ -11,6 +12,7 @@ from keyshared._dispatch.batches import BatchWindow
 from keyshared._dispatch.group_book import GroupBook
 from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, Lane
 from keyshared._window.served import Scope, ServedLanes, SharedLanes
+from keyshared._window.strides import offer_each, settle_each
 from keyshared.window import InFlightWindow, State
 
 __all__ = ["ScopedBatchWindow", "ScopedWindow"]
@@ -88,8 +90,13 @@ class ScopedWindow(InFlightWindow):
         self.remove(entry)
         return self.wake()
 
-    offer_many = InFlightWindow.offer_each
-    settle_many = InFlightWindow.settle_each
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+        """As `InFlightWindow.offer_many`, message after message."""
+        return offer_each(self, messages)
+
+    def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
+        """As `InFlightWindow.settle_many`, message after message."""
+        return settle_each(self, entries)
 
     def reassign(self) -> None:
         """As `InFlightWindow.reassign`; everybody is asked again, so nobody is remembered."""

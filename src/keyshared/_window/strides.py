@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from keyshared._window.lanes import ALONE, IN_FLIGHT, QUEUED, Consumer, Entry, Lane
 from keyshared._window.turns import WindowTurns
 
-__all__ = ["WindowStrides"]
+__all__ = ["WindowStrides", "offer_each", "settle_each"]
 
 
 class WindowStrides(WindowTurns):
@@ -33,22 +33,6 @@ class WindowStrides(WindowTurns):
     @abstractmethod
     def wake(self) -> list[Entry]:
         """As `InFlightWindow.wake`."""
-
-    def offer_each(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
-        """`offer_many` of a window that offers in its own way."""
-        granted: list[Entry] = []
-        for offset, key, item in messages:
-            granted += self.offer(offset, key, item)
-        return granted
-
-    def settle_each(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
-        """`settle_many` of a window that settles in its own way."""
-        granted: list[Entry] = []
-        was_full = False
-        for entry in entries:
-            granted += self.settle(entry)
-            was_full = was_full or self.loaded >= self.capacity
-        return granted, was_full
 
     def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
         """Take several messages, as `InFlightWindow.offer` would one after the other.
@@ -206,3 +190,21 @@ class WindowStrides(WindowTurns):
                 self.emptied.append(consumer)
         cursor.close_many(closed)
         return granted, was_full
+
+
+def offer_each(window: WindowStrides, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+    """Do what `offer_many` does for a window that offers in its own way."""
+    granted: list[Entry] = []
+    for offset, key, item in messages:
+        granted += window.offer(offset, key, item)
+    return granted
+
+
+def settle_each(window: WindowStrides, entries: Iterable[Entry]) -> tuple[list[Entry], bool]:
+    """Do what `settle_many` does for a window that settles in its own way."""
+    granted: list[Entry] = []
+    was_full = False
+    for entry in entries:
+        granted += window.settle(entry)
+        was_full = was_full or window.loaded >= window.capacity
+    return granted, was_full
