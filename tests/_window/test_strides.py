@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from keyshared._dispatch.batches import BatchWindow
+from keyshared._dispatch.budget import BudgetedWindow
+from keyshared._dispatch.group_book import GroupBook
+from keyshared._dispatch.look_ahead import LookAheadWindow, Reach
+from keyshared._dispatch.scopes import ScopedWindow
 from keyshared._dispatch.unit_gate import UnitGate
 from keyshared._window.beside import SideCursor
 from keyshared._window.holes import MeasuringCursor
 from keyshared._window.watched import WatchedCursor
-from keyshared.config import DrainUnit
+from keyshared.config import DrainUnit, GroupLimits, LookAhead
 from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.ring import HashRing
 from keyshared.window import Consumer, Entry, InFlightWindow, State
@@ -28,6 +32,12 @@ class Few:
         return None if key == KEYS[-1] else NAMES[len(key) % 2 if key in KEYS[:6] else 0]
 
 
+def budgeted() -> InFlightWindow:
+    window = BudgetedWindow(RING, capacity=40)
+    window.cursor = MeasuringCursor(budget=80)
+    return window
+
+
 WINDOWS: dict[str, Callable[[], InFlightWindow]] = {
     "wide": lambda: InFlightWindow(RING, capacity=100),
     "narrow": lambda: InFlightWindow(RING, capacity=8, loaded_per_key=2),
@@ -35,6 +45,9 @@ WINDOWS: dict[str, Callable[[], InFlightWindow]] = {
     "one lane": lambda: InFlightWindow(RING, capacity=40, one_lane=True),
     "units": lambda: InFlightWindow(RING, capacity=40, gate=UnitGate(DrainUnit.HASH, RING)),
     "batches of a key": lambda: BatchWindow(RING, capacity=40, batch=3),
+    "groups": lambda: ScopedWindow(RING, capacity=40, book=GroupBook(None, GroupLimits()), most_open=4),
+    "look-ahead": lambda: LookAheadWindow(RING, capacity=40, reach=Reach(LookAhead(per_consumer=3), 3, NAMES)),
+    "budget of a token": budgeted,
     "nobody owns some": lambda: InFlightWindow(Few(), capacity=12, loaded_per_key=1),
 }
 

@@ -181,8 +181,7 @@ class WindowStrides(WindowTurns):
                     lane.holder = None
                 self._examine(lane, granted)
             if consumer.ready or self.shared or self.starved:
-                if consumer.ready or self.shared:
-                    self._serve(consumer, granted)
+                self._serve(consumer, granted)
                 if self.starved:
                     self._feed(granted)
                 was_full = was_full or self.loaded >= self.capacity
