@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_batcher,
+    bench_batches,
     bench_buckets,
     bench_checker,
     bench_copyflags,
@@ -31,6 +32,7 @@ from benchmarks._harness import Report, Scale
 
 BENCHMARKS: dict[str, Callable[[Scale], list[Report]]] = {
     "life": bench_life.run,
+    "batches": bench_batches.run,
     "memory": bench_memory.run,
     "join": bench_join.run,
     "units": bench_units.run,

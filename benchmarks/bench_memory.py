@@ -2,6 +2,11 @@
 
 The offsets' own ints (32 bytes each above 256) are counted, because the window keeps them alive; keys and payloads are
 the host's and are not.
+
+Where the bytes are, in CPython 3.11: a message is 128 (16 of it for the collector), its offset 32, its place in the
+log's order 8. On a key of its own it also has an entry in the dict of lanes (30 to 52, by how full that is). In flight
+it stands in the dict of its consumer (30 to 52) and in the queue of timeouts (8). Waiting it has a lane (144), a place
+in an ordered dict of ready lanes (75 to 105) and the number of that place (32).
 """
 
 import gc
@@ -17,24 +22,27 @@ from benchmarks.bench_life import HOT_KEYS, Keys, hot_keys, unique_keys
 FEW = (10_000, 100_000)
 MANY = (*FEW, 1_000_000)  # tracing makes an offer ten times slower, so a million not for every load
 SMALL_WINDOW = 4 * HOT_KEYS  # room for one message of each hot key in flight; nearly everything else is spilled
-BOUND = 400.0
+IN_FLIGHT_BOUND = 250.0
+WAITING_BOUND = 300.0
+BEHIND_OTHERS_BOUND = 150.0
 
 
 @dataclass(frozen=True)
 class Load:
     name: str
     keys: Callable[[int], Keys]
+    bound: float
     limited: bool = False
     spills: bool = False
     counts: tuple[int, ...] = FEW
 
 
 LOADS = (
-    Load("unique keys, in flight", unique_keys, counts=MANY),
-    Load("unique keys, waiting", unique_keys, limited=True),
-    Load("unique keys, spilled", unique_keys, limited=True, spills=True),
-    Load(f"{HOT_KEYS} hot keys, waiting", hot_keys),
-    Load(f"{HOT_KEYS} hot keys, spilled", hot_keys, spills=True, counts=MANY),
+    Load("unique keys, in flight", unique_keys, IN_FLIGHT_BOUND, counts=MANY),
+    Load("unique keys, waiting", unique_keys, WAITING_BOUND, limited=True),
+    Load("unique keys, spilled", unique_keys, WAITING_BOUND, limited=True, spills=True),
+    Load(f"{HOT_KEYS} hot keys, waiting", hot_keys, BEHIND_OTHERS_BOUND),
+    Load(f"{HOT_KEYS} hot keys, spilled", hot_keys, BEHIND_OTHERS_BOUND, spills=True, counts=MANY),
 )
 
 
@@ -86,5 +94,5 @@ def run(scale: Scale) -> list[Report]:
             kept = {name: kept_bytes(make(), keys) / count for name, make in makers(load, count).items()}
             report.add(f"{load.name}, N = {count:,}", *kept.values())
             worst = max(worst, kept["dispatcher"])
-        report.judge(f"bytes, dispatcher, {load.name}", worst, BOUND)
+        report.judge(f"bytes, dispatcher, {load.name}", worst, load.bound)
     return [report]

@@ -151,6 +151,7 @@ UNCHECKED = frozenset(
         "is_held",
         "move",
         "offer_later",
+        "offer_many",
         "owner_of",
         "provide",
         "pull",
@@ -160,8 +161,12 @@ UNCHECKED = frozenset(
         "set_keyless",
         "set_limit",
         "settle",
+        "settle_many",
     ]
-) | frozenset("cursor.contiguous.ContiguousCursor." + name for name in ["append", "close", "pass_to", "recall", "skip"])
+) | frozenset(
+    "cursor.contiguous.ContiguousCursor." + name
+    for name in ["append", "append_many", "close", "close_many", "pass_to", "recall", "skip"]
+)
 
 # What a user writes, and the kit calls or opens
 WRITTEN = frozenset(["testing.driver.AsyncDriver", "testing.driver.Driver", "testing.driver.in_loop"])

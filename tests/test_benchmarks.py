@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TITLES = [
     "life",
     "waiting",
+    "batches",
     "memory",
     "joins, ms per call",
     "rare events, us per message",

@@ -71,7 +71,7 @@ def test_it_survives_kill_9_twice_and_loses_nothing(shop: Path) -> None:
         assert_in_order(made[start:end])
     assert {number for _, number in made} == {n for n in range(ORDERS) if n % 20}
     assert rejected(shop) == {n for n in range(ORDERS) if not n % 20}
-    assert ORDERS == json.loads((shop / "position.json").read_text())["position"]
+    assert ORDERS == json.loads((shop / "position.json").read_text())[0]
 
 
 def test_after_a_stop_in_order_nothing_is_done_twice(shop: Path) -> None:

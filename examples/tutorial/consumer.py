@@ -1,11 +1,10 @@
 """The program of docs/tutorial.md: charges customers from a file of orders, in eight threads; survives ``kill -9``.
 
-``python examples/tutorial/consumer.py FOLDER`` reads ``orders.jsonl`` there, and appends to ``charges.log`` and ``rejected.log``.
-Where it stopped stands in ``position.json``.
+``python examples/tutorial/consumer.py FOLDER`` reads ``orders.jsonl`` there, and appends to ``charges.log`` and
+``rejected.log``. Where it stopped stands in ``position.json``.
 """
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -32,21 +31,21 @@ class Shop:
     def reject(self, letter: Letter[dict[str, object]]) -> None:
         self.rejected.write(f"{letter.message['number']} {letter.error}\n")
 
-    def commit(self, log: str, position: int, token: str) -> None:
+    def commit(self, _: str, position: int, token: str) -> None:
         new = self.stored.with_suffix(".new")
-        new.write_text(json.dumps({"position": position, "token": token}))
-        os.replace(new, self.stored)  # the old one or the new one, whenever the machine stops
+        new.write_text(json.dumps([position, token]))
+        new.replace(self.stored)  # the old one or the new one, whenever the machine stops
 
     def run(self) -> None:
-        last = json.loads(self.stored.read_text()) if self.stored.exists() else {"position": 0, "token": None}
+        position, token = json.loads(self.stored.read_text()) if self.stored.exists() else (0, None)
         config = RunnerConfig(workers=8)
         with ThreadRunner(self.charge, commit=self.commit, dead_letter=self.reject, config=config) as runner:
-            runner.add_log("orders", start=0, resume_from=last["token"])
+            runner.add_log("orders", start=0, resume_from=token)
             for offset, line in enumerate(self.orders.read_text().splitlines()):
                 if self.asked_to_stop.is_set():
                     runner.stop()  # handlers finish, the last commit is made
                     break
-                if offset >= last["position"]:
+                if offset >= position:
                     order = json.loads(line)
                     runner.submit("orders", offset, order["customer"], order)
 

@@ -37,10 +37,10 @@ from keyshared._dispatch.receipts import (
     check_not_before,
     check_reason,
     check_receipt,
-    checked_receipts,
     current,
     explain_ignored,
     open_through,
+    read_receipts,
 )
 from keyshared._dispatch.rooms import dump_rooms, groups_of, health_of, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
@@ -105,7 +105,6 @@ _order_of: Final = attrgetter("order")
 
 _WAITS_FOR: Final = {
     Call.DEAD_LETTERED: (DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING),
-    Call.LOADED: (LOADING, IgnoredReason.NOT_LOADING),
     Call.PARK: (BLOCKED, IgnoredReason.NOT_BLOCKED),
     Call.UNBLOCK_OFFSET: (BLOCKED, IgnoredReason.NOT_BLOCKED),
 }
@@ -204,6 +203,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             self._window, self._membership, self._endings, timers, self._rooms, ack_timeout_ms=config.ack_timeout_ms
         )
         self._outbox.resume(paused=False)
+        self._strides = self._outbox.tells_once and not self._rooms  # a room looks at each call
         self._now = 0
         self._epoch = 0
 
@@ -339,10 +339,12 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             MisuseError: As `offer`, for any of them; then none was taken.
         """
         now = checked_now(now_ms, self._now)
-        batch = self._admission.check_batch(messages)
+        batch, instants = self._admission.check_batch(messages)
         self._now = now
-        calls = [self.offer(*message, not_before_ms=until) for *message, until in batch]
-        return self._outbox.merge(calls, () if self._latest is None else _skipped_in(calls))
+        if instants or self._admission.asks or not self._strides:
+            calls = [self.offer(*message, not_before_ms=instants.get(message[0])) for message in batch]
+            return self._outbox.merge(calls, () if self._latest is None else _skipped_in(calls))
+        return self._outbox.finish_many(self._window.offer_many(batch), now, was_full=False)
 
     # answers
 
@@ -393,9 +395,17 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             ArgumentError: Something else than receipts was given; then nothing was settled.
         """
         now = checked_now(now_ms, self._now)
-        batch = checked_receipts(receipts)
+        batch, entries = read_receipts(receipts, self._members)
         self._now = now
-        return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
+        if entries is None or not self._strides:
+            return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
+        for entry in entries:
+            entry.deadline = None
+        if self._notes:
+            for entry in entries:
+                self._notes.pop(entry.offset, None)
+        granted, was_full = self._window.settle_many(entries)
+        return self._outbox.finish_many(granted, now, was_full=was_full)
 
     def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a delivery and every older open one of its key: how far a handler of batches has come.
@@ -534,11 +544,18 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Returns:
             Its `Deliver` if its turn has come; `Ignored` if nobody asked for it.
         """
-
-        def provide(entry: Entry, _: list[Effect]) -> None:
-            self._window.provide(entry, item)
-
-        return self._confirm(Call.LOADED, offset, now_ms, provide)
+        if now_ms is None:
+            now_ms = self._now
+        elif type(now_ms) is not int or now_ms < self._now:
+            raise ClockError(now_ms, self._now)
+        entry = self._window.find(offset) if type(offset) is int else None
+        if entry is None or entry.state != LOADING:
+            check_offset("offset", offset)
+            self._now = now_ms
+            reason = IgnoredReason.UNKNOWN_OFFSET if entry is None else IgnoredReason.NOT_LOADING
+            return [Ignored(offset, None, None, Call.LOADED, reason)]
+        self._now = now_ms
+        return self._outbox.wake([], now_ms) if self._window.provide(entry, item) else []
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle one blocked message that is given up; its key goes on.

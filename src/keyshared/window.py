@@ -41,13 +41,13 @@ from keyshared._window.lanes import (
     Lane,
     State,
 )
-from keyshared._window.turns import WindowTurns
+from keyshared._window.strides import WindowStrides
 from keyshared.errors import EntryStateError
 
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
 
 
-class InFlightWindow(WindowTurns):
+class InFlightWindow(WindowStrides):
     """Outstanding messages in per-key lanes, with limits per key, per consumer and in total.
 
     Not thread-safe. Offsets grow strictly; a key is bytes, or None for a message without order.
@@ -139,7 +139,7 @@ class InFlightWindow(WindowTurns):
         if lane.spilled is not None or lane.loaded >= self.loaded_per_key:
             self._spill(lane, entry)
             granted: list[Entry] = [entry]
-            if entry is lane.candidate:
+            if lane.fresh is entry and not lane.back:
                 self._examine(lane, granted)
             return granted
         lane.loaded += 1
@@ -260,7 +260,7 @@ class InFlightWindow(WindowTurns):
         lane = entry.lane
         if (
             entry.state != IN_FLIGHT
-            or (lane is not ALONE and (lane.head is not entry or lane.spilled is not None))
+            or (lane is not ALONE and lane.head is not entry)
             or (self._counts is not None and not self._counts.releases(entry))
         ):
             self.remove(entry)
@@ -286,6 +286,8 @@ class InFlightWindow(WindowTurns):
             lane.head = after
             after.before = entry.after = None
             lane.loaded -= 1
+            if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
+                self._load(lane, lane.spilled, None, granted)
             if (
                 after is lane.fresh
                 and lane.owner is consumer
@@ -342,12 +344,15 @@ class InFlightWindow(WindowTurns):
         if to is State.DEAD_LETTERING:
             self._granted.append(entry)
 
-    def provide(self, entry: Entry, item: object) -> None:
+    def provide(self, entry: Entry, item: object) -> bool:
         """Hand in the payload of a message that was being loaded; it goes out at once if a consumer waits for it.
 
         Args:
             entry: A message in state ``LOADING``.
             item: The passenger it shall carry.
+
+        Returns:
+            Whether anything can come of it in `wake`: not if it waits behind others of its lane, as it did before.
 
         Raises:
             EntryStateError: The message is not being loaded. Nothing was changed.
@@ -357,16 +362,19 @@ class InFlightWindow(WindowTurns):
         lane, waits = entry.lane, entry.consumer
         entry.state = QUEUED
         entry.item = item
-        self._touched[lane] = None
         if entry.deadline is not None:
             entry.state = DELAYED
             self.held[DELAYED] += 1
+        if waits is None and (lane.back or lane.fresh is not entry):
+            return False
+        self._touched[lane] = None
         if waits is None:
-            return
+            return True
         self._unreserve(waits, entry)
         entry.consumer = None
         if waits.free > 0 and entry is lane.candidate and self._could_get(waits, lane):
             self._send(lane, entry, waits, self._granted)
+        return True
 
     def remove(self, entry: Entry) -> None:
         """Settle a message in any state; its slot goes to the oldest spilled message of its lane, if there is one.

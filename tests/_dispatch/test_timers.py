@@ -65,6 +65,27 @@ def test_a_timer_can_move_between_queue_and_heap_and_is_due_once() -> None:
     assert [(30, egg)] == timers.pop_due(60)
 
 
+def test_deadlines_of_one_instant_are_one_int() -> None:
+    timers, one, other, *more = Timers(), Egg(), Egg(), Egg(), Egg()
+    timers.start_last(one, int("30000"))
+    timers.start_last(other, int("30000"))
+    timers.start_all_last(more, int("30000"))
+
+    assert one.deadline is other.deadline is more[0].deadline is more[1].deadline
+    assert len(timers.pop_due(30_000)) == 4
+
+
+def test_timers_that_are_set_together_are_due_together_and_stale_ones_are_dropped() -> None:
+    timers, eggs = Timers(), [Egg() for _ in range(100)]
+    timers.start_all_last([], 10)
+    assert timers.next_deadline is None
+    for deadline in range(10, 30):
+        timers.start_all_last(eggs, deadline)
+
+    assert records(timers) <= 3 * len(eggs) + 64
+    assert {id(each) for _, each in timers.pop_due(29)} == {id(egg) for egg in eggs}
+
+
 def test_a_timer_that_is_set_twice_to_one_instant_is_due_once() -> None:
     timers, egg = Timers(), Egg()
     for start in (timers.start, timers.start_last):

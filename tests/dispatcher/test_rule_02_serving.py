@@ -29,6 +29,17 @@ def test_an_ack_releases_the_next_of_the_key_in_the_same_call() -> None:
     assert [deliver(1, "a1", "ann", item="next"), advanced(0)] == dispatcher.ack(0, "ann", 1)
 
 
+def test_a_batch_settles_and_hands_out_as_its_single_calls_would() -> None:
+    dispatcher = subscription("ann", ack_timeout_ms=None, max_in_flight_per_consumer=2)
+    messages = [(0, "a1", None), (1, "a1", None), (2, "a2", None), (3, "a3", None)]
+
+    assert [deliver(0, "a1", "ann"), deliver(2, "a2", "ann")] == dispatcher.offer_many(messages)
+    assert [deliver(3, "a3", "ann"), deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack_many(
+        [(0, "ann", 1), (2, "ann", 1)]
+    )
+    assert dispatcher.next_deadline_ms() is None
+
+
 def test_between_two_messages_of_a_hot_key_every_waiting_key_gets_one_turn() -> None:
     # Serving the key that has just been acked first, because it is at hand, starves a2 and a3 as long as a1 is hot.
     dispatcher = subscription("ann", max_in_flight_per_consumer=1)

@@ -450,6 +450,15 @@ class UnitEndWakesOnlyItsKey(Broken):
             return []
 
 
+class LoadedWakesNobody(Broken):
+    """A message that is at hand again goes on waiting, also if nothing of its key is before it."""
+
+    class _Fault(InFlightWindow):
+        def provide(self, entry: Entry, item: object) -> bool:
+            super().provide(entry, item)
+            return False
+
+
 class RetryNeverWakes(Broken):
     """A retry that is due is taken from the timer, and goes on waiting."""
 
@@ -599,6 +608,7 @@ BROKEN: Mapping[Promise, Sequence[type[Any]]] = {
         AckWakesOnlyItsKey,
         UnitEndWakesOnlyItsKey,
         UnitOfTheMapBefore,
+        LoadedWakesNobody,
         RetryNeverWakes,
         PostponedNeverWakes,
         RipeNeverWakes,

@@ -184,7 +184,7 @@ def test_lives_with_many_patterns_break_no_promise(monkeypatch: pytest.MonkeyPat
     passed = _counted(monkeypatch)
     with passes(always=True):
         for seed in range(60):
-            world = random_world(seed, with_groups=True)
+            world = random_world(seed, with_rules=True)
             dispatcher = Fast(RankedPlacement(), world.config, **world.settings)
             watch = Watch(dispatcher, world.config)
             for _ in range(50):

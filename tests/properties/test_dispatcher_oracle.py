@@ -32,6 +32,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 from keyshared.errors import InvariantError, KeySharedError, WindowFullError
 from keyshared.testing import Promise
+from keyshared.window import InFlightWindow
 
 LONG = 120
 SEEDS = range(120)  # of them the first is enough that shows what is looked for
@@ -235,6 +236,27 @@ def is_caught(factory: Any) -> bool:
 @pytest.mark.parametrize("broken", CAUGHT, ids=lambda kind: kind.__name__)
 def test_the_oracle_catches_a_broken_dispatcher(broken: type[Any]) -> None:
     assert is_caught(broken)
+
+
+class KeepsTheSlot(Fast):  # type: ignore[misc]  # any dispatcher
+    """The slot of what is acked stays empty, though more of its key is spilled."""
+
+    class _Window(InFlightWindow):
+        def settle(self, entry: Entry) -> list[Entry]:
+            lane = entry.lane
+            spilled, lane.spilled = lane.spilled, None
+            granted = super().settle(entry)
+            lane.spilled = spilled
+            return granted
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if type(self._window) is InFlightWindow:
+            self._window.__class__ = self._Window
+
+
+def test_the_oracle_catches_a_slot_that_is_not_passed_on() -> None:
+    assert is_caught(KeepsTheSlot)
 
 
 class NamesTheOtherLimit(KeySharedDispatcher[object]):

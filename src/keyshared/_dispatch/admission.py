@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keyshared._checks import check_offset
+from keyshared._checks import OFFSET_STOP, check_offset
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.routing import Routing
@@ -22,7 +22,7 @@ __all__ = ["Admission", "Message", "limits_for"]
 Message: TypeAlias = tuple[int, Key, Item] | tuple[int, Key, Item, int | None]
 """Offset, key and passenger, and perhaps before when it shall not be delivered, as ``offer_many`` takes them."""
 
-_Keyed = tuple[int, bytes | None, Any, int | None]
+_Keyed = tuple[int, bytes | None, Any]
 
 
 class Admission:
@@ -114,39 +114,70 @@ class Admission:
             return True
         return self._config.unmatched is Unmatched.ERROR and membership.owns_none_of(lane_key)
 
-    def check_batch(self, messages: Iterable[object]) -> list[_Keyed]:
-        """The batch with its keys as bytes. Raises what any of its offers would, before anything has changed."""
-        batch: list[_Keyed] = []
-        for message in messages:
-            if not isinstance(message, tuple) or len(message) not in {3, 4}:
-                raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
-            not_before_ms = message[3] if len(message) > 3 else None  # noqa: PLR2004  # the optional one
-            check_not_before(not_before_ms)
-            key: Any = message[1]
-            batch.append((message[0], key_bytes(key), message[2], not_before_ms))
-        first_new = next((i for i, message in enumerate(batch) if not self.is_known(message[0])), len(batch))
-        self._check_new(batch[first_new:])
-        return batch
+    def check_batch(self, messages: Iterable[object]) -> tuple[list[_Keyed], dict[int, int]]:
+        """The batch with its keys as bytes, and by offset the instants before which some of it has to wait.
 
-    def _check_new(self, messages: list[_Keyed]) -> None:
+        Raises what any of its offers would, before anything has changed.
+        """
+        batch: list[_Keyed] = []
+        instants: dict[int, int] = {}
         last = self._window.cursor.last
-        for offset, _, _, _ in messages:
+        before = -OFFSET_STOP if last is None else last
+        grows = True
+        for message in messages:
+            if not isinstance(message, tuple) or not 3 <= len(message) <= 4:  # noqa: PLR2004  # the last one is optional
+                raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
+            if len(message) == 3:  # noqa: PLR2004  # as above
+                offset, key, item = message
+                batch.append(message if type(key) is bytes else (offset, key_bytes(key), item))
+            else:
+                offset, key, item, not_before_ms = message
+                check_not_before(not_before_ms)
+                batch.append((offset, key_bytes(key), item))
+                if not_before_ms is not None and type(offset) is int:
+                    instants[offset] = not_before_ms
+            if type(offset) is int and before < offset:
+                before = offset
+            else:
+                grows = False
+        self._check_new(batch, grows=grows and before < OFFSET_STOP)
+        return batch, instants
+
+    def _check_new(self, messages: list[_Keyed], *, grows: bool) -> None:
+        """Raise unless there is room for what is new of a batch, whose offsets grow or have to be looked at."""
+        new = messages
+        if self._known_until is not None:
+            first_new = next((i for i, message in enumerate(messages) if not self.is_known(message[0])), len(messages))
+            new = messages[first_new:]
+        if not grows:
+            self._check_order(new)
+        if self._window.cursor.looks_ahead:
+            recalls = self._window.cursor.recalls
+            new = [message for message in new if not recalls(message[0])]
+        if len(new) > self._window.free_slots:
+            raise self._window.full_error()
+        if self.asks or self._window.asks_keys:
+            self._check_keys([key for _, key, _ in new])
+
+    def _check_order(self, messages: list[_Keyed]) -> None:
+        """Raise unless the offsets of new messages grow, and are not too great."""
+        last = self._window.cursor.last
+        for offset, _, _ in messages:
             if type(offset) is not int or (last is not None and offset <= last):
                 raise OffsetOrderError(offset, last)
             check_offset("offset", offset)
             last = offset
-        recalls = self._window.cursor.recalls
-        new = [(offset, key) for offset, key, _, _ in messages if not recalls(offset)]
-        if len(new) > self._window.free_slots:
-            raise self._window.full_error()
+
+    def _check_keys(self, keys: list[bytes | None]) -> None:
+        """Raise what offers of these keys would raise."""
         if self._limits is not None:
-            self._limits.check([key for _, key in new])
+            self._limits.check(keys)
         if self._config.unmatched is Unmatched.ERROR:
-            for _, key in new:
+            for key in keys:
                 if self.is_unmatched(key):
                     raise UnmatchedKeyError(key)
         if self._window.asks_keys:
-            for _, key in new:
+            for key in keys:
                 self._window.check_key(key)
 
 

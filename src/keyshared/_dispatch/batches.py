@@ -4,10 +4,12 @@ A *batch* is all open deliveries of a key. Nothing records it: it is what is ope
 is at hand, and nothing more of the key goes out until all of it has ended.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from keyshared._dispatch.endings import Endings
 from keyshared._window.lanes import ALONE, IN_FLIGHT, QUEUED, Consumer, Entry, Lane
+from keyshared._window.strides import settle_each
 from keyshared.effects import Effect, ReleaseReason
 from keyshared.window import InFlightWindow
 
@@ -46,6 +48,10 @@ class BatchWindow(InFlightWindow):
             return super().settle(entry)
         self.remove(entry)
         return self.wake()
+
+    def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
+        """As `InFlightWindow.settle_many`, message after message."""
+        return settle_each(self, entries)
 
     def pull(self, consumer: Consumer, most: int, only: Entry | None = None, per_key: int | None = None) -> list[Entry]:
         """As `InFlightWindow.pull`, with another size of batches for this once; what is wanted alone goes alone."""

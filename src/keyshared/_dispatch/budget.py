@@ -5,11 +5,13 @@ in its place: nothing is moved when the token fills, however much waits. What th
 of the whole subscription, not of a key; so it is no gate that a lane is asked about.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from keyshared._dispatch.snapshot import Reader
 from keyshared._window.holes import MeasuringCursor
 from keyshared._window.lanes import SPILLED, Consumer, Entry, Lane
+from keyshared._window.strides import offer_each, settle_each
 from keyshared.effects import Effect
 from keyshared.window import InFlightWindow
 
@@ -36,6 +38,14 @@ class BudgetedWindow(InFlightWindow):
             return super().settle(entry)
         self.remove(entry)
         return self.wake()
+
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+        """As `InFlightWindow.offer_many`, message after message."""
+        return offer_each(self, messages)
+
+    def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
+        """As `InFlightWindow.settle_many`, message after message."""
+        return settle_each(self, entries)
 
     def remove(self, entry: Entry) -> None:
         """As `InFlightWindow.remove`."""

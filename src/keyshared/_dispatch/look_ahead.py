@@ -4,11 +4,12 @@ A window of this kind refuses what is beyond it, and an outbox of this kind paus
 are loaded only where a configuration has such a limit.
 """
 
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from typing import Any
 
 from keyshared._dispatch.outbox import Outbox
 from keyshared._window.lanes import Entry
+from keyshared._window.strides import offer_each
 from keyshared.config import LookAhead
 from keyshared.effects import Effect
 from keyshared.errors import LookAheadFullError, WindowFullError
@@ -92,11 +93,17 @@ class LookAheadWindow(InFlightWindow):
         self.check_offer(offset)
         return super().offer(offset, key, item)
 
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+        """As `InFlightWindow.offer_many`, message after message."""
+        return offer_each(self, messages)
+
 
 class PausingOutbox(Outbox):
     """An outbox that also pauses the host while as many messages wait as may."""
 
     __slots__ = ()
+
+    tells_once = False  # what waits may reach the limit in the middle of a batch
 
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:
         """Add obligations and state to the notices."""

@@ -51,6 +51,7 @@ class Outbox:
         ack_timeout_ms: How long a delivery may stay open; None for ever.
 
     Attributes:
+        tells_once: Whether one `finish` may tell what several calls at one instant have granted; else each comes by.
         reported: The cursor of the last `CursorAdvanced`.
         paused: Whether there was no free slot after a call, and no `Resumed` since.
     """
@@ -68,6 +69,8 @@ class Outbox:
         "paused",
         "reported",
     )
+
+    tells_once = True
 
     def __init__(
         self,
@@ -105,21 +108,27 @@ class Outbox:
         """Run the window on all that has changed, and add what comes of it to the notices."""
         return self.finish(notices, self._window.wake(), now)
 
-    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901  # twice a message
+    def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # for speed
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         if granted:
             place, mixed = len(out), False
+            loads: list[Effect] = []
             for entry in granted:
-                if entry.state == IN_FLIGHT:
+                state = entry.state
+                if state == IN_FLIGHT:
                     if self._ack_timeout_ms is not None:
                         self._timers.start_last(entry, now + self._ack_timeout_ms)
                     name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
                     fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
                     out.append(_new(Deliver, fields))
+                elif state == LOADING:
+                    loads.append(_new(Load, (entry.offset, entry.key)))
                 else:
                     mixed = True
             if mixed:
-                out[place:place] = self._other_obligations(granted)
+                loads = self._other_obligations(granted)
+            if loads:
+                out[place:place] = loads
         window, cursor = self._window, self._cursor
         if window.emptied:
             self._membership.reap()
@@ -146,13 +155,28 @@ class Outbox:
                 place += 1
             out[place:place] = told
 
+    def finish_many(self, granted: list[Entry], now: int, *, was_full: bool) -> list[Effect[Any]]:
+        """`finish` for a batch: what all of its calls granted, and whether the window was full between two of them."""
+        out: list[Effect] = []
+        opened = [entry for entry in granted if entry.state == IN_FLIGHT]
+        if len(opened) < len(granted):
+            out += self._other_obligations(granted)
+        if self._ack_timeout_ms is not None:
+            self._timers.start_all_last(opened, now + self._ack_timeout_ms)
+        out += [
+            _new(Deliver, (each.offset, each.key, each.consumer.name, each.attempt, each.failures, each.item))  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            for each in opened
+        ]
+        self.paused = self.paused or was_full
+        return self.finish(out, [], now)
+
     def known(self, offset: int, key: bytes | None) -> list[Effect[Any]]:  # noqa: ARG002  # for those who tell
         """Answer an offer that is no news."""
         return []
 
     def finish_offer(self, granted: list[Entry], now: int) -> list[Effect[Any]]:
-        """`finish` for an offer, which can move no cursor and free nothing: the two common cases are written out."""
-        if self._rooms or (granted and (len(granted) != 1 or granted[0].state != IN_FLIGHT)):
+        """`finish` for an offer, which can move no cursor and free nothing: the common cases are written out."""
+        if self._rooms or len(granted) > 1:
             return self.finish([], granted, now)
         window = self._window
         if window.loaded >= window.capacity or self._cursor.outstanding >= window.max_tracked:
@@ -160,10 +184,13 @@ class Outbox:
         if not granted:
             return []
         entry = granted[0]
-        if self._ack_timeout_ms is not None:
-            self._timers.start_last(entry, now + self._ack_timeout_ms)
-        name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-        return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
+        state = entry.state
+        if state == IN_FLIGHT:
+            if self._ack_timeout_ms is not None:
+                self._timers.start_last(entry, now + self._ack_timeout_ms)
+            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
+        return [_new(Spilled, (entry.offset,))] if state == SPILLED else self.finish([], granted, now)
 
     def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] = ()) -> list[Effect[Any]]:
         """One list for several calls at one instant: kinds in order, each kind as it came, state once.
@@ -225,9 +252,18 @@ class Outbox:
 
     def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
         """Spill notices, dead letters and loads. Deliveries, and what was settled within the call, are passed over."""
-        spilled: list[Effect] = [Spilled(entry.offset) for entry in entries if entry.state == SPILLED]
-        archive: list[Effect] = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
-        return spilled + archive + [load(entry) for entry in entries if entry.state == LOADING]
+        spilled: list[Effect] = []
+        archive: list[Effect] = []
+        loads: list[Effect] = []
+        for entry in entries:
+            state = entry.state
+            if state == LOADING:
+                loads.append(_new(Load, (entry.offset, entry.key)))
+            elif state == SPILLED:
+                spilled.append(_new(Spilled, (entry.offset,)))
+            elif state == DEAD_LETTERING:
+                archive.append(self._dead_letter(entry))
+        return spilled + archive + loads
 
     def _is_unmet(self, effect: Effect) -> bool:
         """False for an obligation that has ended; notices always hold."""

@@ -18,10 +18,10 @@ __all__ = [
     "check_not_before",
     "check_reason",
     "check_receipt",
-    "checked_receipts",
     "current",
     "explain_ignored",
     "open_through",
+    "read_receipts",
 ]
 
 Receipt = tuple[int, str, int]
@@ -72,15 +72,26 @@ def check_reason(reason: object) -> None:
         raise ArgumentError("reason", reason, f"be a str of at most {MAX_REASON} characters, or None")
 
 
-def checked_receipts(receipts: Iterable[object]) -> list[Receipt]:
-    """The receipts, or `ArgumentError` if one of them is none."""
+def read_receipts(receipts: Iterable[object], members: dict[str, Member]) -> tuple[list[Receipt], list[Entry] | None]:
+    """The receipts, or `ArgumentError` if one of them is none; and the messages whose current deliveries they name.
+
+    None instead of messages unless each receipt names one, and each another. O(receipts).
+    """
     checked: list[Receipt] = []
+    entries: list[Entry] = []
     for receipt in receipts:
         if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
             raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
-        check_receipt(*receipt)
         checked.append(receipt)
-    return checked
+        offset, consumer, attempt = receipt
+        if type(offset) is int and type(consumer) is str and type(attempt) is int:
+            member = members.get(consumer)
+            entry = None if member is None else member.open.get(offset)
+            if entry is not None and entry.attempt == attempt:
+                entries.append(entry)
+                continue
+        check_receipt(offset, consumer, attempt)
+    return checked, entries if len(set(entries)) == len(checked) else None
 
 
 def current(members: dict[str, Member], offset: int, consumer: str, attempt: int) -> Entry | None:

@@ -3,10 +3,12 @@
 A function is asked when a lane begins. So each key has a lane from its first message on: what is alone has one too.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keyshared._dispatch.answers import latest_only_answer, limit_answer
 from keyshared._window.lanes import Entry, KeyRule, Lane
+from keyshared._window.strides import offer_each, settle_each
 from keyshared.config import Rules
 from keyshared.window import InFlightWindow
 
@@ -23,6 +25,14 @@ class LanedWindow(InFlightWindow):
         lane_key = b"" if self._one_lane else key
         if lane_key is not None and lane_key not in self.lanes:
             self._check_new(lane_key)
+
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+        """As `InFlightWindow.offer_many`, message after message."""
+        return offer_each(self, messages)
+
+    def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:
+        """As `InFlightWindow.settle_many`, message after message."""
+        return settle_each(self, entries)
 
     def _check_new(self, key: bytes) -> None:
         """Raise what `new_lane` would raise."""

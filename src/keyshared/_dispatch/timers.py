@@ -10,7 +10,7 @@ the classes that have deadlines.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol
@@ -120,13 +120,29 @@ class Timers:
 
     def start_last(self, timed: Timed, deadline: int) -> None:
         """Set a deadline that is not before any other set by this method. O(1) amortised."""
-        timed.deadline = deadline
         if deadline != self._latest_due:
             self._latest = []
             self._latest_due = deadline
             self._queue.append((deadline, self._latest))
+        timed.deadline = self._latest_due  # one int for all of an instant: a tenth of what a delivery takes
         self._latest.append(timed)
         self._queued += 1
+        if self._queued > self._queue_limit:
+            self._drop_stale()
+
+    def start_all_last(self, timed: Sequence[Timed], deadline: int) -> None:
+        """Set one deadline of several objects as `start_last` does. O(timed) amortised."""
+        if not timed:
+            return
+        if deadline != self._latest_due:
+            self._latest = []
+            self._latest_due = deadline
+            self._queue.append((deadline, self._latest))
+        deadline = self._latest_due
+        for each in timed:
+            each.deadline = deadline
+        self._latest += timed
+        self._queued += len(timed)
         if self._queued > self._queue_limit:
             self._drop_stale()
 

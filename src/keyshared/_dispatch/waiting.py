@@ -145,6 +145,8 @@ def counting(outbox: type[Outbox]) -> type[Outbox]:
     class CountingOutbox(outbox):  # type: ignore[misc, valid-type]  # whichever kind it is
         __slots__ = ("_counts",)
 
+        tells_once = False  # what goes out and is settled within a batch does not wait either
+
         def __init__(self, counts: WaitingCounts, *others: Any, **settings: Any) -> None:  # noqa: ANN401  # as an outbox
             super().__init__(*others, **settings)
             self._counts = counts

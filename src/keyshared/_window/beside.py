@@ -4,7 +4,7 @@ The position has passed them, and nothing moves it back. So the cursor knows the
 is newer of their lane. Loaded only where dead letters are redriven.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from operator import attrgetter
 from typing import Final
@@ -54,6 +54,11 @@ class SideCursor(WatchedCursor):
         else:
             cell.state = SETTLED
             self.ended.append(cell)
+
+    def close_many(self, cells: Sequence[Cell]) -> None:
+        """Settle several cells, and note them."""
+        for cell in cells:
+            self.close(cell)
 
     def find(self, offset: int) -> Cell | None:
         """As `ContiguousCursor.find`, side cells included."""

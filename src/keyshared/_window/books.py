@@ -534,7 +534,8 @@ class WindowBooks:
             granted.append(entry)
 
     def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None, granted: list[Entry]) -> None:
-        lane.spilled = spilled_from(entry.after)
+        after = entry.after
+        lane.spilled = after if after is None or after.state == SPILLED else spilled_from(after)
         lane.loaded += 1
         self.loaded += 1
         self.waiting += 1

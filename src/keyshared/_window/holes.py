@@ -6,6 +6,7 @@ thousand.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any, Final
 
 from keyshared._checks import require
@@ -140,6 +141,16 @@ class MeasuringCursor(ContiguousCursor):
             self._measure()
         if self.is_full and 2 * self.length <= self._budget:
             self.is_full = False
+
+    def append_many(self, cells: Sequence[Cell]) -> None:
+        """Offer several cells, and measure after each of them."""
+        for cell in cells:
+            self.append(cell)
+
+    def close_many(self, cells: Sequence[Cell]) -> None:
+        """Settle several cells, and measure after each of them."""
+        for cell in cells:
+            self.close(cell)
 
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, and note it."""

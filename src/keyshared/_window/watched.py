@@ -1,6 +1,7 @@
 """What remembers what happens to it until somebody takes that: ends at a cursor, comings and goings of a list."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from keyshared._window.lanes import Lane
 from keyshared.cursor import Cell, ContiguousCursor
@@ -25,6 +26,11 @@ class WatchedCursor(ContiguousCursor):
         """Settle a cell, and note it."""
         self.ended.append(cell)
         super().close(cell)
+
+    def close_many(self, cells: Sequence[Cell]) -> None:
+        """Settle several cells, and note them."""
+        self.ended += cells
+        super().close_many(cells)
 
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, and note it."""

@@ -1,0 +1,125 @@
+"""`offer_many` and `ack_many` against single calls: what the dispatcher does for a message, not its host."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import process_time_ns
+
+from benchmarks._harness import Report, Scale, Timed, turns
+from benchmarks.bench_life import Keys, hot_keys, unique_keys
+
+from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.effects import Deliver, Effect
+from keyshared.ring import HashRing
+
+BATCH = 100
+MESSAGES = 20_000
+REPEATS = 7
+BOUND = 0.7
+
+Receipts = Sequence[tuple[int, str, int]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent to whom, and how much of it is outstanding."""
+
+    name: str
+    keys: Callable[[int], Keys]
+    consumers: int = 8
+    limit: int = 10_000
+    outstanding: int = 1_000
+
+
+LOADS = (
+    Load("unique keys", unique_keys),
+    Load("100 hot keys", hot_keys),
+    Load("one consumer", unique_keys, consumers=1),
+    Load("50 consumers", unique_keys, consumers=50),
+    Load("waiting", unique_keys, limit=50, outstanding=3_000),
+)
+
+
+class Host:
+    """Offers and acks a hundred messages at a time, in one call or in a hundred; only the calls are timed."""
+
+    def __init__(self, load: Load, keys: Keys, *, in_batches: bool) -> None:
+        self.dispatcher = KeySharedDispatcher(HashRing())
+        for number in range(load.consumers):
+            self.dispatcher.add_consumer(f"consumer-{number}", limit=load.limit)
+        self.keys = keys
+        self.outstanding = load.outstanding
+        self.held: deque[tuple[int, str, int]] = deque()
+        self.offer = self.offer_batch if in_batches else self.offer_each
+        self.ack = self.ack_batch if in_batches else self.ack_each
+        self.spent = 0
+
+    def run(self) -> None:
+        for first in range(0, len(self.keys), BATCH):
+            self.take(self.offer(first, self.keys[first : first + BATCH]))
+            if first >= self.outstanding:
+                self.ack_some()
+        while self.held:
+            self.ack_some()
+        if self.dispatcher.safe_cursor != len(self.keys) - 1:
+            raise AssertionError(f"stopped at {self.dispatcher.safe_cursor} of {len(self.keys)}")
+
+    def ack_some(self) -> None:
+        self.take(self.ack([self.held.popleft() for _ in range(min(BATCH, len(self.held)))]))
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        self.held.extend(effect.receipt for effect in effects if isinstance(effect, Deliver))
+
+    def offer_each(self, first: int, keys: Keys) -> list[Effect]:
+        offer = self.dispatcher.offer
+        started = process_time_ns()
+        answers = [offer(offset, key) for offset, key in enumerate(keys, start=first)]
+        self.spent += process_time_ns() - started
+        return [effect for answer in answers for effect in answer]
+
+    def offer_batch(self, first: int, keys: Keys) -> list[Effect]:
+        messages = [(offset, key, None) for offset, key in enumerate(keys, start=first)]
+        started = process_time_ns()
+        effects = self.dispatcher.offer_many(messages)
+        self.spent += process_time_ns() - started
+        return effects
+
+    def ack_each(self, receipts: Receipts) -> list[Effect]:
+        ack = self.dispatcher.ack
+        started = process_time_ns()
+        answers = [ack(*receipt) for receipt in receipts]
+        self.spent += process_time_ns() - started
+        return [effect for answer in answers for effect in answer]
+
+    def ack_batch(self, receipts: Receipts) -> list[Effect]:
+        started = process_time_ns()
+        effects = self.dispatcher.ack_many(receipts)
+        self.spent += process_time_ns() - started
+        return effects
+
+
+def run(scale: Scale) -> list[Report]:
+    report = Report(
+        "batches",
+        ("single ns", "batch ns", "batch/single"),
+        [f"offer and ack of one message by single calls and by calls for {BATCH}; each has one instant"],
+    )
+    for load in LOADS:
+        keys = load.keys(scale.size(MESSAGES))
+        for key in keys:
+            hash(key)  # kept by the object: else the first host would pay for all
+        cases = {in_batches: _timed(load, keys, in_batches=in_batches) for in_batches in (False, True)}
+        found = turns(cases, scale.repeats(REPEATS))
+        ratio = found[True] / found[False]
+        report.add(load.name, found[False], found[True], ratio)
+        report.judge(f"batch / single, {load.name}", ratio, BOUND)
+    return [report]
+
+
+def _timed(load: Load, keys: Keys, *, in_batches: bool) -> Timed:
+    def once() -> tuple[int, int]:
+        host = Host(load, keys, in_batches=in_batches)
+        host.run()
+        return host.spent, len(keys)
+
+    return once
