@@ -646,7 +646,8 @@ class ModelDispatcher:
             if self.has_scopes and (name in busy or not is_new):
                 opened, tokens = self._open_groups().count(name), group.told if rate else None
                 most = limits.max_in_flight
-                rows.append((name, limits.weight, most, opened, ready.count(name), tokens, group.paused))
+                more = group.when(1000) if rate and not tokens else None
+                rows.append((name, limits.weight, most, opened, ready.count(name), tokens, group.paused, more))
         return rows
 
     # --- inputs: time -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ __all__ = ["ALL", "GroupRow", "ModelScopes"]
 
 ALL = None
 Scope: TypeAlias = str | None
-GroupRow: TypeAlias = tuple[str, int, int | None, int, int, int | None, bool]
+GroupRow: TypeAlias = tuple[str, int, int | None, int, int, int | None, bool, int | None]
 
 
 @dataclass
