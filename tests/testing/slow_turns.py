@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, Quiet, Redriven
+from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, LimitChanged, Quiet, Redriven
 
 __all__ = ["SlowTurns"]
 
@@ -97,7 +97,7 @@ class SlowTurns:
                 known = self.waiting[key] = found
             if isinstance(happening, Quiet | AtRest) and known.quiet is None and self.unit_is_free(key, known.owner):
                 known.quiet = self.row
-        if isinstance(happening, Connected | Gone):
+        if isinstance(happening, Connected | Gone | LimitChanged):
             for waiting in self.waiting.values():
                 was_blamed = judge.claims.fairness is not None and len(waiting.passed) > judge.claims.fairness
                 if waiting.owner == happening.consumer and not was_blamed:

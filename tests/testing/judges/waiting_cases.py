@@ -255,6 +255,13 @@ WAITING_CASES = [
         replace(IN_TURN, fairness=1),
     ),
     Case(
+        "who reads on gets first what lay there before",
+        Promise.FAIRNESS,
+        [*QUEUE, LimitChanged(consumer="a", limit=1), acked(0), delivered(2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
         "a key that is held stands in no queue",
         Promise.FAIRNESS,
         [*QUEUE, held(1), acked(0), delivered(2)],

@@ -9,6 +9,7 @@ from keyshared.testing.history import (
     Delivered,
     Gone,
     Happening,
+    LimitChanged,
     Owned,
     Published,
     Quiet,
@@ -84,7 +85,7 @@ class Fairness(Judge):
         match seen.happening:
             case Quiet() | AtRest() if self.fresh:
                 self._note_quiet(seen)
-            case Connected(consumer=consumer) | Gone(consumer=consumer):
+            case Connected(consumer=consumer) | Gone(consumer=consumer) | LimitChanged(consumer=consumer):
                 self._begin_anew(consumer)
             case _:
                 pass
@@ -115,7 +116,7 @@ class Fairness(Judge):
         return turn if has_turn else max(turn, self._began(message))
 
     def _begin_anew(self, consumer: str) -> None:
-        """Who comes back under its old name is another session: nothing has waited for it yet."""
+        """Nothing has waited yet for another session of that name, nor for who may take what it could not take before."""
         for lane_id, turn in list(self.ready.get(consumer, {}).items()):
             self._leave(lane_id, turn)
             turn.quiet, turn.passed = None, []

@@ -13,7 +13,6 @@ from keyshared.testing.history import (
     Happening,
     Held,
     HoldReason,
-    LimitChanged,
     PlacementChanged,
     Quiet,
 )
@@ -62,8 +61,6 @@ class GroupFairness(Fairness):
                 self.called.discard(offset)
             case Connected() | Gone() | PlacementChanged():
                 self._begin_all_anew()
-            case LimitChanged(consumer=consumer):
-                self._begin_anew(consumer)
             case Acked():
                 self.answers += 1
                 if self.answers > 1:  # in between, groups may have closed and opened again
