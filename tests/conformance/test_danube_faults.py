@@ -106,7 +106,7 @@ class TestCost:
 
         self.does_not_grow(cost, small=10)
 
-    def test_a_join_hashes_the_points_of_the_newcomer_only(self) -> None:
+    def test_a_join_or_a_leave_hashes_the_points_of_one_consumer_only(self) -> None:
         # rebuild_ring formats, hashes and sorts every point of everybody at every join and leave.
         hashed: list[bytes] = []
 
@@ -120,7 +120,7 @@ class TestCost:
         dispatcher.add_consumer("new")
         assert 100 == len(hashed)
         dispatcher.remove_consumer("new")
-        assert 100 == len(hashed)
+        assert 200 == len(hashed)  # its points again, and nobody else's
 
     @pytest.mark.interpreted("counts steps of the interpreter")
     def test_looking_at_the_clock_when_nothing_is_due_looks_at_nothing_else(self) -> None:

@@ -85,7 +85,8 @@ class SlowTurns:
         """See after a row what waits, and for whom."""
         judge = self.judge
         message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered | Redriven) else None
-        if message is not None and (isinstance(happening, Delivered) or self.is_alone(message)):
+        came_back = message is not None and message.redriven is happening  # else it was there already
+        if message is not None and (isinstance(happening, Delivered) or (came_back and self.is_alone(message))):
             self.began[judge.lane_name(message)] = self.row
         for key, lane in judge.lanes():
             found = None if key is None else self.who_waits(key, lane)

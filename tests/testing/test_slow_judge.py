@@ -17,6 +17,7 @@ from keyshared.testing.history import Delivered, Happening, Published
 A_NIGHT = 100_000
 FOUND_AT_NIGHT = (
     149_921_252,  # a Quiet that says what has become of an expired delivery, and so since when the next one is ready
+    1_200_067_535,  # a message that comes back while it is outstanding
 )
 NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
 

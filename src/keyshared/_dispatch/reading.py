@@ -21,7 +21,6 @@ from keyshared._dispatch.members import Member
 from keyshared._dispatch.membership import Membership, held_by
 from keyshared._dispatch.outbox import Outbox, delivery
 from keyshared._dispatch.routing import Routing
-from keyshared._window.lanes import Entry
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import Deliver, Effect, Item
@@ -184,9 +183,8 @@ class DispatcherReading(Generic[Item]):
 
     def outstanding(self) -> Iterator[Outstanding]:
         """All outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        for entry in self._window.cursor:
-            if isinstance(entry, Entry):
-                yield describe(self._window, self._membership, self._endings, entry)
+        for cell in self._window.cursor:
+            yield describe(self._window, self._membership, self._endings, cast("Entry", cell))
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
