@@ -1,7 +1,7 @@
 """What a dispatcher answers about itself: the questions change nothing, and take no time."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, cast
 
 from keyshared._checks import check_int
 from keyshared._dispatch.endings import Endings

@@ -116,7 +116,7 @@ class Fairness(Judge):
         return turn if has_turn else max(turn, self._began(message))
 
     def _begin_anew(self, consumer: str) -> None:
-        """Nothing has waited yet for another session of that name, nor for who may take what it could not take before."""
+        """Nothing has waited yet for another session of that name, nor for who may now take more, or less."""
         for lane_id, turn in list(self.ready.get(consumer, {}).items()):
             self._leave(lane_id, turn)
             turn.quiet, turn.passed = None, []
