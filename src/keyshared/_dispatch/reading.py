@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # a dispatcher that does not ask for them loads none of them
     from keyshared._dispatch.measure import HealthRoom
     from keyshared._dispatch.sessions import Sessions
     from keyshared._dispatch.waiting import WaitingLimits
+    from keyshared._window.lanes import Entry
 
 __all__ = ["DispatcherReading"]
 
