@@ -1,11 +1,26 @@
-"""Handlers in executors: one for each worker, so that a process that dies takes one message with it."""
+"""Handlers in threads and executors: one for each worker, so that a process that dies takes one message with it."""
 
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor
+from inspect import isawaitable, iscoroutine
 from threading import local
 from typing import Any
 
-__all__ = ["InExecutors"]
+from keyshared.run.values import NotAwaitedError
+
+__all__ = ["InExecutors", "check_answer"]
+
+
+def check_answer(answer: object) -> None:
+    """Raise `NotAwaitedError` if what a handler returned in a thread would have to be awaited.
+
+    Example:
+        >>> check_answer("anything else")
+    """
+    if isawaitable(answer):
+        if iscoroutine(answer):
+            answer.close()  # or Python warns that it was never awaited
+        raise NotAwaitedError(type(answer).__name__)
 
 
 class InExecutors:
@@ -29,15 +44,15 @@ class InExecutors:
         self._own = local()
         self._made: list[Executor] = []
 
-    def __call__(self, message: object) -> None:
-        """Run the function, and raise what it raises; `BrokenExecutor` if its process has died meanwhile."""
+    def __call__(self, message: object) -> object:
+        """Run the function, and return or raise what it does; `BrokenExecutor` if its process has died meanwhile."""
         executor = getattr(self._own, "executor", None) or self._replace()
         try:
             running = executor.submit(self._handle, message)
         except BrokenExecutor:  # it died while nothing ran: nobody has to pay for that
             running = self._replace().submit(self._handle, message)
         try:
-            running.result()
+            return running.result()
         except BrokenExecutor:
             self._replace()
             raise

@@ -58,6 +58,7 @@ from keyshared.run.turns import Turns
 from keyshared.run.values import (
     BusyKey,
     Letter,
+    NotAwaitedError,
     Reject,
     RetryLater,
     RunnerConfig,
@@ -407,6 +408,8 @@ class Heart(Generic[Message]):
         self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
     def _end_badly(self, run: Run[Message], raised: BaseException) -> None:
+        if isinstance(raised, NotAwaitedError):
+            raise raised  # every handler would end so
         is_overdue = self._cancels and run.named_ms >= 0
         done, error, is_clear = verdict(run, raised, self._now if is_overdue else None)
         if done:

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from keyshared._checks import check_callable, check_int
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
-from keyshared.run.executors import InExecutors
+from keyshared.run.executors import InExecutors, check_answer
 from keyshared.run.host import Asked, Handle, Host, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
@@ -226,7 +226,7 @@ class AsyncRunner(Host[Message]):
         """Run a handler in a thread, and return what it raises: a future cannot carry a StopIteration."""
         run.started_ms = now_ms()
         try:
-            (self._executors or self._handle)(run.message)
+            check_answer((self._executors or self._handle)(run.message))
         except BaseException as error:  # noqa: BLE001  # every end is an answer
             return error
         return None

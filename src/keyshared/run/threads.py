@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from keyshared._checks import check_callable, check_int
 from keyshared.hashing.named import Key
 from keyshared.run.actions import Commit, LoadMany, WriteLetter
-from keyshared.run.executors import InExecutors
+from keyshared.run.executors import InExecutors, check_answer
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Calls, Crew, Sleeper, Todo
 from keyshared.run.host import Asked, Handle, Host, Message, now_ms
@@ -215,7 +215,8 @@ class ThreadRunner(Host[Message]):
             run.started_ms = now_ms()
             raised: BaseException | None = None
             try:
-                handle(run.message)
+                if (answer := handle(run.message)) is not None:
+                    check_answer(answer)
             except BaseException as error:  # noqa: BLE001  # every end is an answer
                 raised = error
             ended.append((run, raised, now_ms()))

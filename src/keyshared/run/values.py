@@ -15,6 +15,7 @@ __all__ = [
     "BusyKey",
     "Hooks",
     "Letter",
+    "NotAwaitedError",
     "PartlyDone",
     "Reject",
     "RetryLater",
@@ -100,6 +101,24 @@ class StoppedError(MisuseError):
 
     def _text(self) -> str:
         return "the runner stops, or has stopped, and takes nothing more; begin another one"
+
+
+class NotAwaitedError(MisuseError):
+    """A handler that is called in a thread returned something to be awaited, so nothing has handled its message.
+
+    The runner stops with it: to count the message as done would lose it. A function that is written ``async def`` is
+    awaited by an `AsyncRunner`; a lambda or another function that only returns a coroutine is not known to be one.
+
+    Attributes:
+        answer: The name of the type of what it returned.
+    """
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+    def _text(self) -> str:
+        return f"the handler returned a {self.answer}, which nobody awaits; give an AsyncRunner an `async def` function"
 
 
 class UnknownLogError(MisuseError):
