@@ -1,6 +1,7 @@
 """Histories in files: what is said of each, and which exit it makes."""
 
 import gzip
+import importlib
 import runpy
 import sys
 from collections.abc import Iterable
@@ -158,7 +159,8 @@ def test_a_wrong_option_exits_with_2(options: list[str], told: str, capsys: pyte
 def test_the_package_runs_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = written(tmp_path / "broken.jsonl", BROKEN)
     monkeypatch.setattr(sys, "argv", ["keyshared.testing", "check", str(broken)])
-    runpy.run_module("keyshared.testing.__main__", run_name="imported")  # does nothing
+    importlib.import_module("keyshared.testing.__main__")  # does nothing
+    monkeypatch.delitem(sys.modules, "keyshared.testing.__main__")
     with pytest.raises(SystemExit) as raised:
         runpy.run_module("keyshared.testing", run_name="__main__")
     assert raised.value.code == 1
