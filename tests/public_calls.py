@@ -7,6 +7,7 @@ stands in `ARGUMENTS`; methods are called on a fresh object of `BUILD`.
 import enum
 import importlib
 import inspect
+import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -133,7 +134,12 @@ PRIVATE = frozenset(
 )
 # Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker, and what runs a user's own
 # driver: steps, schedules, bench and machine raise whatever that driver raises, as they say.
-KIT = frozenset(["checker", "guarantees", "history", "rows", "errors", "driver", "strategies", "recorder"])
+KIT = frozenset(
+    [
+        *("checker", "claims", "guarantees", "history", "rows", "errors", "driver", "files", "strategies"),
+        "recorder",
+    ]
+)
 # Of the runners: what is given to them, and what they give. They themselves start threads and tasks, so tests/run asks
 # them; what is between them and the dispatcher takes only what they have made.
 RUN = frozenset(["run.values"])
@@ -700,8 +706,11 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "testing.judges.checker.Checker.violations": {
         "history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]
     },
+    "testing.claims.read_claims": {"text": lambda: "per_key = 2"},
+    "testing.files.check_file": {"path": lambda: os.devnull},
     "testing.rows.from_rows": {"rows": lambda: [{"version": 1, "happening": "published", "offset": 1}]},
     "testing.rows.read_jsonl": {"lines": lambda: ['{"version":1,"happening":"published","offset":1}']},
+    "testing.rows.read_csv": {"lines": lambda: ["happening,offset\n", "published,1\n"]},
     "testing.rows.to_rows": {"history": lambda: [happenings.Published(offset=1)]},
     "testing.rows.write_jsonl": {"history": lambda: [happenings.Published(offset=1)]},
     "testing.judges.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},

@@ -30,6 +30,7 @@ KIT_BY_PATH = [
     "keyshared.testing.machine",
     "keyshared.testing.replay",
     "keyshared.testing.steps",
+    "keyshared.testing.terminal",
     "keyshared.testing.trial",
 ]
 PAIRS = {

@@ -29,6 +29,7 @@ BY_PATH: Final = frozenset(
         "keyshared.testing.rows",
         "keyshared.testing.steps",
         "keyshared.testing.strategies",
+        "keyshared.testing.terminal",
         "keyshared.testing.trial",
     ]
 )

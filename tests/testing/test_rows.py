@@ -1,4 +1,7 @@
+import csv
+import io
 import json
+from base64 import b64encode
 from typing import Any, get_args
 
 import pytest
@@ -7,7 +10,16 @@ from hypothesis import strategies as st
 
 from keyshared.testing import HistoryError
 from keyshared.testing.history import Delivered, Gone, Happening, Held, HoldReason, Published, Quiet
-from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS, from_rows, read_jsonl, to_rows, write_jsonl
+from keyshared.testing.rows import (
+    COLUMNS,
+    HISTORY_VERSION,
+    KINDS,
+    from_rows,
+    read_csv,
+    read_jsonl,
+    to_rows,
+    write_jsonl,
+)
 
 INTS = st.integers(-(1 << 63), (1 << 63) - 1)
 happenings: st.SearchStrategy[Happening] = st.one_of(
@@ -37,6 +49,67 @@ def test_rows_read_back_what_was_written(history: list[Happening]) -> None:
     rows = list(to_rows(history))
     assert all([column.name for column in COLUMNS] == list(row) for row in rows)
     assert history == list(from_rows(rows))
+
+
+def can_stand_in_csv(happening: Happening) -> bool:
+    """An empty cell is null, so an empty text cannot be written; a key can, in base64, unless it is empty."""
+    values = [getattr(happening, name) for name in happening.__slots__]
+    return all(value not in {"", b""} and "\0" not in str(value) for value in values)
+
+
+@given(st.lists(happenings.filter(can_stand_in_csv), max_size=5))
+def test_csv_reads_back_what_was_written(history: list[Happening]) -> None:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, [*(column.name for column in COLUMNS if column.name != "key"), "key_base64", "x_own"])
+    writer.writeheader()
+    for row in to_rows(history):
+        key = row.pop("key")
+        cells: dict[str, object] = {
+            name: str(value).lower() if type(value) is bool else value for name, value in row.items()
+        }
+        writer.writerow(cells | {"key_base64": b64encode(key).decode() if isinstance(key, bytes) else None, "x_own": 7})
+    file.seek(0)
+    assert history == list(read_csv(file))
+
+
+def test_csv_without_a_version_is_version_1_and_its_keys_may_be_texts() -> None:
+    lines = ["happening,offset,key\r\n", "\r\n", 'published,0,"a\n', 'b"\r\n']
+    assert [Published(offset=0, key=b"a\nb")] == list(read_csv(lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (["happening\n", "quiet\n", '"quiet'], "line 3 is 'unexpected end of data'; it must be CSV"),
+        (["happening,at_ms\n", "quiet\n"], "line 2 is ['quiet']; it must have 2 cells, as the first line has"),
+        (["happening,at_ms\n", "quiet,1e3\n"], "at_ms of line 2 is '1e3'; it must be an int of 64 bits"),
+        (["happening,at_ms\n", f"quiet,{1 << 63}\n"], f"at_ms of line 2 is {1 << 63}; it must be an int of 64 bits"),
+        (
+            ["happening,offset,consumer,counted\n", "acked,0,c1,yes\n"],
+            "counted of line 2 is 'yes'; it must be true or false",
+        ),
+        (
+            ["version,happening\n", "2,quiet\n"],
+            "version of line 2 is 2; it must be 1, the version that this reader knows",
+        ),
+        (
+            ["happening,x_number\n", "published,0\n"],
+            "offset of line 2 is None; it must be there: published needs it",
+        ),
+        (
+            ["happening,when\n", "quiet,0\n"],
+            "when of line 2 is '0'; it must not be there: columns of your own begin with x_",
+        ),
+        (
+            ["happening,offset,key,key_base64\n", "published,0,k,aw==\n"],
+            "key_base64 of line 2 is 'aw=='; it must not stand beside key",
+        ),
+    ],
+)
+def test_a_line_of_csv_that_is_none_is_named(lines: list[str], text: str) -> None:
+    with pytest.raises(HistoryError) as raised:
+        list(read_csv(lines))
+    assert text == str(raised.value)
 
 
 def test_a_table_reads_back_what_was_written() -> None:

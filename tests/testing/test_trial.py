@@ -1,15 +1,17 @@
 """What a finding says: tries until the first fault, the promise found first, the steps that are left."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, settings
 from tests.kit.all_faults import FAULTS
-from tests.kit.small_broker import SmallMachine
+from tests.kit.broken_others import CursorOneTooFar, MovesWithoutDraining
+from tests.kit.small_broker import SmallDriver, SmallMachine
 
-from keyshared.testing import Promise, trial
+from keyshared.testing import Delivery, Driver, Guarantees, Promise, trial
 from keyshared.testing.replay import ScheduleRun, run_schedule
-from keyshared.testing.trial import BUDGET, find_violation
+from keyshared.testing.trial import BUDGET, find_violation, find_violations
 
 
 def test_a_correct_broker_yields_nothing() -> None:
@@ -79,3 +81,54 @@ def test_what_the_driver_raises_is_not_a_finding(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(trial, "run_state_machine_as_test", fails)
     with pytest.raises(OSError):  # noqa: PT011  # it has no text
         find_violation(SmallMachine)
+
+
+class BreaksTwo(CursorOneTooFar, MovesWithoutDraining):
+    """The cursor is wrong at once, which hides that a key has two holders later."""
+
+
+class BreaksTwoMachine(SmallMachine):
+    driver_class = type("BreaksTwoDriver", (SmallDriver,), {"broker_class": BreaksTwo})
+    guarantees = replace(SmallMachine.guarantees, promises={"safe-cursor", "one-holder", "no-loss"})
+
+
+def test_every_broken_promise_is_found_and_shortened_by_itself() -> None:
+    few = settings(BUDGET, max_examples=100)
+    cursor, holder = find_violations(BreaksTwoMachine, few)
+    assert (cursor.violation.promise, holder.violation.promise) == (Promise.SAFE_CURSOR, Promise.ONE_HOLDER)
+    assert cursor.steps <= 1
+    assert holder.steps <= 4
+    assert find_violation(BreaksTwoMachine, few) == cursor
+
+
+def test_of_a_correct_broker_nothing_is_found() -> None:
+    assert find_violations(SmallMachine, settings(BUDGET, max_examples=2, phases=[Phase.generate])) == ()
+
+
+class NobodyHome(Driver):
+    """Takes everything, and delivers nothing."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None: ...
+    def disconnect(self, consumer: str) -> None: ...
+    def publish(self, key: bytes | None) -> int:
+        self.keys.append(key)
+        return len(self.keys) - 1
+
+    def receive(self, consumer: str) -> list[Delivery]:  # noqa: ARG002  # nobody gets anything
+        return []
+
+
+def test_a_driver_claims_what_is_claimed_by_default() -> None:
+    found = find_violation(NobodyHome, settings(BUDGET, max_examples=20))
+    assert found is not None
+    assert found.violation.promise in Guarantees().promises
+    assert found.steps <= 2
+
+
+def test_what_is_no_class_of_a_machine_or_driver_is_refused() -> None:
+    for subject in (NobodyHome(), Guarantees, None):
+        with pytest.raises(TypeError, match="a class derived from KeySharedMachine or Driver or AsyncDriver"):
+            find_violations(subject)  # type: ignore[arg-type]

@@ -4,26 +4,33 @@ Nothing here needs anything but the standard library, and history and checker im
 oracle that shares code with what it judges is no oracle.
 """
 
+from keyshared.testing.claims import read_claims
 from keyshared.testing.driver import AsyncDriver, Delivery, Driver
-from keyshared.testing.errors import GuaranteesError, HistoryError, UnsupportedError
+from keyshared.testing.errors import GuaranteesError, HistoryError, HistoryFileError, UnsupportedError
+from keyshared.testing.files import FileReport, check_file
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.judges.checker import Checker, check_history
-from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
+from keyshared.testing.rows import from_rows, read_csv, read_jsonl, to_rows, write_jsonl
 
 __all__ = [
     "AsyncDriver",
     "Checker",
     "Delivery",
     "Driver",
+    "FileReport",
     "Guarantees",
     "GuaranteesError",
     "HistoryError",
+    "HistoryFileError",
     "Promise",
     "Unjudged",
     "UnsupportedError",
     "Violation",
+    "check_file",
     "check_history",
     "from_rows",
+    "read_claims",
+    "read_csv",
     "read_jsonl",
     "to_rows",
     "write_jsonl",

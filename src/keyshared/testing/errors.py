@@ -7,7 +7,7 @@ import reprlib
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-__all__ = ["GuaranteesError", "HistoryError", "UnsupportedError", "in_short"]
+__all__ = ["GuaranteesError", "HistoryError", "HistoryFileError", "UnsupportedError", "in_short"]
 
 _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
@@ -36,6 +36,26 @@ class HistoryError(ValueError):
         place = f"{self.unit} {self.number}"
         what = place if self.field is None else f"{self.field} of {place}"
         return _cut(f"{what} is {in_short(self.value)}; it must {self.requirement}")
+
+
+class HistoryFileError(ValueError):
+    """A file that holds no history, or one that contradicts itself: nothing of it is judged.
+
+    Attributes:
+        path: Its name, as it was given.
+        line: Which line is wrong, from 1; 0 if none could be read.
+        problem: What is wrong there.
+    """
+
+    def __init__(self, path: str, line: int, problem: str) -> None:
+        super().__init__(path, line, problem)
+        self.path = path
+        self.line = line
+        self.problem = problem
+
+    def __str__(self) -> str:
+        place = f"{self.path[:_VALUE_LIMIT]}:{self.line}" if self.line else self.path[:_VALUE_LIMIT]
+        return _cut(f"{place}: {self.problem}")
 
 
 class GuaranteesError(ValueError):

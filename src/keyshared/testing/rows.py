@@ -1,8 +1,9 @@
-"""Histories as data: one flat row for each happening, as JSON Lines or as the rows of any table (docs/history.md).
+"""Histories as data: one flat row for each happening, as JSON Lines, CSV or the rows of any table (docs/history.md).
 
 Nothing here opens a file: readers take lines or rows and yield happenings, writers do the reverse, both lazily.
 """
 
+import csv
 import json
 import re
 from base64 import b64decode, b64encode
@@ -14,7 +15,17 @@ from typing import Final, NamedTuple, get_args
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
 
-__all__ = ["COLUMNS", "HISTORY_VERSION", "KINDS", "Column", "from_rows", "read_jsonl", "to_rows", "write_jsonl"]
+__all__ = [
+    "COLUMNS",
+    "HISTORY_VERSION",
+    "KINDS",
+    "Column",
+    "from_rows",
+    "read_csv",
+    "read_jsonl",
+    "to_rows",
+    "write_jsonl",
+]
 
 HISTORY_VERSION: Final = 1
 """Version of the format. A reader refuses every other one."""
@@ -191,6 +202,51 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
         yield _decode(row, number, "line")
 
 
+def read_csv(lines: Iterable[str]) -> Iterator[Happening]:
+    r"""Read a history from lines of CSV, for instance from a text file that was opened with ``newline=""``.
+
+    Args:
+        lines: The first one names the columns, which are those of `COLUMNS` or begin with ``x_``. Without a column
+            ``version`` it is version 1. An empty cell is null; ints are written in decimal digits, bools as ``true`` or
+            ``false``. A key that is no UTF-8 stands in ``key_base64``. Blank lines are passed over.
+
+    Yields:
+        The happenings, in the order of the lines.
+
+    Raises:
+        HistoryError: While iterating: a line that is none, naming it and its field.
+
+    Complexity:
+        O(1) for each line; one line is in memory.
+
+    Example:
+        >>> list(read_csv(["happening,offset,key,consumer\n", "delivered,3,order-1,c1\n"]))
+        [Delivered(offset=3, key=b'order-1', consumer='c1', attempt=None, at_ms=None)]
+        >>> list(read_csv(["happening,offset,key\n", "published,first,order-1\n"]))
+        Traceback (most recent call last):
+        keyshared.testing.errors.HistoryError: offset of line 2 is 'first'; it must be an int of 64 bits
+    """
+    reader = csv.reader(lines, strict=True)
+    columns: list[str] | None = None
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise HistoryError(reader.line_num, "line", None, str(error), "be CSV") from None
+        if cells is None:
+            return
+        if not cells:
+            continue
+        if columns is None:
+            columns = cells
+        elif len(cells) != len(columns):
+            raise HistoryError(
+                reader.line_num, "line", None, cells, f"have {len(columns)} cells, as the first line has"
+            )
+        else:
+            yield _decode(_row_of(columns, cells, reader.line_num), reader.line_num, "line")
+
+
 def to_rows(history: Iterable[Happening]) -> Iterator[dict[str, object]]:
     """Write a history as rows, for instance for a table: ``pyarrow.Table.from_pylist(list(to_rows(history)))``.
 
@@ -254,6 +310,33 @@ def _base64(row: dict[str, object], number: int) -> bytes:
         return b64decode(_text(text), validate=True)
     except (ValueError, Base64Error):
         raise HistoryError(number, "line", "key_base64", text, "be a str in base64") from None
+
+
+def _row_of(columns: list[str], cells: list[str], number: int) -> dict[str, object]:
+    """Read the cells of a line of CSV by the types of their columns; a text that cannot be read is left as it is."""
+    row: dict[str, object] = {"version": HISTORY_VERSION}
+    for column, cell in zip(columns, cells, strict=True):
+        if cell:
+            row[column] = _FROM_TEXT.get(_TYPES.get(column, "string"), str)(cell)
+    if "key_base64" in row:
+        row["key"] = _base64(row, number)
+    return row
+
+
+def _int_from_text(cell: str) -> int | str:
+    return int(cell) if _DIGITS.fullmatch(cell) else cell
+
+
+def _bool_from_text(cell: str) -> bool | str:
+    return {"true": True, "false": False}.get(cell, cell)
+
+
+_DIGITS: Final = re.compile(r"-?[0-9]{1,20}")  # more are no int of 64 bits
+_FROM_TEXT: Final[Mapping[str, Callable[[str], object]]] = {
+    "int32": _int_from_text,
+    "int64": _int_from_text,
+    "bool": _bool_from_text,
+}
 
 
 def _decode(row: object, number: int, unit: str) -> Happening:

@@ -1,5 +1,6 @@
 """Run a machine as data: what it found, after how many tries, instead of a failing test."""
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from keyshared._checks import check_extra
@@ -9,13 +10,15 @@ check_extra("testing", "hypothesis")
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from keyshared.testing._given import check_class
+from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver
 from keyshared.testing.guarantees import Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
 from keyshared.testing.steps import Schedule
 
-__all__ = ["BUDGET", "Finding", "find_violation"]
+__all__ = ["BUDGET", "Finding", "find_violation", "find_violations"]
 
 BUDGET: Final = settings(max_examples=500, derandomize=True, database=None, deadline=None)
 """How hard to try by default: seconds, and the same tries every time."""
@@ -46,14 +49,14 @@ class Finding(NamedTuple):
         return "\n".join([*map(repr, self.schedule), str(self.violation)])
 
 
-def find_violation(machine: type[KeySharedMachine], settings: settings = BUDGET) -> Finding | None:
+def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: settings = BUDGET) -> Finding | None:
     """Try to break a broker.
 
     Hypothesis looks for a fault; the schedule that it has found is then shortened by replays, which takes a fraction of
     the time of Hypothesis' own shrinking, and does not end before every step that is left is needed.
 
     Args:
-        machine: Its machine.
+        subject: Its machine; or its driver, if it claims what `Guarantees` has by default.
         settings: Hypothesis' settings: how many examples, how many steps each, and whether to shrink. Only the first
             fault is looked for, whatever they say.
 
@@ -62,7 +65,9 @@ def find_violation(machine: type[KeySharedMachine], settings: settings = BUDGET)
 
     Raises:
         Exception: Whatever else the driver or the broker raises.
+        TypeError: The subject is no class of a machine or a driver.
     """
+    machine = _machine_of(subject)
     tries = found_at = 0
 
     class Counted(machine):  # type: ignore[valid-type,misc]  # whatever machine is given
@@ -83,6 +88,47 @@ def find_violation(machine: type[KeySharedMachine], settings: settings = BUDGET)
         finding = Finding(broken.violation, found_at, broken.history, broken.schedule)
         return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
     return None
+
+
+def find_violations(
+    subject: type[KeySharedMachine] | type[AnyDriver], settings: settings = BUDGET
+) -> tuple[Finding, ...]:
+    """Find every promise that a broker breaks, each with its own shortest way to it.
+
+    One search finds one broken promise, and may hide others behind it. So the search is repeated, each time without the
+    promises that were found already, until nothing is found.
+
+    Args:
+        subject: As in `find_violation`.
+        settings: Likewise, for each search.
+
+    Returns:
+        One finding for each broken promise, in the order in which they were found. Each was found, and shortened, while
+        those before it were no longer claimed: its schedule may break them too.
+
+    Raises:
+        Exception: Whatever else the driver or the broker raises.
+        TypeError: The subject is no class of a machine or a driver.
+
+    Complexity:
+        One search more than there are findings; a correct broker is searched once.
+    """
+    machine = _machine_of(subject)
+    found: list[Finding] = []
+    while True:
+        unknown = machine.guarantees.promises - {finding.violation.promise for finding in found}
+        claims = replace(machine.guarantees, promises=unknown)
+        finding = find_violation(type(machine.__name__, (machine,), {"guarantees": claims}), settings)
+        if finding is None:
+            return tuple(found)
+        found.append(finding)
+
+
+def _machine_of(subject: type[KeySharedMachine] | type[AnyDriver]) -> type[KeySharedMachine]:
+    check_class("subject", subject, KeySharedMachine, Driver, AsyncDriver)
+    if issubclass(subject, KeySharedMachine):
+        return subject
+    return type(f"{subject.__name__}Machine", (KeySharedMachine,), {"driver_class": subject})
 
 
 def _first_fault_only(chosen: settings) -> settings:

@@ -1,0 +1,113 @@
+"""Judge histories that stand in files; the only module of the kit that opens one."""
+
+import gzip
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from os import PathLike
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from keyshared.testing._given import check_count
+from keyshared.testing.errors import HistoryError, HistoryFileError
+from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
+from keyshared.testing.history import Happening
+from keyshared.testing.judges.checker import Checker
+from keyshared.testing.rows import read_csv, read_jsonl
+
+__all__ = ["FileReport", "check_file"]
+
+_SHOWN: Final = 20
+_GZIP: Final = ".gz"
+_READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[Happening]]]] = {".csv": read_csv}
+
+
+class FileReport(NamedTuple):
+    """What the checker says of a file; as a text, what is printed of it.
+
+    Attributes:
+        path: The file.
+        happenings: How many it holds.
+        judged: The claimed promises that it shows in full.
+        unjudged: Those that it does not show, or not in full, and why.
+        violations: What is broken, in the order in which it shows; the first ones.
+        found: How many violations there are in all.
+    """
+
+    path: str
+    happenings: int
+    judged: tuple[Promise, ...]
+    unjudged: tuple[Unjudged, ...]
+    violations: tuple[Violation, ...]
+    found: int
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.happenings} happenings, {self.found} violations"]
+        lines.append(f"judged in full: {', '.join(self.judged) or 'nothing'}")
+        lines += ["not judged, or not in full:"] * bool(self.unjudged)
+        lines += [f"  {each.promise}: {each.reason}" for each in self.unjudged]
+        lines += map(str, self.violations)
+        if self.found > len(self.violations):
+            lines.append(f"... and {self.found - len(self.violations)} more")
+        return "\n".join(lines)
+
+
+def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, *, most: int = _SHOWN) -> FileReport:
+    """Judge the history in a file.
+
+    Args:
+        path: CSV if its name ends with ``.csv``, else JSON Lines; compressed by gzip if ``.gz`` follows.
+        guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
+            time.
+        most: How many violations are kept and shown at most; all are counted.
+
+    Raises:
+        HistoryFileError: The file cannot be read, or holds no history, or one that contradicts itself.
+        GuaranteesError: ``most`` is negative.
+
+    Complexity:
+        As `Checker`: the file is read once, and is never in memory as a whole.
+    """
+    check_count("most", most, 0)
+    lines = _Lines(Path(path))
+    checker = Checker(guarantees)
+    shown: list[Violation] = []
+    happenings = found = 0
+    with closing(lines.read()) as text:
+        try:
+            for happening in _READERS.get(lines.kind, read_jsonl)(text):
+                happenings += 1
+                violations = checker.feed(happening)
+                found += len(violations)
+                shown += violations[: most - len(shown)]
+        except HistoryError as error:
+            raise HistoryFileError(str(path), lines.number, str(error)) from None
+    last = checker.finish()
+    shown += last[: most - len(shown)]
+    unjudged = tuple(checker.unjudged())
+    claimed = (Guarantees() if guarantees is None else guarantees).promises
+    judged = tuple(promise for promise in Promise if promise in claimed - {each.promise for each in unjudged})
+    return FileReport(str(path), happenings, judged, unjudged, tuple(shown), found + len(last))
+
+
+class _Lines:
+    """The lines of a file, and the number of the one that was read last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.number = 0
+
+    @property
+    def kind(self) -> str:
+        """The last suffix of the name, before that of a compressed file."""
+        path = self._path
+        return (path.with_suffix("") if path.suffix == _GZIP else path).suffix
+
+    def read(self) -> Generator[str]:
+        try:
+            with gzip.open(self._path) if self._path.suffix == _GZIP else self._path.open("rb") as file:
+                for line in file:
+                    self.number += 1
+                    yield line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise HistoryFileError(str(self._path), self.number, f"it cannot be read: {error}") from None
