@@ -78,7 +78,7 @@ from keyshared._dispatch.snapshot import _MessageRow
 from keyshared._dispatch.unit_gate import UnitGate
 from keyshared._dispatch.units import Placed, SlotUnits
 from keyshared._window.gate import DrainGate, KeyGate
-from keyshared._window.lanes import QUEUED, SETTLED, Consumer, Entry, Lane, State, WorkList
+from keyshared._window.lanes import SETTLED, Consumer, Entry, Lane, State, WorkList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
@@ -261,8 +261,12 @@ class CursorStallsAtGaps(Broken):
 
         def append(self, cell: Cell) -> None:
             if self.last is not None and cell.offset > self.last + 1:
-                super().append(Cell(self.last + 1, QUEUED))
+                super().append(Entry(self.last + 1, None, None, Lane(None)))
             super().append(cell)
+
+        def append_many(self, cells: Sequence[Cell]) -> None:
+            for cell in cells:
+                self.append(cell)
 
 
 class StaleAckSettles(KeySharedDispatcher[object]):

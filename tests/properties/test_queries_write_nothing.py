@@ -276,7 +276,19 @@ PLACED: Mapping[str, Sequence[Any]] = {"key": ["a", b"b"], "name": ["ann"], "n":
 CHANGES_OWNERS = inputs("add", "remove", "set_weight")
 CHANGES_WINDOW = inputs(
     *("add", "discard", "set_limit", "set_keyless", "cancel_reservations", "reassign", "wake", "pull"),
-    *("offer", "settle", "move", "provide", "remove", "quarantine", "lift_quarantine", "readmit", "enlist"),
+    *(
+        "offer",
+        "offer_many",
+        "settle",
+        "settle_many",
+        "move",
+        "provide",
+        "remove",
+        "quarantine",
+        "lift_quarantine",
+        "readmit",
+        "enlist",
+    ),
     *("offer_later", "ripen", "touch_key"),
 )
 SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
@@ -301,7 +313,10 @@ SUBJECTS = {
     ),
     "ContiguousCursor": Subject(
         ContiguousCursor,
-        inputs("append", "close", "offer", "pass_to", "recall", "resume_from", "settle", "settle_many", "skip"),
+        inputs(
+            *("append", "append_many", "close", "close_many", "offer", "pass_to", "recall", "resume_from", "settle"),
+            *("settle_many", "skip"),
+        ),
         of_cursor,
         {"offset": [0, 4, 9], "read_to": [None, 0, 9]},
     ),

@@ -408,8 +408,8 @@ class Heart(Generic[Message]):
         self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
     def _end_badly(self, run: Run[Message], raised: BaseException) -> None:
-        if isinstance(raised, NotAwaitedError):
-            raise raised  # every handler would end so
+        if isinstance(raised, NotAwaitedError):  # so would every other one
+            self.fail(raised)
         is_overdue = self._cancels and run.named_ms >= 0
         done, error, is_clear = verdict(run, raised, self._now if is_overdue else None)
         if done:
@@ -419,7 +419,7 @@ class Heart(Generic[Message]):
         if isinstance(error, RetryLater) and not log.is_leaving:
             self._counts["put_off"] += 1
             self._put_off(log, failed, error.delay_ms)
-        elif isinstance(error, RetryLater) or not isinstance(error, Exception):
+        elif isinstance(error, RetryLater | NotAwaitedError) or not isinstance(error, Exception):
             self._counts["released"] += 1
             self._release(log, failed)
         else:
