@@ -13,11 +13,11 @@ def test_nothing_written_is_what_is_claimed_by_default() -> None:
 
 def test_every_claim_that_is_no_function_can_be_written() -> None:
     numbers = [each.name for each in fields(Guarantees) if each.type == int | None]
-    flags = [each.name for each in fields(Guarantees) if each.type is bool]
+    flags = ["latest_only", *(each.name for each in fields(Guarantees) if each.type is bool)]
     text = "\n".join([*(f"{name} = 7" for name in numbers), *(f"{name} = true" for name in flags)])
     expected = Guarantees(**dict.fromkeys(numbers, 7), **dict.fromkeys(flags, True))  # type: ignore[arg-type]
     assert read_claims(text) == expected
-    functions = {"unit_of", "group_of", "weight_of", "look_ahead"}
+    functions = {"unit_of", "group_of", "weight_of", "limit_of", "look_ahead"}
     assert {each.name for each in fields(Guarantees)} == {*numbers, *flags, "promises"} | functions
 
 

@@ -18,7 +18,7 @@ def read_claims(text: str) -> Guarantees:
 
     Args:
         text: Names of `Guarantees` with their values; a number without a limit is ``"any"``. What is claimed by a
-            function (``unit_of``, ``group_of``, ``weight_of``, ``look_ahead``) cannot be written.
+            function (``unit_of``, ``group_of``, ``weight_of``, ``limit_of``, ``look_ahead``) cannot be written.
 
     Raises:
         GuaranteesError: The text is no TOML, or claims something that does not exist, or that can never be kept.
@@ -45,4 +45,5 @@ def read_claims(text: str) -> Guarantees:
 
 
 _NUMBERS: Final = frozenset(each.name for each in fields(Guarantees) if each.type == int | None)
-_WRITABLE: Final = _NUMBERS | {"promises"} | {each.name for each in fields(Guarantees) if each.type is bool}
+_FLAGS: Final = frozenset({"latest_only", *(each.name for each in fields(Guarantees) if each.type is bool)})
+_WRITABLE: Final = _NUMBERS | _FLAGS | {"promises"}

@@ -189,7 +189,7 @@ def by_batches(
 @pytest.fixture(scope="module")
 def many_histories(spark: "SparkSession") -> Iterator[tuple[Histories, "DataFrame"]]:
     """Twenty histories, and their rows in a frame that is kept."""
-    found = random_histories(11, 20)
+    found = random_histories(13, 20)
     log = frame(spark, flat(found, Random(1))).persist()
     yield found, log
     log.unpersist()
