@@ -166,10 +166,9 @@ bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lane
 
 # ARGS may select tests of one half only: pytest's 5, nothing selected, is an error only if both halves say so.
 .PHONY: nightly
-nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, the compiled wheel, real subjects
+nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects
 	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=10000 for a weekend)"
 	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
-	$(MAKE) test-compiled ARGS=
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
