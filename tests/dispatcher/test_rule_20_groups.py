@@ -538,6 +538,17 @@ def test_a_room_without_anything_in_it_is_not_written_and_not_read() -> None:
         KeySharedDispatcher.restore(state, AlphabetRing(), now_ms=0, rules=RULES)
 
 
+def test_a_message_without_a_key_is_in_no_list_of_groups() -> None:
+    dispatcher = grouped("ann", max_in_flight_per_consumer=1)
+    fill(dispatcher, "a/x", "b/y")
+    state = json.loads(json.dumps(dispatcher.snapshot()))
+    state["messages"][1][2] = None  # it has lost its key, and stands where it stood
+    with pytest.raises(SnapshotError, match="it must be 'shared' for a message without a key"):
+        KeySharedDispatcher.restore(
+            state, AlphabetRing(), DispatcherConfig(max_in_flight_per_consumer=1), now_ms=0, rules=RULES
+        )
+
+
 def test_the_kit_judges_groups() -> None:
     mine: Any = Recorder(grouped(group=GroupLimits(max_in_flight=3)))
     mine.add_consumer("ann", limit=1)

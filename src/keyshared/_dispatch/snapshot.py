@@ -394,6 +394,8 @@ def _load_place(row: _PlaceRow[Reader], window: InFlightWindow) -> None:
         raise row.consumer.refuse("be a consumer for whom a lane is ready, and None in every other place")
     if entry is None or not leads(entry) or entry.lane.listed is not None:
         raise row.first.refuse("be the first offset of a lane that waits once")
+    if consumer is not None and entry.lane.key is None:
+        raise row.where.refuse("be 'shared' for a message without a key, until it is loaded")
     window.enlist(entry.lane, consumer.ready if consumer is not None else getattr(window, name))
 
 
