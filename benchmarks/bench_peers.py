@@ -9,6 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from queue import Queue
 from time import process_time_ns
@@ -138,43 +139,30 @@ def thread_runner(messages: Log) -> None:
         runner.drain()
 
 
-def thread_lanes(messages: Log) -> None:
+def by_queues(messages: Log, count: int) -> None:
+    """Share so many bounded queues among the workers, and put each message where its key's hash says."""
+
     def work(queue: "Queue[str | None]") -> None:
         while queue.get() is not None:
             pass
 
-    queues: list[Queue[str | None]] = [Queue(ROOM) for _ in range(WORKERS)]
-    threads = [threading.Thread(target=work, args=(queue,)) for queue in queues]
+    queues: list[Queue[str | None]] = [Queue(ROOM) for _ in range(count)]
+    threads = [threading.Thread(target=work, args=(queues[number % count],)) for number in range(WORKERS)]
     for thread in threads:
         thread.start()
     for _, key in messages:
-        queues[lane_of(key)].put(key)
-    for queue in queues:
-        queue.put(None)
+        queues[lane_of(key) % count].put(key)
+    for number in range(WORKERS):
+        queues[number % count].put(None)
     for thread in threads:
         thread.join()
 
 
-def without_order(messages: Log) -> None:
-    """Hand over to whoever is free: the least that threads cost, and no order."""
-    queue: Queue[str | None] = Queue(ROOM)
-
-    def work() -> None:
-        while queue.get() is not None:
-            pass
-
-    threads = [threading.Thread(target=work) for _ in range(WORKERS)]
-    for thread in threads:
-        thread.start()
-    for _, key in messages:
-        queue.put(key)
-    for _ in threads:
-        queue.put(None)
-    for thread in threads:
-        thread.join()
-
-
-THREADS = {"ThreadRunner": thread_runner, "crc32 % n lanes": thread_lanes, "one queue, no order": without_order}
+THREADS: dict[str, Callable[[Log], None]] = {
+    "ThreadRunner": thread_runner,
+    "crc32 % n lanes": partial(by_queues, count=WORKERS),
+    "one queue, no order": partial(by_queues, count=1),  # the least that threads cost
+}
 
 
 def thread_cost(peer: Callable[[Log], None], messages: Log) -> Timed:
