@@ -6,10 +6,18 @@ oracle that shares code with what it judges is no oracle.
 
 from keyshared.testing.claims import read_claims
 from keyshared.testing.driver import AsyncDriver, Delivery, Driver
-from keyshared.testing.errors import GuaranteesError, HistoryError, HistoryFileError, UnsupportedError
+from keyshared.testing.errors import (
+    GuaranteesError,
+    HistoryError,
+    HistoryFileError,
+    LogEntry,
+    MergeError,
+    UnsupportedError,
+)
 from keyshared.testing.files import FileReport, check_file
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.judges.checker import Checker, check_history
+from keyshared.testing.merging.merge import MergedHistory, merge_histories
 from keyshared.testing.rows import from_rows, read_csv, read_jsonl, to_rows, write_jsonl
 
 __all__ = [
@@ -22,6 +30,9 @@ __all__ = [
     "GuaranteesError",
     "HistoryError",
     "HistoryFileError",
+    "LogEntry",
+    "MergeError",
+    "MergedHistory",
     "Promise",
     "Unjudged",
     "UnsupportedError",
@@ -29,6 +40,7 @@ __all__ = [
     "check_file",
     "check_history",
     "from_rows",
+    "merge_histories",
     "read_claims",
     "read_csv",
     "read_jsonl",

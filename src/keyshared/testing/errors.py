@@ -5,9 +5,17 @@ Each of them can be shown, whatever stands in it: its text is at most 500 charac
 
 import reprlib
 from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["GuaranteesError", "HistoryError", "HistoryFileError", "UnsupportedError", "in_short"]
+__all__ = [
+    "GuaranteesError",
+    "HistoryError",
+    "HistoryFileError",
+    "LogEntry",
+    "MergeError",
+    "UnsupportedError",
+    "in_short",
+]
 
 _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
@@ -56,6 +64,43 @@ class HistoryFileError(ValueError):
     def __str__(self) -> str:
         place = f"{self.path[:_VALUE_LIMIT]}:{self.line}" if self.line else self.path[:_VALUE_LIMIT]
         return _cut(f"{place}: {self.problem}")
+
+
+class LogEntry(NamedTuple):
+    """An entry of the log of one process.
+
+    Attributes:
+        log: Which log: its file, or which one it is of those that were given, such as ``consumers[1]``.
+        number: How many entries of that log stand before it.
+        happening: What it tells.
+    """
+
+    log: str
+    number: int
+    happening: object
+
+    def __str__(self) -> str:
+        return f"{self.log} #{self.number} {in_short(self.happening)}"
+
+
+class MergeError(ValueError):
+    """Logs of which no history can be made: an entry that is none, or entries that contradict each other.
+
+    Attributes:
+        entries: What is wrong.
+        requirement: What it must be or do, as the end of the sentence "it must ...", or "each of them must ...".
+    """
+
+    def __init__(self, entries: tuple[LogEntry, ...], requirement: str) -> None:
+        super().__init__(entries, requirement)
+        self.entries = entries
+        self.requirement = requirement
+
+    def __str__(self) -> str:
+        shown = [f"{entry.log[-_VALUE_LIMIT:]} #{entry.number}" for entry in self.entries]
+        who = "it" if len(shown) == 1 else "each of them"
+        what = "; ".join(in_short(entry.happening) for entry in self.entries)
+        return _cut(f"{' and '.join(shown)}: {who} must {self.requirement}: {what}")
 
 
 class GuaranteesError(ValueError):

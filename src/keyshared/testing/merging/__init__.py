@@ -1,0 +1,1 @@
+"""Logs of several processes become one history, by what must have happened before what."""
