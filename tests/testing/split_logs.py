@@ -1,11 +1,13 @@
 """Small histories split into the logs of processes, and every order that those logs allow, found by trying all."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from tests.testing.tiny_histories import TinyWorld
+from tests.testing.tiny_histories import TinyWorld, claimed
 
+from keyshared.testing import Guarantees, MergeError, Promise, check_history, merge_histories
 from keyshared.testing.history import (
     Acked,
     AtRest,
@@ -19,7 +21,7 @@ from keyshared.testing.history import (
     Released,
 )
 
-__all__ = ["Logs", "Place", "all_orders", "happened", "split"]
+__all__ = ["Case", "Logs", "all_orders", "cases", "complaints"]
 
 Place = tuple[int, int]
 
@@ -127,7 +129,7 @@ def is_published_first(a: Happening, b: Happening, every: Sequence[Sequence[Happ
         return a.offset < b.offset
     if isinstance(b, Committed):
         return a.offset < b.resume_offset
-    offset = getattr(b, "offset", None)
+    offset: int | None = getattr(b, "offset", None)
     if offset is None:
         return False
     published = sorted(each.offset for told in every for each in told if isinstance(each, Published))
@@ -158,5 +160,50 @@ def ends(one: Place, other: Place, logs: Logs) -> bool:
 def is_the_end(place: Place, logs: Logs) -> bool:
     told = logs.all[place[0]]
     last = told[-1]
-    is_last = place[1] == len(told) - 1 and isinstance(last, AtRest)
-    return is_last and (logs.clock_error_ms is None or last.at_ms is None)
+    if place[1] < len(told) - 1 or not isinstance(last, AtRest):
+        return False
+    return logs.clock_error_ms is None or last.at_ms is None
+
+
+class Case(NamedTuple):
+    """Logs with what is claimed, all their orders, and what each of these breaks."""
+
+    seed: int
+    logs: Logs
+    guarantees: Guarantees
+    orders: list[list[Happening]]
+    broken: list[frozenset[Promise]]
+
+
+def cases(seeds: Sequence[int], most: int = 300) -> Iterator[Case]:
+    """The case of each seed, without those that have too many orders."""
+    for seed in seeds:
+        random = Random(seed)  # reproducible, not secret
+        history = happened(random, random.randrange(3, 9))
+        guarantees = claimed(random)
+        if random.random() < 0.7:
+            guarantees = replace(guarantees, ack_timeout_ms=None)
+        if random.random() < 0.5:
+            guarantees = replace(guarantees, window=None, max_tracked=None, open_at_once=None, look_ahead=None)
+            guarantees = replace(guarantees, waiting_per_key=None, waiting_per_consumer=None, linger_ms=None)
+        logs = split(history, random)
+        found = all_orders(logs, most)
+        if found is not None:
+            broken = [frozenset(each.promise for each in check_history(order, guarantees)) for order in found]
+            yield Case(seed, logs, guarantees, found, broken)
+
+
+def complaints(case: Case) -> Iterator[str]:
+    """What the merge says of a case that trying all orders does not."""
+    logs = case.logs
+    try:
+        merged = merge_histories(logs.producers, logs.consumers, case.guarantees, clock_error_ms=logs.clock_error_ms)
+    except MergeError as error:
+        if case.orders:
+            yield f"{case.seed}: there are orders, but {error}"
+        return
+    if list(merged.history) not in case.orders:
+        yield f"{case.seed}: no log allows this order: {merged.history}"
+    for promise in sorted(merged.decided):
+        if len({promise in broken for broken in case.broken}) > 1:
+            yield f"{case.seed}: {promise} is decided, and one order breaks it while another one keeps it"

@@ -142,7 +142,7 @@ def test_claims_stand_in_a_file_and_in_options(tmp_path: Path) -> None:
     ("options", "told"),
     [
         ([], "COMMAND"),
-        (["check"], "FILE"),
+        (["check"], "there is no FILE"),
         (["check", "a", "--most", "-1"], "'-1' is no int of 0 to 999999"),
         (["check", "a", "--most", "9999999"], "is no int"),
         (["check", "a", "--claim", "per_key=0"], "per_key is 0; it must be an int of at least 1"),

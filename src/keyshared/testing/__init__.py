@@ -17,6 +17,7 @@ from keyshared.testing.errors import (
 from keyshared.testing.files import FileReport, check_file
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.judges.checker import Checker, check_history
+from keyshared.testing.logs import check_logs
 from keyshared.testing.merging.merge import MergedHistory, merge_histories
 from keyshared.testing.rows import from_rows, read_csv, read_jsonl, to_rows, write_jsonl
 
@@ -39,6 +40,7 @@ __all__ = [
     "Violation",
     "check_file",
     "check_history",
+    "check_logs",
     "from_rows",
     "merge_histories",
     "read_claims",

@@ -70,7 +70,7 @@ class LogEntry(NamedTuple):
     """An entry of the log of one process.
 
     Attributes:
-        log: Which log: its file, or which one it is of those that were given, such as ``consumers[1]``.
+        log: Its file, or which one of those that were given it is, such as ``consumers[1]``.
         number: How many entries of that log stand before it.
         happening: What it tells.
     """
@@ -80,7 +80,7 @@ class LogEntry(NamedTuple):
     happening: object
 
     def __str__(self) -> str:
-        return f"{self.log} #{self.number} {in_short(self.happening)}"
+        return f"{self.log[-_VALUE_LIMIT:]} #{self.number} {_call_of(self.happening)}"
 
 
 class MergeError(ValueError):
@@ -97,10 +97,8 @@ class MergeError(ValueError):
         self.requirement = requirement
 
     def __str__(self) -> str:
-        shown = [f"{entry.log[-_VALUE_LIMIT:]} #{entry.number}" for entry in self.entries]
-        who = "it" if len(shown) == 1 else "each of them"
-        what = "; ".join(in_short(entry.happening) for entry in self.entries)
-        return _cut(f"{' and '.join(shown)}: {who} must {self.requirement}: {what}")
+        who = "it" if len(self.entries) == 1 else "each of them"
+        return _cut(f"{who} must {self.requirement}: {'; '.join(map(str, self.entries))}")
 
 
 class GuaranteesError(ValueError):
@@ -137,6 +135,15 @@ class UnsupportedError(NotImplementedError):
 
     def __str__(self) -> str:
         return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
+
+
+def _call_of(happening: object) -> str:
+    """Write a happening as a call of its class, without what is not known; another value as it is."""
+    if not is_dataclass(happening):
+        return in_short(happening)
+    values = ((field.name, getattr(happening, field.name)) for field in fields(happening))
+    named = ", ".join(f"{name}={in_short(value)}" for name, value in values if value is not None)
+    return f"{type(happening).__name__}({named})"
 
 
 def in_short(value: object) -> str:

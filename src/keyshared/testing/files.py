@@ -15,7 +15,7 @@ from keyshared.testing.history import Happening
 from keyshared.testing.judges.checker import Checker
 from keyshared.testing.rows import read_csv, read_jsonl
 
-__all__ = ["FileReport", "check_file"]
+__all__ = ["FileReport", "check_file", "read_file"]
 
 _SHOWN: Final = 20
 _GZIP: Final = ".gz"
@@ -32,6 +32,8 @@ class FileReport(NamedTuple):
         unjudged: Those that it does not show, or not in full, and why.
         violations: What is broken, in the order in which it shows; the first ones.
         found: How many violations there are in all.
+        open: Of logs that were merged: the claimed promises that another order of them may break or keep. They are in
+            none of the others.
     """
 
     path: str
@@ -40,12 +42,15 @@ class FileReport(NamedTuple):
     unjudged: tuple[Unjudged, ...]
     violations: tuple[Violation, ...]
     found: int
+    open: tuple[Unjudged, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.happenings} happenings, {self.found} violations"]
         lines.append(f"judged in full: {', '.join(self.judged) or 'nothing'}")
         lines += ["not judged, or not in full:"] * bool(self.unjudged)
         lines += [f"  {each.promise}: {each.reason}" for each in self.unjudged]
+        lines += ["open, as another order of the logs may be judged otherwise:"] * bool(self.open)
+        lines += [f"  {each.promise}: {each.reason}" for each in self.open]
         lines += map(str, self.violations)
         if self.found > len(self.violations):
             lines.append(f"... and {self.found - len(self.violations)} more")
@@ -88,6 +93,20 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
     claimed = (Guarantees() if guarantees is None else guarantees).promises
     judged = tuple(promise for promise in Promise if promise in claimed - {each.promise for each in unjudged})
     return FileReport(str(path), happenings, judged, unjudged, tuple(shown), found + len(last))
+
+
+def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
+    """Read the history in a file, in the form that its name says, as `check_file` does.
+
+    Raises:
+        HistoryFileError: While iterating: the file cannot be read, or holds no history.
+    """
+    lines = _Lines(Path(path))
+    with closing(lines.read()) as text:
+        try:
+            yield from _READERS.get(lines.kind, read_jsonl)(text)
+        except HistoryError as error:
+            raise HistoryFileError(str(path), lines.number, str(error)) from None
 
 
 class _Lines:

@@ -88,17 +88,15 @@ class Facts:
         if offset is None:
             return
         lanes = self.lanes_of.setdefault(offset, set())
-        match happening:
-            case Published() | Delivered() | Redriven():
-                lanes.add(self._lane(offset, happening.key))
-        match happening:
-            case Delivered():
-                self._deliveries[offset] = self._deliveries.get(offset, 0) + 1
-                self.consumers_of.setdefault(offset, set()).add(happening.consumer)
-            case Acked(counted=None):
-                self._acked.add(offset)
-            case Nacked() | Expired() | Released():
-                self._ended.add(offset)
+        if isinstance(happening, Published | Delivered | Redriven):
+            lanes.add(self._lane(offset, happening.key))
+        if isinstance(happening, Delivered):
+            self._deliveries[offset] = self._deliveries.get(offset, 0) + 1
+            self.consumers_of.setdefault(offset, set()).add(happening.consumer)
+        elif isinstance(happening, Acked) and happening.counted is None:
+            self._acked.add(offset)
+        elif isinstance(happening, Nacked | Expired | Released):
+            self._ended.add(offset)
         if isinstance(happening, Published | Released) and happening.until_ms is not None:
             self.asked_to_wait.add(offset)
 

@@ -61,7 +61,8 @@ def merge_histories(
     Example:
         >>> from keyshared.testing.history import Delivered, Published
         >>> one, other = (Delivered(offset=0, key=b"k", consumer=name) for name in "ab")
-        >>> merged = merge_histories([[Published(offset=0, key=b"k")]], [[one], [other]], Guarantees(promises={"fence"}))
+        >>> claims = Guarantees(promises={"fence"})
+        >>> merged = merge_histories([[Published(offset=0, key=b"k")]], [[one], [other]], claims)
         >>> len(merged.history), [str(each.promise) for each in merged.open]
         (3, ['fence'])
     """
@@ -87,7 +88,7 @@ def merge_logs(
         races.look(spot, happening)
         history.append(happening)
     found = {
-        promise: f"no log tells which came first, {race.one} or {race.other}" for promise, race in races.found.items()
+        promise: f"no log tells which came first, {one} or {other}" for promise, (one, other) in races.found.items()
     }
     left_open = tuple(Unjudged(promise, found[promise]) for promise in Promise if promise in found)
     return MergedHistory(tuple(history), left_open, frozenset(map(Promise, claims.promises)) - found.keys())

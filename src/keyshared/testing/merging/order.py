@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
 from typing import Final, NamedTuple, NoReturn
 
@@ -117,7 +117,7 @@ class Order:
             if isinstance(happening, Published)
         ]
         spots.sort()
-        for (offset, one), (other, two) in zip(spots, spots[1:], strict=False):
+        for (offset, one), (other, two) in pairwise(spots):
             if offset == other:
                 raise MergeError((self._entry(one), self._entry(two)), "have offsets of their own")
         return spots

@@ -9,9 +9,8 @@ verdict is the same.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from keyshared.testing.errors import LogEntry
 from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import (
     AtRest,
@@ -40,6 +39,9 @@ from keyshared.testing.history import (
 from keyshared.testing.merging.facts import Facts, Group
 from keyshared.testing.merging.order import Order, Spot
 
+if TYPE_CHECKING:
+    from keyshared.testing.errors import LogEntry
+
 __all__ = ["Races"]
 
 
@@ -67,8 +69,8 @@ def _log(facts: Facts, happening: Happening) -> Iterator[_Touch]:
     if isinstance(happening, Published):
         if happening.offset == facts.first:
             yield "log", _LOOKS
-        for offset in facts.decided_by.get(happening.offset, ()):
-            yield offset, _LOOKS
+        for missing in facts.decided_by.get(happening.offset, ()):
+            yield missing, _LOOKS
         return
     offset = facts.offset(happening)
     if offset is not None or isinstance(happening, Committed):
@@ -139,7 +141,7 @@ def _cursor(facts: Facts, happening: Happening) -> Iterator[_Touch]:
         yield None, _CHANGES
 
 
-def _members(facts: Facts, happening: Happening) -> Iterator[_Touch]:
+def _members(facts: Facts, happening: Happening) -> Iterator[_Touch]:  # noqa: ARG001  # one shape for all
     """Who is there, with which limit, and who owns what."""
     if isinstance(happening, _MEMBERS):
         yield happening.consumer, _CHANGES
@@ -174,43 +176,47 @@ def _wishes(facts: Facts, happening: Happening) -> Iterator[_Touch]:
         yield None, _IS_SEEN
 
 
-_AT_REST: Final = _moments((AtRest,), _LOOKS)
 _QUIET: Final = (Quiet, AtRest)
 _MESSAGE_SCOPES: Final = (_log, _messages)
 _LANE_SCOPES: Final = (_log, _lanes)
+_SCOPES: Final[dict[Promise, tuple[_Scope, ...]]] = {
+    Promise.ONE_HOLDER: _LANE_SCOPES,
+    Promise.KEY_ORDER: _LANE_SCOPES,
+    Promise.REDRIVE_ORDER: _LANE_SCOPES,
+    Promise.BOUNDS: _LANE_SCOPES,
+    Promise.FENCE: _MESSAGE_SCOPES,
+    Promise.REASON_TRAVELS: _MESSAGE_SCOPES,
+    Promise.NOT_EARLY: (_log, _each_message, _wishes),
+    Promise.ATTEMPTS: (_log, _each_message, _moments((AtRest,), _LOOKS, Published)),
+    Promise.NO_LOSS: (_log, _each_message, _lanes, _members, _moments((AtRest,), _LOOKS)),
+    Promise.SETTLED_ONCE: (_log, _each_message, _moments(_QUIET, _LOOKS, Published)),
+    Promise.ONE_SESSION: (_log, _sessions, _moments(_QUIET, _LOOKS, Published)),
+    Promise.HEALTH_ADDS_UP: (*_MESSAGE_SCOPES, _moments((Measured,), _CHANGES, Published)),
+    Promise.SAFE_CURSOR: (*_MESSAGE_SCOPES, _cursor, _moments((Committed,), _LOOKS, Published)),
+}
+"""By what a promise is judged; one that does not stand here, by everything."""
 
 
-def _scopes(  # noqa: PLR0911  # one line for each
-    promise: Promise, guarantees: Guarantees, facts: Facts
-) -> tuple[_Scope, ...]:
-    """What a promise is judged by."""
-    if guarantees.ack_timeout_ms is not None:
-        return (_everything,)  # each time that is told may end deliveries
-    match promise:
-        case Promise.ONE_HOLDER | Promise.KEY_ORDER | Promise.REDRIVE_ORDER:
-            return _LANE_SCOPES
-        case Promise.FENCE | Promise.REASON_TRAVELS:
-            return _MESSAGE_SCOPES
-        case Promise.ATTEMPTS:
-            return (_log, _each_message, _moments((AtRest,), _LOOKS, Published))
-        case Promise.SETTLED_ONCE:
-            return (_log, _each_message, _moments(_QUIET, _LOOKS, Published))
-        case Promise.HEALTH_ADDS_UP:
-            return (*_MESSAGE_SCOPES, _moments((Measured,), _CHANGES, Published))
-        case Promise.SAFE_CURSOR if not guarantees.cursor_keeps_up:
-            return (*_MESSAGE_SCOPES, _cursor, _moments((Committed,), _LOOKS, Published))
-        case Promise.NO_LOSS if AtRest not in facts.kinds:
-            return _MESSAGE_SCOPES
-        case Promise.NO_LOSS:
-            return (_log, _each_message, _lanes, _members, _AT_REST)
-        case Promise.ONE_SESSION if guarantees.linger_ms is None:
-            return (_log, _sessions, _moments(_QUIET, _LOOKS, Published))
-        case Promise.NOT_EARLY:
-            return (_log, _each_message, _wishes)
-        case Promise.BOUNDS if not _limits_all(guarantees):
-            return (*_LANE_SCOPES, _rooms) if facts.limits_consumers else _LANE_SCOPES
-        case _:
-            return (_everything,)
+def _scopes(promise: Promise, guarantees: Guarantees, facts: Facts) -> tuple[_Scope, ...]:
+    if promise in _wide(guarantees):
+        return (_everything,)
+    if promise is Promise.NO_LOSS and AtRest not in facts.kinds:
+        return _MESSAGE_SCOPES
+    if promise is Promise.BOUNDS and facts.limits_consumers:
+        return (*_LANE_SCOPES, _rooms)
+    return _SCOPES.get(promise, (_everything,))
+
+
+def _wide(guarantees: Guarantees) -> Iterator[Promise]:
+    """Promises that are claimed in such a way that they are judged by everything."""
+    if guarantees.ack_timeout_ms is not None:  # each time that is told may end deliveries
+        yield from Promise
+    if guarantees.cursor_keeps_up:
+        yield Promise.SAFE_CURSOR
+    if guarantees.linger_ms is not None:
+        yield Promise.ONE_SESSION
+    if _limits_all(guarantees):
+        yield Promise.BOUNDS
 
 
 def _limits_all(guarantees: Guarantees) -> bool:
@@ -266,13 +272,6 @@ def _is_judged(promise: Promise, guarantees: Guarantees, facts: Facts) -> bool:
     return claims.get(promise, True) and all(facts.kinds.intersection(group) for group in groups)
 
 
-class _Race(NamedTuple):
-    """Two entries of which no log tells which one came first, and the verdict depends on that."""
-
-    one: LogEntry
-    other: LogEntry
-
-
 class Races:
     """Looks for races while logs are merged.
 
@@ -282,11 +281,11 @@ class Races:
         facts: What the logs tell, whatever the order.
 
     Attributes:
-        found: The first race of each promise that has one.
+        found: Of each promise that has a race the first one: two entries of which no log tells which one came first.
     """
 
     def __init__(self, order: Order, guarantees: Guarantees, facts: Facts) -> None:
-        self.found: dict[Promise, _Race] = {}
+        self.found: dict[Promise, tuple[LogEntry, LogEntry]] = {}
         self._order = order
         self._facts = facts
         self._promises: dict[_Scope, set[Promise]] = {}  # which ones are judged by a scope, and have no race yet
@@ -320,6 +319,6 @@ class Races:
 
     def _note(self, scope: _Scope, one: Spot, other: Spot) -> None:
         logs = self._order.logs
-        race = _Race(logs[one.log].entry(one.number), logs[other.log].entry(other.number))
+        race = logs[one.log].entry(one.number), logs[other.log].entry(other.number)
         for promise in self._promises.pop(scope):
             self.found.setdefault(promise, race)
