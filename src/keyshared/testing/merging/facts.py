@@ -79,6 +79,15 @@ class Facts:
         """Which message a happening tells of."""
         return getattr(happening, "offset", None)
 
+    def lane(self, offset: int | None, key: bytes | None) -> Group:
+        """In which lane a key is, or a message without one."""
+        claims = self._guarantees
+        if claims.total_order:
+            return "lane", b""
+        if key is None:
+            return "lane", offset
+        return ("lane", key) if claims.unit_of is None else ("unit", claims.unit_of(key))
+
     def _note(self, happening: Happening) -> None:
         if isinstance(happening, Gone) and not happening.drains:
             self._leavers.add(happening.consumer)
@@ -89,7 +98,7 @@ class Facts:
             return
         lanes = self.lanes_of.setdefault(offset, set())
         if isinstance(happening, Published | Delivered | Redriven):
-            lanes.add(self._lane(offset, happening.key))
+            lanes.add(self.lane(offset, happening.key))
         if isinstance(happening, Delivered):
             self._deliveries[offset] = self._deliveries.get(offset, 0) + 1
             self.consumers_of.setdefault(offset, set()).add(happening.consumer)
@@ -99,14 +108,6 @@ class Facts:
             self._ended.add(offset)
         if isinstance(happening, Published | Released) and happening.until_ms is not None:
             self.asked_to_wait.add(offset)
-
-    def _lane(self, offset: int, key: bytes | None) -> Group:
-        claims = self._guarantees
-        if claims.total_order:
-            return "lane", b""
-        if key is None:
-            return "lane", offset
-        return ("lane", key) if claims.unit_of is None else ("unit", claims.unit_of(key))
 
     def _find_doubtful(self) -> None:
         for offset, lanes in self.lanes_of.items():

@@ -162,7 +162,7 @@ def _rooms(facts: Facts, happening: Happening) -> Iterator[_Touch]:
 def _sessions(facts: Facts, happening: Happening) -> Iterator[_Touch]:
     """The sessions of each key."""
     if isinstance(happening, _SESSIONS):
-        yield happening.key, _CHANGES
+        yield facts.lane(None, happening.key), _CHANGES
         yield ("at", happening.consumer), _IS_SEEN
     else:
         yield from _lanes(facts, happening)

@@ -1,0 +1,80 @@
+"""Where recorders write: one history for each log that a process takes part in."""
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from time import time_ns
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from urllib.parse import quote
+
+from keyshared.testing.errors import GuaranteesError, in_short
+from keyshared.testing.history import Happening
+from keyshared.testing.rows import write_jsonl
+
+if TYPE_CHECKING:
+    from io import TextIOBase
+
+__all__ = ["Clock", "LogFiles", "Write", "wall_clock_ms"]
+
+Write: TypeAlias = Callable[[str, Happening], object]
+"""Takes the name of a log (a stream, a queue, a partition) and what happened to it."""
+
+Clock: TypeAlias = Callable[[], int | None]
+"""Returns milliseconds, or None if nobody looked."""
+
+_END: Final = ".jsonl"
+
+
+def wall_clock_ms() -> int:
+    """Return what the clock of this machine says, in milliseconds since 1970."""
+    return time_ns() // 1_000_000
+
+
+class LogFiles:
+    """Writes one file of JSON Lines for each log, ``<log>.<process>.jsonl``, line by line. Not safe for threads.
+
+    Args:
+        folder: Where.
+        process: What tells this process from others that write there.
+
+    Raises:
+        GuaranteesError: ``process`` is no text that can stand in the name of a file.
+
+    Example:
+        >>> from keyshared.testing.history import Published
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with LogFiles(folder, "billing-1") as write:
+        ...         write("orders", Published(offset=0, key=b"k"))
+        ...     print(*(path.name for path in Path(folder).iterdir()))
+        orders.billing-1.jsonl
+    """
+
+    def __init__(self, folder: str | PathLike[str], process: str) -> None:
+        if not isinstance(process, str):
+            raise TypeError(f"process is {in_short(process)}; it must be of str")
+        if not process or quote(process, safe="") != process:
+            raise GuaranteesError("process", process, "be of letters, digits, '_', '.', '-' and '~'")
+        self._folder = Path(folder)
+        self._process = process
+        self._files: dict[str, TextIOBase] = {}
+
+    def __call__(self, log: str, happening: Happening) -> None:
+        """Write down what happened, at the end of the file of its log."""
+        file = self._files.get(log)
+        if file is None:
+            path = self._folder / f"{quote(log, safe='')}.{self._process}{_END}"
+            file = self._files[log] = path.open("a", buffering=1, encoding="ascii")
+        file.writelines(write_jsonl([happening]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

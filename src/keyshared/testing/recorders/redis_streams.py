@@ -1,0 +1,92 @@
+"""Write down what a process does with a stream of Redis and a consumer group."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from keyshared.testing.history import Acked, Delivered, Published
+from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+
+__all__ = ["RedisStreamsRecorder"]
+
+_Text: TypeAlias = str | bytes
+_Fields: TypeAlias = Mapping[Any, Any]
+_NUMBER_BITS: Final = 20  # leaves 43 for milliseconds, enough up to the year 2248
+
+
+def _key_field(fields: _Fields) -> _Text | None:
+    """The field ``key``, whether the client decodes answers or not."""
+    key: _Text | None = fields.get("key", fields.get(b"key"))
+    return key
+
+
+class RedisStreamsRecorder:
+    """Is told of the answers of redis-py, decoded or not, of either protocol.
+
+    The log is the stream. The offset of an entry are the milliseconds of its id times 2**20, plus the number within
+    them. Redis numbers no deliveries, and nobody tells that another consumer may claim an entry: claim as
+    ``ack_timeout_ms`` the time after which entries are claimed.
+
+    Args:
+        write: Where to.
+        consumer: The name of this process in the group.
+        key_of: Returns the key of an entry by its fields, or None if it has none.
+        clock: What time it is.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        consumer: str,
+        key_of: Callable[[_Fields], _Text | None] = _key_field,
+        clock: Clock = wall_clock_ms,
+    ) -> None:
+        self._write = write
+        self._consumer = consumer
+        self._key_of = key_of
+        self._clock = clock
+
+    def added(self, stream: _Text, fields: _Fields, answer: _Text) -> None:
+        """Take the answer of XADD: the id of the new entry."""
+        self._write(_text(stream), Published(offset=_offset_of(answer), key=self._key(fields), at_ms=self._clock()))
+
+    def read(self, answer: Any) -> None:  # noqa: ANN401  # its form depends on the protocol
+        """Take the answer of XREADGROUP, if it read new entries (``>``). What it reads again was delivered before."""
+        streams = answer.items() if isinstance(answer, Mapping) else answer or ()
+        for stream, entries in streams:
+            batches = entries if isinstance(answer, Mapping) else [entries]  # a list for each stream, in protocol 3
+            for batch in batches:
+                self.claimed(stream, batch)
+
+    def claimed(self, stream: _Text, entries: Iterable[Any]) -> None:
+        """Take entries that XCLAIM or XAUTOCLAIM has moved to this consumer."""
+        for entry, fields in entries:
+            if fields is not None:  # else it was deleted from the stream
+                self._write(
+                    _text(stream),
+                    Delivered(
+                        offset=_offset_of(entry), key=self._key(fields), consumer=self._consumer, at_ms=self._clock()
+                    ),
+                )
+
+    def acked(self, stream: _Text, entries: Iterable[_Text], answer: int) -> None:
+        """Take the answer of XACK: how many of these entries were pending, whoever had them."""
+        named = list(entries)
+        counted = {0: False, len(named): True}.get(answer)
+        for entry in named:
+            self._write(
+                _text(stream),
+                Acked(offset=_offset_of(entry), consumer=self._consumer, counted=counted, at_ms=self._clock()),
+            )
+
+    def _key(self, fields: _Fields) -> bytes | None:
+        key = self._key_of(fields)
+        return key.encode() if isinstance(key, str) else key
+
+
+def _text(name: _Text) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def _offset_of(entry: _Text) -> int:
+    time_ms, number = map(int, _text(entry).split("-"))
+    return (time_ms << _NUMBER_BITS) + number

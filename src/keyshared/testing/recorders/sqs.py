@@ -1,0 +1,139 @@
+"""Write down what a process does with SQS FIFO queues through boto3, or through what speaks its API."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published
+from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+
+__all__ = ["SqsRecorder"]
+
+_NEEDED: Final = ("SequenceNumber", "MessageGroupId", "ApproximateReceiveCount")
+_ASKED_FOR: Final = "MessageSystemAttributeNames"
+_TELLS: Final = {
+    "SendMessage": "_sent",
+    "SendMessageBatch": "_sent_many",
+    "ReceiveMessage": "_received",
+    "DeleteMessage": "_deleted",
+    "DeleteMessageBatch": "_deleted_many",
+    "ChangeMessageVisibility": "_hidden",
+    "ChangeMessageVisibilityBatch": "_hidden_many",
+}
+_LOW_BITS: Final = (1 << 63) - 1
+
+
+class _Receipt(NamedTuple):
+    offset: int
+    attempt: int
+
+
+class SqsRecorder:
+    """Listens to a boto3 client of SQS; what it does with queues that are not FIFO is passed over.
+
+    The log is the URL of the queue, the key the message group, the offset the low 63 bits of the sequence number, and
+    the attempt the receive count. A message that is deleted is acked, one whose visibility is set to 0 is nacked.
+    Nobody tells that a visibility timeout is over: claim ``ack_timeout_ms``.
+
+    Args:
+        write: Where to.
+        consumer: The name of this process among the consumers.
+        clock: What time it is.
+
+    Example:
+        >>> history = []
+        >>> recorder = SqsRecorder(lambda log, happening: history.append(happening), "billing-1", lambda: None)
+        >>> # recorder.listen(boto3.client("sqs"))
+    """
+
+    def __init__(self, write: Write, consumer: str, clock: Clock = wall_clock_ms) -> None:
+        self._write = write
+        self._consumer = consumer
+        self._clock = clock
+        self._receipts: dict[str, _Receipt] = {}
+
+    def listen(self, client: Any) -> None:  # noqa: ANN401  # no client is imported
+        """Be told of all calls of a client from now on. It also asks for the attributes that a history needs."""
+        events = client.meta.events
+        for operation in _TELLS:
+            events.register(f"provide-client-params.sqs.{operation}", self.asked)
+            events.register(f"after-call.sqs.{operation}", self.answered)
+
+    def asked(self, params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Take a call that is about to be made; return it with the attributes that a history needs."""
+        asked = dict(params)
+        if "ReceiptHandle" not in asked and "Entries" not in asked and "MessageBody" not in asked:
+            wanted = list(asked.get(_ASKED_FOR, ()))
+            if "All" not in wanted:
+                asked[_ASKED_FOR] = [*wanted, *(name for name in _NEEDED if name not in wanted)]
+        context["keyshared_asked"] = asked
+        return asked
+
+    def answered(self, parsed: Mapping[str, Any], model: Any, context: Mapping[str, Any], **_: Any) -> None:  # noqa: ANN401
+        """Take the answer of a call."""
+        asked = context.get("keyshared_asked")
+        if asked is not None:
+            for happening in getattr(self, _TELLS[model.name])(asked, parsed):
+                self._write(asked["QueueUrl"], happening)
+
+    def _sent(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+        if "SequenceNumber" in parsed:
+            yield self._published(asked, parsed)
+
+    def _sent_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+        entries = {entry["Id"]: entry for entry in asked["Entries"]}
+        answers = [answer for answer in parsed.get("Successful", ()) if "SequenceNumber" in answer]
+        for answer in sorted(answers, key=_offset_of):  # the order of an answer says nothing
+            yield self._published(entries[answer["Id"]], answer)
+
+    def _published(self, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Happening:
+        return Published(offset=_offset_of(answer), key=entry["MessageGroupId"].encode(), at_ms=self._clock())
+
+    def _received(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:  # noqa: ARG002
+        for message in parsed.get("Messages", ()):
+            attributes = message.get("Attributes", {})
+            if "SequenceNumber" not in attributes:
+                continue  # only queues that are FIFO have an order
+            receipt = _Receipt(_offset_of(attributes), int(attributes["ApproximateReceiveCount"]))
+            self._receipts[message["ReceiptHandle"]] = receipt
+            yield Delivered(
+                offset=receipt.offset,
+                key=attributes["MessageGroupId"].encode(),
+                consumer=self._consumer,
+                attempt=receipt.attempt,
+                at_ms=self._clock(),
+            )
+
+    def _deleted(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+        receipt = self._receipts.pop(asked["ReceiptHandle"], None)
+        if receipt is not None:
+            yield Acked(**self._named(receipt), counted=False if "Error" in parsed else None)
+
+    def _deleted_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+        for entry, error in _each(asked["Entries"], parsed):
+            yield from self._deleted(entry, error)
+
+    def _hidden(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+        receipt = self._receipts.get(asked["ReceiptHandle"])
+        if receipt is not None and asked["VisibilityTimeout"] == 0:
+            yield Nacked(**self._named(receipt), counted=False if "Error" in parsed else None)
+
+    def _hidden_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+        for entry, error in _each(asked["Entries"], parsed):
+            yield from self._hidden(entry, error)
+
+    def _named(self, receipt: _Receipt) -> dict[str, Any]:
+        named = {"offset": receipt.offset, "attempt": receipt.attempt}
+        return {**named, "consumer": self._consumer, "at_ms": self._clock()}
+
+
+def _each(
+    entries: Sequence[Mapping[str, Any]], parsed: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The entries of a batch, each as a call of its own with its answer."""
+    failed = {each["Id"] for each in parsed.get("Failed", ())}
+    for entry in entries:
+        yield entry, {"Error": entry["Id"]} if entry["Id"] in failed or "Error" in parsed else {}
+
+
+def _offset_of(answer: Mapping[str, Any]) -> int:
+    return int(answer["SequenceNumber"]) & _LOW_BITS
