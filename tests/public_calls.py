@@ -137,7 +137,7 @@ PRIVATE = frozenset(
 KIT = frozenset(
     [
         *("checker", "claims", "guarantees", "history", "rows", "errors", "driver", "files", "strategies"),
-        "recorder",
+        *("recorder", "merge", "logs", "log", "sqs", "jetstream", "redis_streams", "kafka", "celery"),
     ]
 )
 # Of the runners: what is given to them, and what they give. They themselves start threads and tasks, so tests/run asks
@@ -174,8 +174,15 @@ UNCHECKED = frozenset(
     for name in ["append", "append_many", "close", "close_many", "pass_to", "recall", "skip"]
 )
 
-# What a user writes, and the kit calls or opens
-WRITTEN = frozenset(["testing.driver.AsyncDriver", "testing.driver.Driver", "testing.driver.in_loop"])
+# What a user writes, and the kit calls or opens; and what is called by clients, with values of their own.
+WRITTEN = frozenset(
+    [
+        *("testing.driver.AsyncDriver", "testing.driver.Driver", "testing.driver.in_loop"),
+        *("testing.recorders.celery.CeleryRecorder", "testing.recorders.jetstream.JetStreamRecorder"),
+        *("testing.recorders.kafka.KafkaRecorder", "testing.recorders.redis_streams.RedisStreamsRecorder"),
+        *("testing.recorders.sqs.SqsRecorder", "testing.recorders.log.LogFiles"),
+    ]
+)
 
 Make = Callable[[], Any]
 
@@ -708,6 +715,21 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     },
     "testing.claims.read_claims": {"text": lambda: "per_key = 2"},
     "testing.files.check_file": {"path": lambda: os.devnull},
+    "testing.files.read_file": {"path": lambda: os.devnull},
+    "testing.logs.check_logs": {"producers": lambda: [os.devnull], "consumers": lambda: [os.devnull]},
+    "testing.merging.merge.merge_histories": {
+        "producers": lambda: [[happenings.Published(offset=1)]],
+        "consumers": lambda: [[happenings.Delivered(offset=1, consumer="ann")]],
+    },
+    **{
+        f"testing.recorders.{name}": {"write": lambda: print, "clock": lambda: int, "key_of": lambda: str}
+        for name in ("jetstream.JetStreamRecorder", "redis_streams.RedisStreamsRecorder", "celery.CeleryRecorder")
+    },
+    **{
+        f"testing.recorders.{name}": {"write": lambda: print, "clock": lambda: int}
+        for name in ("kafka.KafkaRecorder", "sqs.SqsRecorder")
+    },
+    "testing.recorders.log.LogFiles": {"folder": lambda: os.curdir, "process": lambda: "billing-1"},
     "testing.rows.from_rows": {"rows": lambda: [{"version": 1, "happening": "published", "offset": 1}]},
     "testing.rows.read_jsonl": {"lines": lambda: ['{"version":1,"happening":"published","offset":1}']},
     "testing.rows.read_csv": {"lines": lambda: ["happening,offset\n", "published,1\n"]},

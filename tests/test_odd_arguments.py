@@ -14,10 +14,10 @@ from tests.hostile import ODD
 from tests.public_calls import BUILD, REFUSED, Call, public_calls
 
 from keyshared.errors import ArgumentError, ConfigError, InvariantError, KeySharedError
-from keyshared.testing import GuaranteesError, HistoryError, HistoryFileError, UnsupportedError
+from keyshared.testing import GuaranteesError, HistoryError, HistoryFileError, MergeError, UnsupportedError
 
 CALLS = {call.name: call for call in public_calls()}
-ALLOWED = (TypeError, KeySharedError, GuaranteesError, HistoryError, HistoryFileError, UnsupportedError)
+ALLOWED = (TypeError, KeySharedError, GuaranteesError, HistoryError, HistoryFileError, MergeError, UnsupportedError)
 
 # What makes a configuration or a policy. A placement takes settings, and names, ranges and loads as well.
 CONFIGURATIONS = frozenset(

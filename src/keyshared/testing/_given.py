@@ -5,7 +5,7 @@ from typing import Final
 
 from keyshared.testing.errors import GuaranteesError, in_short
 
-__all__ = ["check_class", "check_count", "check_kind", "check_surface"]
+__all__ = ["check_class", "check_count", "check_function", "check_kind", "check_surface"]
 
 _MOST: Final = 1_000_000  # names, steps or clusters of one test
 
@@ -31,6 +31,12 @@ def check_count(parameter: str, value: object, least: int) -> None:
         raise GuaranteesError(parameter, value, f"be at least {least}")
     if value > _MOST:
         raise GuaranteesError(parameter, value, f"be at most {_MOST}")
+
+
+def check_function(parameter: str, value: object) -> None:
+    """Raise `TypeError` unless a value can be called."""
+    if not callable(value):
+        raise TypeError(f"{parameter} is {in_short(value)}; it must be a function")
 
 
 def check_surface(parameter: str, value: object, members: Iterable[str]) -> None:

@@ -28,6 +28,8 @@ from keyshared.testing.recorders.redis_streams import RedisStreamsRecorder
 from keyshared.testing.recorders.sqs import SqsRecorder
 
 PROCESSES = ("p", "a", "b")  # a producer and two consumers
+RUNS = 6  # of tasks
+NOBODY = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_DEFAULT_REGION": "eu-central-1"}
 
 
 def forget(log: str, happening: object) -> None:
@@ -49,7 +51,7 @@ def sqs(lines: list[str]) -> str:
 
     models.random = GrowingDigits(models.random)
 
-    os.environ.update(AWS_ACCESS_KEY_ID="nobody", AWS_SECRET_ACCESS_KEY="nothing", AWS_DEFAULT_REGION="eu-central-1")
+    os.environ.update(NOBODY)
     with mock_aws():
         clients = []
         for tap in taps(SqsRecorder, lines):
@@ -68,9 +70,7 @@ def sqs(lines: list[str]) -> str:
         time.sleep(1.2)
         while got := other.receive_message(QueueUrl=queue, MaxNumberOfMessages=1).get("Messages"):
             entries = [{"Id": "0", "ReceiptHandle": got[0]["ReceiptHandle"]}]
-            other.change_message_visibility_batch(
-                QueueUrl=queue, Entries=[{**entries[0], "VisibilityTimeout": 30}]
-            )
+            other.change_message_visibility_batch(QueueUrl=queue, Entries=[{**entries[0], "VisibilityTimeout": 30}])
             other.delete_message_batch(QueueUrl=queue, Entries=entries)
     return f"boto3 {version('boto3')} on moto {version('moto')}, with sequence numbers that grow"
 
@@ -216,23 +216,55 @@ def kafka(lines: list[str]) -> str:
 def celery(lines: list[str]) -> str:
     """A producer and two workers, one after the other, on a queue of files."""
     with TemporaryDirectory() as folder:
-        Path(folder, "queue").mkdir()
-        Path(folder, "control").mkdir()
-        environment = {**os.environ, "SAMPLE_FOLDER": folder, "PYTHONPATH": os.pathsep.join(sys.path)}
-        app = "tests.testing.recorders.celery_app"
-        publish = [sys.executable, "-m", app]
-        work = [sys.executable, "-m", "celery", "-A", app, "worker", "-P", "solo", "--without-mingle"]
+        for name in ("queue", "control"):
+            Path(folder, name).mkdir()
+        Path(folder, "shop.py").write_text("from tests.testing.recorders.record import shop\n\napp = shop()\n")
+        path = os.pathsep.join([folder, *sys.path])
+        publish = [sys.executable, "-c", "from shop import app; app.publish()"]
+        work = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-P", "solo", "--without-mingle"]
         for process, command in (("p", publish), ("a", work), ("b", work)):
-            left = 6 - sum('"call": "ended"' in line for line in lines)
+            left = RUNS - sum('"call": "ended"' in line for line in lines)
             handled = str(left if process == "b" else left // 2)
-            of_it = {"SAMPLE_PROCESS": process, "SAMPLE_HANDLED": handled}
-            subprocess.run(command, check=True, env={**environment, **of_it}, capture_output=True)
+            of_it = {"SAMPLE_FOLDER": folder, "SAMPLE_PROCESS": process, "SAMPLE_HANDLED": handled}
+            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path, **of_it}, capture_output=True)
             lines += Path(folder, process).read_text().splitlines()
     return f"celery {version('celery')} on the filesystem transport of kombu {version('kombu')}"
 
 
-def celery_tap(process: str, lines: list[str]) -> Any:
-    return Tap(CeleryRecorder(forget, process, lambda args, _: args[0]), process, lines)
+def shop() -> Any:
+    """Make the application that `celery` runs in other processes, which write down what they tell a recorder."""
+    from celery import Celery, signals  # noqa: PLC0415
+    from celery.worker import state  # noqa: PLC0415
+
+    folder, process = os.environ["SAMPLE_FOLDER"], os.environ["SAMPLE_PROCESS"]
+    handled = int(os.environ["SAMPLE_HANDLED"])
+    lines: list[str] = []
+    queue, control = f"{folder}/queue", f"{folder}/control"
+    options = {"data_folder_in": queue, "data_folder_out": queue, "control_folder": control}
+    app = Celery("shop", broker="filesystem://", broker_transport_options=options, worker_prefetch_multiplier=1)
+    tap = Tap(CeleryRecorder(forget, process, lambda args, _: args[0]), process, lines)
+    CeleryRecorder.listen(tap, signals)  # type: ignore[arg-type]  # it hands all on
+
+    def keep(**_: Any) -> None:
+        Path(folder, process).write_text("\n".join(lines))
+        if sum('"call": "ended"' in line for line in lines) >= handled:
+            state.should_stop = 0  # the exit code
+
+    def charge(self: Any, _: str, number: int) -> None:
+        if number == 1 and not self.request.retries:
+            raise self.retry(countdown=0)
+        if number == 2:
+            raise KeyError(number)
+
+    def publish() -> None:
+        for number in range(RUNS - 1):  # one of them runs twice
+            task.apply_async(args=(f"k{number % 2}", number))
+        keep()
+
+    signals.task_postrun.connect(keep, weak=False)
+    task = app.task(name="charge", bind=True, acks_late=True)(charge)
+    app.publish = publish
+    return app
 
 
 def main(system: str) -> None:

@@ -31,7 +31,7 @@ _READ: Final = {
 _LEFT_OUT: Final = frozenset(
     [
         *("ResponseMetadata", "MD5OfBody", "MD5OfMessageBody", "signing", "auth_type", "auth_options", "origin"),
-        *("client_region", "client_config", "has_streaming_input", "unsigned_payload", "retries", "timestamp"),
+        *("client_region", "client_config", "has_streaming_input", "unsigned_payload", "timestamp"),
     ]
 )
 
@@ -86,6 +86,8 @@ def lively(value: Any) -> Any:
             return RuntimeError(value["text"])
         case "dict":
             return {lively(name): lively(each) for name, each in value["items"]}
+        case _:
+            pass
     parts = {name: lively(each) for name, each in value.items() if name != "is"}
     return SimpleNamespace(**{name.removesuffix("()"): returning(part, name) for name, part in parts.items()})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from keyshared.testing.history import (
     Committed,
     Delivered,
     Dropped,
+    Expired,
     Happening,
     Nacked,
     Published,
@@ -32,9 +34,13 @@ def key_of_task(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:  # noqa:
     return str(args[0])
 
 
+def last_token(subject: str) -> str:
+    return subject.rpartition(".")[2]
+
+
 RECORDERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "sqs": (SqsRecorder, (), "https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo"),
-    "jetstream": (JetStreamRecorder, (), "orders"),
+    "jetstream": (JetStreamRecorder, (last_token,), "orders"),
     "redis_streams": (RedisStreamsRecorder, (), "orders"),
     "kafka": (KafkaRecorder, (), "orders-0"),
     "celery": (CeleryRecorder, (key_of_task,), "celery"),
@@ -50,24 +56,27 @@ def told(system: str) -> dict[str, list[Happening]]:
     return found[log]
 
 
-def words(history: Sequence[Happening]) -> list[str]:
-    """The happenings of a history in short, with messages counted from 0."""
-    offsets = sorted({each.offset for each in history if hasattr(each, "offset")})
-    return [
-        " ".join(
-            [
-                type(each).__name__.lower(),
-                *([str(offsets.index(each.offset))] if hasattr(each, "offset") else []),
-                *([each.consumer] if hasattr(each, "consumer") and each.consumer else []),
-            ]
-        )
-        for each in history
-    ]
-
-
-def judged(system: str, promises: set[str], **claims: Any) -> tuple[set[str], set[str]]:
-    """What the merged logs of a sample break for sure, and what they leave open."""
+def words(system: str, process: str) -> list[str]:
+    """What a process wrote, in short, with messages counted from 0."""
     logs = told(system)
+    offsets = [each.offset for each in logs["p"] if isinstance(each, Published)]
+    found = []
+    for each in logs[process]:
+        counted = {True: " for sure", False: " in vain", None: ""}[getattr(each, "counted", None)]
+        if isinstance(each, Committed):
+            found.append(f"committed {each.resume_offset}")
+        else:
+            offset = offsets.index(getattr(each, "offset", -1))
+            found.append(f"{type(each).__name__.lower()} {offset}{counted}")
+    return found
+
+
+def judged(
+    system: str, promises: set[str], more: Callable[[list[Happening]], list[Happening]] = list, **claims: Any
+) -> tuple[set[str], set[str]]:
+    """What the merged logs of a sample break for sure, and what they leave open; with more of what a knows."""
+    logs = told(system)
+    logs["a"] = more(logs["a"])
     guarantees = Guarantees(promises=promises, **claims)
     consumers = [log for process, log in logs.items() if process != "p"]
     merged = merge_histories([logs["p"]], consumers, guarantees, clock_error_ms=0)
@@ -97,6 +106,239 @@ def test_each_message_is_published_once_and_delivered_with_the_same_key(system: 
     assert all(each.at_ms is not None for process in logs for each in logs[process])
 
 
-def test_what_sqs_is_asked_for_and_answers_becomes_a_history() -> None:
-    logs = told("sqs")
-    assert words(logs["p"]) == [f"published {number}" for number in range(6)]
+WRITTEN = {
+    ("sqs", "a"): "delivered 0, acked 0, delivered 1, nacked 1, delivered 1, delivered 2, delivered 3, delivered 4, "
+    "delivered 5",
+    (
+        "sqs",
+        "b",
+    ): "delivered 4, acked 4, delivered 2, acked 2, delivered 5, acked 5, delivered 1, acked 1, delivered 3, acked 3",
+    ("jetstream", "a"): "delivered 0, delivered 1, acked 0 for sure, nacked 1",
+    ("jetstream", "b"): "delivered 2, acked 2, delivered 1, acked 1, delivered 3, acked 3, delivered 4, dropped 4",
+    ("redis_streams", "a"): "delivered 0, delivered 1, acked 0 for sure, acked 1 in vain, delivered 5",
+    (
+        "redis_streams",
+        "b",
+    ): "delivered 2, delivered 3, delivered 4, delivered 1, delivered 2, delivered 3, "
+    "delivered 4, acked 1 for sure, acked 2 for sure, acked 3 for sure, acked 4 for sure",
+    ("kafka", "a"): "delivered 0, delivered 1, delivered 2, acked 0, nacked 1, committed 3, released 2",
+}
+
+
+@pytest.mark.parametrize(("system", "process"), WRITTEN)
+def test_what_a_real_system_tells_becomes_a_history(system: str, process: str) -> None:
+    assert WRITTEN[system, process] == ", ".join(words(system, process))
+
+
+def test_the_sample_of_sqs_shows_that_moto_hands_a_group_out_of_order() -> None:
+    """Nobody tells that a visibility timeout is over. Who knows how long it was adds that."""
+
+    def expired(log: list[Happening]) -> list[Happening]:
+        left = [each for each in log[4:] if isinstance(each, Delivered) and each.at_ms is not None]
+        ends = [(each.offset, each.attempt, (each.at_ms or 0) + 1_000) for each in left]
+        return [*log, *(Expired(offset=at, consumer="a", attempt=number, at_ms=end) for at, number, end in ends)]
+
+    promises = {"key-order", "fence"}
+    assert judged("sqs", promises, per_key=None) == (set(), set())
+    assert judged("sqs", promises, expired, per_key=None) == ({"key-order"}, set())
+
+
+def test_the_sample_of_jetstream_shows_that_a_shared_consumer_keeps_no_order_of_subjects() -> None:
+    broken, left_open = judged("jetstream", {"one-holder", "key-order", "fence"})
+    assert broken == {"one-holder"}
+    assert not left_open
+
+
+def test_the_sample_of_redis_shows_that_a_group_gives_a_key_to_two_consumers() -> None:
+    broken, _ = judged("redis_streams", {"one-holder"})
+    assert broken == {"one-holder"}
+
+
+def test_the_sample_of_kafka_shows_a_commit_beyond_what_is_done() -> None:
+    broken, left_open = judged("kafka", {"safe-cursor", "one-holder", "key-order", "fence"})
+    assert (broken, left_open) == ({"safe-cursor"}, set())
+
+
+def test_the_sample_of_celery_shows_that_a_retry_is_overtaken() -> None:
+    broken, _ = judged("celery", {"key-order", "no-loss"}, may_drop=True)
+    assert broken == {"key-order"}
+
+
+# --- what the samples do not show -------------------------------------------------------------------------------------
+
+
+class Heard:
+    """What a recorder wrote, as a list."""
+
+    def __init__(self) -> None:
+        self.history: list[Happening] = []
+
+    def write(self, log: str, happening: Happening) -> None:
+        assert log == "q"
+        self.history.append(happening)
+
+
+def call(recorder: SqsRecorder, operation: str, answer: dict[str, Any], **asked: Any) -> dict[str, Any]:
+    context: dict[str, Any] = {}
+    given = recorder.asked({"QueueUrl": "q", **asked}, context)
+    recorder.answered(answer, SimpleNamespace(name=operation), context)
+    return given
+
+
+def received(receipt: str, sequence: int = 2**63 + 7) -> dict[str, Any]:
+    attributes = {"SequenceNumber": str(sequence), "MessageGroupId": "k", "ApproximateReceiveCount": "2"}
+    return {"ReceiptHandle": receipt, "Attributes": attributes}
+
+
+def test_sqs_is_asked_for_what_a_history_needs() -> None:
+    recorder = SqsRecorder(Heard().write, "a", lambda: None)
+    given = call(recorder, "ReceiveMessage", {}, MessageSystemAttributeNames=["SenderId", "MessageGroupId"])
+    assert given["MessageSystemAttributeNames"] == [
+        *("SenderId", "MessageGroupId", "SequenceNumber", "ApproximateReceiveCount")
+    ]
+    given = call(recorder, "ReceiveMessage", {}, MessageSystemAttributeNames=["All"])
+    assert given["MessageSystemAttributeNames"] == ["All"]
+
+
+def test_answers_of_sqs_that_failed_did_not_count() -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "a", lambda: None)
+    call(recorder, "ReceiveMessage", {"Messages": [received("r1"), received("r2", 2**63 + 8), received("r3", 9)]})
+    call(recorder, "DeleteMessage", {"Error": {}}, ReceiptHandle="r1")
+    entries = [{"Id": "0", "ReceiptHandle": "r2", "VisibilityTimeout": 0}]
+    call(recorder, "ChangeMessageVisibilityBatch", {"Failed": [{"Id": "0"}]}, Entries=entries)
+    call(recorder, "ChangeMessageVisibility", {}, ReceiptHandle="r2", VisibilityTimeout=0)
+    call(recorder, "DeleteMessageBatch", {"Error": {}}, Entries=entries)
+    assert heard.history[3:] == [
+        Acked(offset=7, consumer="a", attempt=2, counted=False),
+        Nacked(offset=8, consumer="a", attempt=2, counted=False),
+        Nacked(offset=8, consumer="a", attempt=2),
+        Acked(offset=8, consumer="a", attempt=2, counted=False),
+    ]
+
+
+def test_what_has_no_sequence_number_or_was_received_elsewhere_is_passed_over() -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "a", lambda: None)
+    call(recorder, "SendMessage", {"MessageId": "1"}, MessageBody="x")
+    call(recorder, "SendMessageBatch", {"Successful": [{"Id": "0"}]}, Entries=[{"Id": "0"}])
+    call(recorder, "ReceiveMessage", {"Messages": [{"ReceiptHandle": "r", "Attributes": {}}]})
+    call(recorder, "DeleteMessage", {}, ReceiptHandle="r")
+    call(recorder, "ChangeMessageVisibility", {}, ReceiptHandle="r", VisibilityTimeout=0)
+    recorder.answered({}, SimpleNamespace(name="ReceiveMessage"), {})
+    assert heard.history == []
+
+
+def test_a_batch_is_published_in_the_order_of_its_numbers() -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "p", lambda: 5)
+    answers = [{"Id": "b", "SequenceNumber": "8"}, {"Id": "a", "SequenceNumber": "7"}]
+    entries = [{"Id": name, "MessageBody": "x", "MessageGroupId": name} for name in "ab"]
+    call(recorder, "SendMessageBatch", {"Successful": answers}, Entries=entries)
+    assert heard.history == [Published(offset=7, key=b"a", at_ms=5), Published(offset=8, key=b"b", at_ms=5)]
+
+
+def test_what_kafka_did_not_take_is_not_told() -> None:
+    heard = Heard()
+    recorder = KafkaRecorder(heard.write, "a", lambda: None)
+    recorder.published("an error", None)
+    partition = SimpleNamespace(topic="orders", partition=0, offset=-1001, error=None)
+    recorder.on_commit("an error", [partition])
+    recorder.on_commit(None, [partition])
+    recorder.ended("orders-0", 5)
+    assert heard.history == []
+
+
+def test_keys_of_texts_are_their_bytes() -> None:
+    heard = Heard()
+    message = SimpleNamespace(topic=lambda: "q", partition=lambda: 0, offset=lambda: 1, key=lambda: "k")
+    KafkaRecorder(lambda _, happening: heard.write("q", happening), "a", lambda: None).published(None, message)
+    redis = RedisStreamsRecorder(heard.write, "a", lambda fields: fields.get("k"), lambda: None)
+    redis.claimed("q", [("0-1", {"k": b"k"}), ("0-2", None)])
+    redis.added("q", {}, "0-3")
+    redis.acked("q", ["0-1", "0-3"], 1)
+    redis.read(None)
+    assert heard.history == [
+        Published(offset=1, key=b"k"),
+        Delivered(offset=1, key=b"k", consumer="a"),
+        Published(offset=3),
+        Acked(offset=1, consumer="a"),
+        Acked(offset=3, consumer="a"),
+    ]
+
+
+def task(offset: int | None) -> Any:
+    headers = None if offset is None else {"keyshared_offset": offset}
+    return SimpleNamespace(request=SimpleNamespace(headers=headers, delivery_info={"routing_key": "q"}))
+
+
+def test_ends_of_tasks_say_what_becomes_of_the_message() -> None:
+    heard = Heard()
+    recorder = CeleryRecorder(heard.write, "a", lambda _, kwargs: kwargs.get("key"), clock=lambda: None)
+    recorder.begun(task(1), [], {"key": b"k"})
+    for state in ("SUCCESS", "RETRY", "REJECTED", "FAILURE"):
+        recorder.ended(task(1), state)
+    recorder.begun(task(None), [], {})
+    recorder.ended(task(None), "SUCCESS")
+    assert heard.history == [
+        Delivered(offset=1, key=b"k", consumer="a"),
+        Acked(offset=1, consumer="a"),
+        Nacked(offset=1, consumer="a"),
+        Released(offset=1, consumer="a"),
+        Dropped(offset=1, reason="FAILURE"),
+    ]
+
+
+def test_a_task_keeps_its_number_and_others_get_greater_ones() -> None:
+    recorder = CeleryRecorder(Heard().write, "p", key_of_task)
+    numbers = []
+    for _ in range(3):
+        headers: dict[str, Any] = {}
+        recorder.numbered(headers)
+        again = dict(headers)
+        recorder.numbered(again)
+        assert again == headers
+        numbers.append(headers["keyshared_offset"])
+    assert numbers == sorted(set(numbers))
+    counted = CeleryRecorder(Heard().write, "p", key_of_task, iter([7]).__next__)
+    counted.numbered(headers := {})
+    assert headers == {"keyshared_offset": 7}
+
+
+def test_signals_and_events_are_listened_to() -> None:
+    registered: list[str] = []
+    events = SimpleNamespace(register=lambda name, _: registered.append(name))
+    SqsRecorder(Heard().write, "a").listen(SimpleNamespace(meta=SimpleNamespace(events=events)))
+    assert len(registered) == 14
+    signal = SimpleNamespace(connect=lambda _, weak: registered.append(str(weak)))
+    names = ("before_task_publish", "after_task_publish", "task_prerun", "task_postrun")
+    CeleryRecorder(Heard().write, "a", key_of_task).listen(SimpleNamespace(**dict.fromkeys(names, signal)))
+    assert registered[14:] == ["False"] * 4
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_log_and_process_has_a_file_of_its_own_that_goes_on(tmp_path: Path) -> None:
+    url = "https://sqs/1/orders.fifo"
+    for offset in range(2):
+        with LogFiles(tmp_path, "a-1") as write:
+            write(url, Published(offset=offset, key=b"k"))
+            write("other", Published(offset=offset))
+            assert len((tmp_path / "other.a-1.jsonl").read_text().splitlines()) == offset + 1, "each line at once"
+    names = ["https%3A%2F%2Fsqs%2F1%2Forders.fifo.a-1.jsonl", "other.a-1.jsonl"]
+    assert names == sorted(path.name for path in tmp_path.iterdir())
+    with (tmp_path / names[0]).open() as lines:
+        assert list(read_jsonl(lines)) == [Published(offset=offset, key=b"k") for offset in range(2)]
+
+
+@pytest.mark.parametrize("process", ["", "a/b", "a b"])
+def test_a_process_has_a_name_that_can_stand_in_a_file(process: str, tmp_path: Path) -> None:
+    with pytest.raises(GuaranteesError, match="process is"):
+        LogFiles(tmp_path, process)
+    with pytest.raises(TypeError, match="process is 7"):
+        LogFiles(tmp_path, 7)  # type: ignore[arg-type]
+
+
+def test_the_clock_of_the_machine_goes_on() -> None:
+    assert 1_700_000_000_000 < wall_clock_ms() <= wall_clock_ms()

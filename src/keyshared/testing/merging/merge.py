@@ -11,7 +11,7 @@ from keyshared.testing.merging.facts import Facts
 from keyshared.testing.merging.order import Log, Order
 from keyshared.testing.merging.races import Races
 
-__all__ = ["MergedHistory", "merge_histories", "merge_logs"]
+__all__ = ["MergedHistory", "merge_histories"]
 
 
 class MergedHistory(NamedTuple):

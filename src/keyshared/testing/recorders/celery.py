@@ -5,7 +5,7 @@ from time import time_ns
 from typing import Any, Final
 
 from keyshared.testing.history import Acked, Delivered, Dropped, Nacked, Published, Released
-from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["CeleryRecorder"]
 
@@ -41,10 +41,12 @@ class CeleryRecorder:
         next_offset: Callable[[], int] | None = None,
         clock: Clock = wall_clock_ms,
     ) -> None:
+        number = self._by_time if next_offset is None else next_offset
+        check_given(write, consumer, clock=clock, key_of=key_of, next_offset=number)
         self._write = write
         self._consumer = consumer
         self._key_of = key_of
-        self._next_offset = self._by_time if next_offset is None else next_offset
+        self._next_offset = number
         self._clock = clock
         self._last = 0
 

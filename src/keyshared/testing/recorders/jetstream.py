@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keyshared.testing.history import Acked, Delivered, Dropped, Nacked, Published
-from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["JetStreamRecorder"]
 
@@ -29,6 +29,7 @@ class JetStreamRecorder:
     def __init__(
         self, write: Write, consumer: str, key_of: Callable[[str], str] = _subject, clock: Clock = wall_clock_ms
     ) -> None:
+        check_given(write, consumer, clock=clock, key_of=key_of)
         self._write = write
         self._consumer = consumer
         self._key_of = key_of

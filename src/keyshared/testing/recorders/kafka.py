@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from keyshared.testing.history import Acked, Committed, Delivered, Nacked, Published, Released
-from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["KafkaRecorder"]
 
@@ -22,6 +22,7 @@ class KafkaRecorder:
     """
 
     def __init__(self, write: Write, consumer: str, clock: Clock = wall_clock_ms) -> None:
+        check_given(write, consumer, clock=clock)
         self._write = write
         self._consumer = consumer
         self._clock = clock

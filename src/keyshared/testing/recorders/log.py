@@ -1,5 +1,6 @@
 """Where recorders write: one history for each log that a process takes part in."""
 
+import re
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -7,7 +8,8 @@ from time import time_ns
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from urllib.parse import quote
 
-from keyshared.testing.errors import GuaranteesError, in_short
+from keyshared.testing._given import check_function, check_kind
+from keyshared.testing.errors import GuaranteesError
 from keyshared.testing.history import Happening
 from keyshared.testing.rows import write_jsonl
 
@@ -23,11 +25,19 @@ Clock: TypeAlias = Callable[[], int | None]
 """Returns milliseconds, or None if nobody looked."""
 
 _END: Final = ".jsonl"
+_NAME: Final = re.compile(r"[A-Za-z0-9_.~-]+")
 
 
 def wall_clock_ms() -> int:
     """Return what the clock of this machine says, in milliseconds since 1970."""
     return time_ns() // 1_000_000
+
+
+def check_given(write: object, consumer: object, **functions: object) -> None:
+    """Raise `TypeError` unless a recorder can work with what it was given."""
+    check_kind("consumer", consumer, str)
+    for name, function in {"write": write, **functions}.items():
+        check_function(name, function)
 
 
 class LogFiles:
@@ -51,9 +61,8 @@ class LogFiles:
     """
 
     def __init__(self, folder: str | PathLike[str], process: str) -> None:
-        if not isinstance(process, str):
-            raise TypeError(f"process is {in_short(process)}; it must be of str")
-        if not process or quote(process, safe="") != process:
+        check_kind("process", process, str)
+        if not _NAME.fullmatch(process):
             raise GuaranteesError("process", process, "be of letters, digits, '_', '.', '-' and '~'")
         self._folder = Path(folder)
         self._process = process

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from keyshared.testing.history import Acked, Delivered, Published
-from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["RedisStreamsRecorder"]
 
@@ -40,6 +40,7 @@ class RedisStreamsRecorder:
         key_of: Callable[[_Fields], _Text | None] = _key_field,
         clock: Clock = wall_clock_ms,
     ) -> None:
+        check_given(write, consumer, clock=clock, key_of=key_of)
         self._write = write
         self._consumer = consumer
         self._key_of = key_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published
-from keyshared.testing.recorders.log import Clock, Write, wall_clock_ms
+from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["SqsRecorder"]
 
@@ -46,6 +46,7 @@ class SqsRecorder:
     """
 
     def __init__(self, write: Write, consumer: str, clock: Clock = wall_clock_ms) -> None:
+        check_given(write, consumer, clock=clock)
         self._write = write
         self._consumer = consumer
         self._clock = clock
