@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain
 from os import PathLike
+from pathlib import Path
 from typing import Final
 
 from keyshared.testing._given import check_count
@@ -42,8 +43,8 @@ def check_logs(
         As `merge_histories`: all logs are in memory.
     """
     check_count("most", most, 0)
-    logs = [(str(path), read_file(path), True) for path in producers]
-    logs += [(str(path), read_file(path), False) for path in consumers]
+    files = [(Path(path), True) for path in producers] + [(Path(path), False) for path in consumers]
+    logs = [(str(path), read_file(path), is_producer) for path, is_producer in files]
     claims = Guarantees() if guarantees is None else guarantees
     merged = merge_logs(logs, claims, clock_error_ms)
     checker = Checker(claims)
