@@ -206,6 +206,7 @@ def test_the_end_of_everything_stands_behind_all_that_other_logs_tell() -> None:
     logs = Logs([[P0, P1]], told, None)
     assert left_open(logs, {"attempts"}, max_attempts=1) == set()
     assert merge_histories(logs.producers, told).history[-2:] == (AtRest(), AtRest())
+    assert merge_histories([[]], [[], [AtRest()]]).history == (AtRest(),)
 
 
 # --- what must have happened before what ------------------------------------------------------------------------------

@@ -267,6 +267,14 @@ def test_keys_of_texts_are_their_bytes() -> None:
     ]
 
 
+def test_the_key_of_a_subject_is_the_subject_unless_somebody_says_otherwise() -> None:
+    heard = Heard()
+    ack = SimpleNamespace(stream="q", seq=1, duplicate=None)
+    JetStreamRecorder(heard.write, "p", clock=lambda: None).published("orders.k", ack)
+    JetStreamRecorder(heard.write, "p", last_token, lambda: None).published("orders.k", ack)
+    assert heard.history == [Published(offset=1, key=b"orders.k"), Published(offset=1, key=b"k")]
+
+
 def task(offset: int | None) -> Any:
     headers = None if offset is None else {"keyshared_offset": offset}
     return SimpleNamespace(request=SimpleNamespace(headers=headers, delivery_info={"routing_key": "q"}))
@@ -325,7 +333,8 @@ def test_each_log_and_process_has_a_file_of_its_own_that_goes_on(tmp_path: Path)
         with LogFiles(tmp_path, "a-1") as write:
             write(url, Published(offset=offset, key=b"k"))
             write("other", Published(offset=offset))
-            assert len((tmp_path / "other.a-1.jsonl").read_text().splitlines()) == offset + 1, "each line at once"
+            write("other", Delivered(offset=offset, consumer="a"))
+            assert len((tmp_path / "other.a-1.jsonl").read_text().splitlines()) == 2 * offset + 2, "each line at once"
     names = ["https%3A%2F%2Fsqs%2F1%2Forders.fifo.a-1.jsonl", "other.a-1.jsonl"]
     assert names == sorted(path.name for path in tmp_path.iterdir())
     with (tmp_path / names[0]).open() as lines:
