@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.testing.recorders.sample import SAMPLES, histories, note
 
+from keyshared import effects
+from keyshared.run import Hooks, ThreadRunner
 from keyshared.testing import Guarantees, GuaranteesError, check_history, merge_histories, read_jsonl
 from keyshared.testing.history import (
     Acked,
@@ -19,6 +21,7 @@ from keyshared.testing.history import (
     Nacked,
     Published,
     Released,
+    Skipped,
 )
 from keyshared.testing.recorders.celery import CeleryRecorder
 from keyshared.testing.recorders.jetstream import JetStreamRecorder
@@ -238,6 +241,12 @@ def test_a_batch_is_published_in_the_order_of_its_numbers() -> None:
     assert heard.history == [Published(offset=7, key=b"a", at_ms=5), Published(offset=8, key=b"b", at_ms=5)]
 
 
+def test_what_an_application_gives_up_is_done() -> None:
+    heard = Heard()
+    KafkaRecorder(heard.write, "a", lambda: None).given_up("q", 3, "a dead letter is written")
+    assert heard.history == [Dropped(offset=3, reason="a dead letter is written")]
+
+
 def test_what_kafka_did_not_take_is_not_told() -> None:
     heard = Heard()
     recorder = KafkaRecorder(heard.write, "a", lambda: None)
@@ -247,6 +256,30 @@ def test_what_kafka_did_not_take_is_not_told() -> None:
     recorder.on_commit(None, [partition])
     recorder.ended("orders-0", 5)
     assert heard.history == []
+
+
+def test_the_hooks_of_a_runner_of_this_library_fit() -> None:
+    heard = Heard()
+    recorder = KafkaRecorder(lambda _, happening: heard.write("q", happening), "a", lambda: None)
+    hooks = Hooks(ended=recorder.ended, committed=recorder.committed, noticed=recorder.noticed)
+    for offset in range(3):
+        recorder.begun(kafka_message(offset))
+    with ThreadRunner(lambda _: None, commit=lambda *_: None, hooks=hooks) as runner:
+        runner.add_log("q-0")
+        for offset in range(2):
+            runner.submit("q-0", offset, "k", offset)
+    assert hooks.noticed is not None
+    hooks.noticed("q-0", effects.Resumed(b"k"))
+    hooks.noticed("q-0", effects.Skipped(2, b"k", effects.SkipReason.GONE))
+    hooks.noticed("q-0", effects.Dropped(2, b"k", effects.DropReason.POISON))
+    acked = [each for each in heard.history if isinstance(each, Acked)]
+    assert acked == [Acked(offset=offset, consumer="a") for offset in range(2)]
+    ends = [Skipped(offset=2, reason="gone"), Dropped(offset=2, reason="poison")]
+    assert heard.history[-3:] == [Committed(resume_offset=2), *ends]
+
+
+def kafka_message(offset: int) -> Any:
+    return SimpleNamespace(topic=lambda: "q", partition=lambda: 0, offset=lambda: offset, key=lambda: b"k")
 
 
 def test_keys_of_texts_are_their_bytes() -> None:

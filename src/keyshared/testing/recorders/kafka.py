@@ -1,19 +1,22 @@
 """Write down what a process does with the partitions of Kafka."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from keyshared.testing.history import Acked, Committed, Delivered, Nacked, Published, Released
+from keyshared.testing.history import Acked, Committed, Delivered, Dropped, Nacked, Published, Released, Skipped
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["KafkaRecorder"]
+
+_ENDS: Final = {"Dropped": Dropped, "Skipped": Skipped}
 
 
 class KafkaRecorder:
     """Is told by the hooks of a client of Kafka, with messages and partitions as confluent-kafka has them.
 
     The log is ``<topic>-<partition>``. A delivery begins when a message goes to its handler, and ends when the handler
-    does, or when the partition is revoked.
+    does, or when the partition is revoked. No hook tells of dead letters: where some are written, tell `given_up`, or
+    claim neither safe-cursor nor no-loss.
 
     Args:
         write: Where to.
@@ -50,6 +53,16 @@ class KafkaRecorder:
         else:
             reason = type(raised).__name__
             self._write(log, Nacked(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock()))
+
+    def given_up(self, log: str, offset: int, reason: str | None = None) -> None:
+        """Take a message that is done although its handler has failed: a dead letter is written, or nobody wants it."""
+        self._write(log, Dropped(offset=offset, reason=reason, at_ms=self._clock()))
+
+    def noticed(self, log: str, effect: Any) -> None:  # noqa: ANN401
+        """Take a notice of what was dropped or skipped; as `Hooks.noticed` of this library's runners has it."""
+        kind = _ENDS.get(type(effect).__name__)
+        if kind is not None:
+            self._write(log, kind(offset=effect.offset, reason=str(effect.reason), at_ms=self._clock()))
 
     def committed(self, log: str, position: int, token: str = "") -> None:  # noqa: ARG002
         """Take a commit that was made; as `Hooks.committed` of this library's runners has it."""
