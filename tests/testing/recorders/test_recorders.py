@@ -269,7 +269,7 @@ def test_the_hooks_of_a_runner_of_this_library_fit() -> None:
         for offset in range(2):
             runner.submit("q-0", offset, "k", offset)
     assert hooks.noticed is not None
-    hooks.noticed("q-0", effects.Resumed(b"k"))
+    hooks.noticed("q-0", effects.Resumed(0))
     hooks.noticed("q-0", effects.Skipped(2, b"k", effects.SkipReason.GONE))
     hooks.noticed("q-0", effects.Dropped(2, b"k", effects.DropReason.POISON))
     acked = [each for each in heard.history if isinstance(each, Acked)]

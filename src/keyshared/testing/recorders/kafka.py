@@ -8,7 +8,7 @@ from keyshared.testing.recorders.log import Clock, Write, check_given, wall_cloc
 
 __all__ = ["KafkaRecorder"]
 
-_ENDS: Final = {"Dropped": Dropped, "Skipped": Skipped}
+_ENDS: Final[dict[str, type[Dropped] | type[Skipped]]] = {"Dropped": Dropped, "Skipped": Skipped}
 
 
 class KafkaRecorder:

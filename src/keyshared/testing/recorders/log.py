@@ -14,7 +14,7 @@ from keyshared.testing.history import Happening
 from keyshared.testing.rows import write_jsonl
 
 if TYPE_CHECKING:
-    from io import TextIOBase
+    from io import FileIO
 
 __all__ = ["Clock", "LogFiles", "Write", "wall_clock_ms"]
 
@@ -41,7 +41,7 @@ def check_given(write: object, consumer: object, **functions: object) -> None:
 
 
 class LogFiles:
-    """Writes one file of JSON Lines for each log, ``<log>.<process>.jsonl``, line by line. Not safe for threads.
+    """Writes one file of JSON Lines for each log, ``<log>.<process>.jsonl``: each line at once, from any thread.
 
     Args:
         folder: Where.
@@ -66,15 +66,16 @@ class LogFiles:
             raise GuaranteesError("process", process, "be of letters, digits, '_', '.', '-' and '~'")
         self._folder = Path(folder)
         self._process = process
-        self._files: dict[str, TextIOBase] = {}
+        self._files: dict[str, FileIO] = {}
 
     def __call__(self, log: str, happening: Happening) -> None:
         """Write down what happened, at the end of the file of its log."""
         file = self._files.get(log)
         if file is None:
             path = self._folder / f"{quote(log, safe='')}.{self._process}{_END}"
-            file = self._files[log] = path.open("a", buffering=1, encoding="ascii")
-        file.writelines(write_jsonl([happening]))
+            file = self._files.setdefault(log, path.open("ab", buffering=0))
+        for line in write_jsonl([happening]):
+            file.write(line.encode("ascii"))  # in one piece, at the end: other threads may write there too
 
     def __enter__(self) -> Self:
         return self
