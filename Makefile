@@ -188,6 +188,12 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
+	-$(if $(ARGS),,$(MAKE) mutants)
+
+# A sample of another seed each day. Who lives is printed and fails no night: it is looked at by a person.
+.PHONY: mutants
+mutants: $(DEV) ## change the core in one place at a time, for 20 minutes, and see who notices; ARGS="--modules window.py"
+	"$(BIN)/python" tools/mutants.py $(ARGS)
 
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
