@@ -199,7 +199,7 @@ def test_a_restarted_dispatcher_hands_nothing_to_those_who_are_gone() -> None:
     driver.connect("c1")
     driver.publish(None)
     driver.publish(None)  # now it has room for no more
-    driver.connect("c2")
+    driver.connect("c2", ("?",))  # it takes keys only
     mine = next(key for key in (b"a", b"b", b"c", b"d") if driver.dispatcher.placement.owner(key) == "c1")
     waiting = driver.publish(mine)
 
