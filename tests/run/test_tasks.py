@@ -109,7 +109,7 @@ def test_a_handler_that_is_cancelled_by_somebody_else_gives_its_message_back() -
     assert ends == ["CancelledError"] * 3 + ["NoneType"]
 
 
-@pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "hook"])
+@pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "settled", "hook"])
 def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
     async def fail(*_: object) -> Any:
         raise OSError(what)
@@ -122,7 +122,7 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
             raise Reject("bad")
 
     async def serve() -> None:
-        calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load") if name == what}
+        calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
         hooks = Hooks(ended=fail_now) if what == "hook" else None
         config = RunnerConfig(workers=2, letter_tries=1, max_loaded_per_key=1, window=8)
         runner = AsyncRunner(handle, hooks=hooks, config=config, **calls)
