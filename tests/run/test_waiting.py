@@ -87,7 +87,12 @@ def test_a_wait_for_room_ends_with_its_time_or_when_there_is_some() -> None:
         runner.submit("log", 0, "key", 0)
         assert begun.wait(LONG_S)
         assert runner.wait_for_room("log", 1) == 0
-        Thread(target=lambda: (wait_until(lambda: runner._news.waiting), release.set())).start()
+
+        def release_when_it_waits() -> None:
+            wait_until(lambda: runner._news.waiting)
+            release.set()
+
+        Thread(target=release_when_it_waits).start()
         assert runner.wait_for_room("log") == 1
         with pytest.raises(UnknownLogError):
             runner.wait_for_room("elsewhere")

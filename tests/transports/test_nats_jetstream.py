@@ -8,6 +8,8 @@ from tests.transports import servers
 from tests.transports.crash_run import MESSAGES, crash_run, messages, rejects
 from tests.transports.diary import Verdict
 
+from keyshared import ContiguousCursor
+
 pytestmark = pytest.mark.slow
 
 
@@ -48,7 +50,7 @@ async def fill(url: str) -> None:
             await js.publish(f"orders.{message.key}", message.encode())
 
 
-async def look(url: str) -> tuple[int, list[tuple[str, str]]]:
+async def look(url: str) -> tuple[int | None, list[tuple[str, str]]]:
     import nats  # noqa: PLC0415  # as above
 
     async with await nats.connect(url) as client:
@@ -56,7 +58,9 @@ async def look(url: str) -> tuple[int, list[tuple[str, str]]]:
         place = (await (await js.key_value("billing")).get("orders")).value
         many = (await js.stream_info("orders-dead")).state.messages
         letters = [await js.get_msg("orders-dead", number) for number in range(1, many + 1)]
-        return int(place.split()[0]), [(each.data.decode(), each.headers["error"]) for each in letters]
+        return ContiguousCursor.from_token(place.decode()).resume_offset, [
+            (each.data.decode(), each.headers["error"]) for each in letters
+        ]
 
 
 def test_a_stream_loses_nothing_and_keeps_the_order_of_subjects_when_a_process_is_killed(

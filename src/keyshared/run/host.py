@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from time import monotonic_ns
-from typing import Any, Final, Generic, TypeVar, assert_never, cast
+from typing import Any, Final, Generic, TypeVar, assert_never, cast, overload
 
 from keyshared._checks import check_callable, check_int, check_kind
 from keyshared._dispatch.health import MetricRow
@@ -98,6 +98,10 @@ class Host(ABC, Generic[Message]):
         self._is_over = False
         self._is_finished = False
 
+    @overload
+    def add_log(self, log: str, *, start: int, resume_from: str | None = None) -> int: ...
+    @overload
+    def add_log(self, log: str, *, start: int | None = None, resume_from: str | None = None) -> int | None: ...
     def add_log(self, log: str, *, start: int | None = None, resume_from: str | None = None) -> int | None:
         """Begin with a log: a partition, a stream, a queue. It may have been here before.
 

@@ -65,7 +65,8 @@ class Stays(Generic[Message]):
         if check_text("log", name) in self._logs:
             raise ArgumentError("log", name, "be the name of no log that is there; call remove_log first")
         log = self._logs[name] = Log(name, self._config, start, resume_from, tells_settled=self._settles)
-        return log.dispatcher.resume_offset
+        position = log.dispatcher.resume_offset
+        return start if position is None else position
 
     def remove_log(self, name: str, *, until_ms: int, now_ms: int | None = None) -> Log[Message]:
         """Start nothing more of a log, and let it leave when its handlers have ended, or at that time: `Left`.
