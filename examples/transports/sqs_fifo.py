@@ -18,14 +18,13 @@ def charge(body: str) -> None:
     print("charged", int(body), flush=True)  # no number: tried again, and at last a dead letter
 
 
-def consume(queue: str, dead: str, handle: Callable[[str], object] = charge) -> None:
+def consume(queue: str, dead: str, handle: Callable[[str], object] = charge) -> None:  # noqa: C901
     sqs, hand, offsets, due_s = boto3.client("sqs"), dict[int, dict[str, str]](), count(1), 0.0
 
     def delete(_: str, done: Sequence[int]) -> None:  # or given up; many at once when there is much to do
         for some in (done[at : at + 10] for at in range(0, len(done), 10)):
-            answer = sqs.delete_message_batch(QueueUrl=queue, Entries=[hand[at] for at in some])
-            if "Failed" in answer:
-                raise RuntimeError(answer["Failed"])
+            if failed := sqs.delete_message_batch(QueueUrl=queue, Entries=[hand[at] for at in some]).get("Failed"):
+                raise RuntimeError(failed)
             for at in some:
                 del hand[at]
 
