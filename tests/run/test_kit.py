@@ -169,15 +169,31 @@ class RunnerMachine(KeySharedMachine):
 class BatchRunnerDriver(RunnerDriver):
     """A handler goes through its batch, one message after the other, and says at its end how far it came.
 
-    What it had done of a batch is forgotten with its process. If its first message fails, it names none of them.
+    If its first message fails, it names none of them. Before its process ends, in whatever way, a handler says how far
+    it has come: what it has done and nobody knows is redone, and the kit would have to know which messages those are.
     """
 
-    remembers_acks = False
     config = replace(CONFIG, batch=3)
 
     def __init__(self) -> None:
         super().__init__()
         self.done: Counter[Run[int]] = Counter()
+
+    def disconnect(self, consumer: str) -> None:
+        self.tell_how_far()
+        super().disconnect(consumer)
+
+    def restart(self) -> None:
+        self.tell_how_far()
+        super().restart()
+
+    def tell_how_far(self) -> None:
+        if self.heart is not None:
+            for run in [run for run in self.heart.log("log").runs if self.done[run]]:
+                offset = self.at_work(run).offset
+                self.told.append(past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset]))
+                self.heart.ended(run, PartlyDone(self.done[run], SystemExit()), now_ms=self.now)
+            self.carry_out()
 
     def at_work(self, run: Run[int]) -> Deliver[int]:
         return run.deliveries[self.done[run]]

@@ -319,3 +319,51 @@ def test_a_commit_that_is_asked_for_in_the_turn_in_which_its_log_is_lost_is_not_
 
 async def later(_: int) -> None:
     await asyncio.sleep(0)
+
+
+def test_a_task_that_works_on_carries_no_cancellation_to_another_message() -> None:
+    done: list[int] = []
+    tasks: set[object] = set()
+
+    async def handle(message: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        if message == 3:
+            task.cancel()  # and it returns before that is raised
+        else:
+            await asyncio.sleep(0)
+        done.append(message)
+
+    async def serve() -> None:
+        async with AsyncRunner(handle, config=RunnerConfig(workers=1)) as runner:
+            runner.add_log("log")
+            await runner.submit_many("log", [(offset, f"key-{offset}", offset) for offset in range(10)])
+        assert runner.stats().released == 0
+
+    asyncio.run(serve())
+    assert done == list(range(10))
+    assert 1 < len(tasks) < 10, "it has ended, and another one has worked on"
+
+
+def test_what_waits_for_a_task_when_its_log_leaves_is_taken_back() -> None:
+    begun: list[int] = []
+    commits: list[int] = []
+
+    async def handle(message: int) -> None:
+        begun.append(message)
+        await asyncio.sleep(0.01)
+
+    async def serve() -> None:
+        async with AsyncRunner(
+            handle, commit=lambda _, position, __: commits.append(position), config=RunnerConfig(workers=2)
+        ) as runner:
+            runner.add_log("log", start=0)
+            await runner.submit_many("log", [(offset, f"key-{offset}", offset) for offset in range(8)])
+            await asyncio.sleep(0.001)
+            assert runner.stats().running == 4, "two are on the way"
+            assert await runner.remove_log("log")
+        assert runner.stats().released == 2
+
+    asyncio.run(serve())
+    assert (begun, commits[-1]) == ([0, 1], 2)

@@ -1,12 +1,13 @@
 """The runner for coroutines: tasks of one event loop."""
 
-from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, get_running_loop
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, current_task, get_running_loop
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any
+from typing import Any, cast
 
 from keyshared._checks import check_callable
 from keyshared.errors import ArgumentError
@@ -80,14 +81,16 @@ class AsyncRunner(Awaits[Message]):
             nullcontext(),
             hooks=hooks,
             config=config,
-            has_queue=False,
+            has_queue=is_async,
             cancels=is_async,
         )
         self._handle: Callable[[Any], Any] = handle
         self._is_async = is_async
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._pool: ThreadPoolExecutor | None = None
-        self._tasks: dict[Run[Message], Future[Any]] = {}
+        self._todo: deque[Run[Message]] = deque()
+        self._tasks: dict[Run[Message], Task[None]] = {}  # handlers that are coroutines, while they run
+        self._workers = 0  # tasks that run them
         self._calling: set[Task[None]] = set()
         self._loop: AbstractEventLoop | None = None
         self._is_step_due = False
@@ -141,16 +144,49 @@ class AsyncRunner(Awaits[Message]):
     def _has_more(self) -> None:
         self._step_soon()
 
+    # While there is much to do, a task runs one coroutine after another: a new task for each would begin two turns of
+    # the loop later. One that was cancelled ends with its handler: what is left of that must hit no other.
+
     def _start(self, run: Run[Message]) -> None:
-        loop = get_running_loop()
-        task: Future[Any]
-        if self._is_async:
+        if not self._is_async:
+            running = get_running_loop().run_in_executor(self._pool, self._work, run)
+            running.add_done_callback(partial(self._done, run))
+            return
+        self._todo.append(run)
+        if self._workers < self._config.workers:
+            self._hire()
+
+    def _hire(self) -> None:
+        self._workers += 1
+        worker = get_running_loop().create_task(self._work_on())
+        self._calling.add(worker)
+        worker.add_done_callback(self._leave)
+
+    def _leave(self, worker: Task[None]) -> None:
+        self._calling.discard(worker)
+        self._workers -= 1
+        if self._todo:
+            self._hire()
+
+    async def _work_on(self) -> None:
+        task = cast("Task[None]", current_task())
+        todo, tasks, handle = self._todo, self._tasks, self._handle
+        while todo and not task.cancelling():
+            run = todo.popleft()
             run.started_ms = now_ms()
-            task = loop.create_task(self._handle(run.message))
-        else:
-            task = loop.run_in_executor(self._pool, self._work, run)
-        self._tasks[run] = task
-        task.add_done_callback(partial(self._done, run))
+            tasks[run] = task
+            raised: BaseException | None = None
+            try:
+                await handle(run.message)
+            except (KeyboardInterrupt, SystemExit) as error:  # it ends the loop, too
+                raised = error
+                raise
+            except BaseException as error:  # noqa: BLE001  # every end is an answer
+                raised = error
+            finally:
+                del tasks[run]
+                self._ended.append((run, raised, now_ms()))
+                self._step_soon()
 
     def _work(self, run: Run[Message]) -> BaseException | None:
         """Run a handler in a thread, and return what it raises: a future cannot carry a StopIteration."""
@@ -161,11 +197,8 @@ class AsyncRunner(Awaits[Message]):
             return error
         return None
 
-    def _done(self, run: Run[Message], task: Future[Any]) -> None:
-        del self._tasks[run]
-        raised = CancelledError() if task.cancelled() else task.exception()
-        if not self._is_async:
-            raised = raised or task.result()
+    def _done(self, run: Run[Message], running: Future[BaseException | None]) -> None:
+        raised = CancelledError() if running.cancelled() else running.exception() or running.result()
         self._ended.append((run, raised, now_ms()))
         self._step_soon()
 
@@ -174,7 +207,11 @@ class AsyncRunner(Awaits[Message]):
             self._tasks[run].cancel()
 
     def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
-        """Do nothing: a task begins at once."""
+        wanted = set(runs)
+        taken = [run for run in self._todo if run in wanted]
+        for run in taken:
+            self._todo.remove(run)
+            self._heart.withdrawn(run)
 
     def _ask(self, asked: Asked[Message]) -> None:
         task = get_running_loop().create_task(self._call(asked))
