@@ -31,11 +31,10 @@ class Chaos:
     Args:
         seed: For all that is drawn.
         batch: As the runner's.
-        dawdle_s: How long a coroutine takes to end when it is cancelled.
+        workers: As the runner's.
     """
 
-    def __init__(self, seed: int, batch: int | None, dawdle_s: float = 0.002) -> None:
-        self.dawdle_s = dawdle_s
+    def __init__(self, seed: int, batch: int | None, workers: int = 5) -> None:
         self.dice = random.Random(seed)
         self.troubles = ("remove", "remove at once", "none", *(["lose"] if seed % 2 else []))
         self.batch = batch
@@ -54,7 +53,7 @@ class Chaos:
             "commit": self.commit,
             "dead_letter": lambda _: None,
             "config": RunnerConfig(
-                workers=5,
+                workers=workers,
                 batch=batch,
                 timeout_ms=2,
                 window=40,
@@ -112,7 +111,7 @@ class Chaos:
             await asyncio.sleep(work_s)
         except asyncio.CancelledError:
             try:
-                await asyncio.sleep(self.dawdle_s)  # it dawdles: its end is later than its cancellation
+                await asyncio.sleep(0.002)  # it dawdles: its end is later than its cancellation
             finally:
                 self.busy.discard(place)
             raise
@@ -204,7 +203,7 @@ def test_a_runner_that_forgets_leftovers_is_caught(live: Any) -> None:
         heart._leftovers = heart._turns._leftovers = broken.Forgetful()
 
     for seed in range(1, 20, 2):  # those that lose logs
-        chaos = Chaos(seed, None, dawdle_s=0.02)  # so workers are free before it has ended
+        chaos = Chaos(seed, None, workers=20)  # more than there are keys: one is free before a handler has ended
         with suppress(Exception):
             live(chaos, forget)
         if chaos.beside:
