@@ -165,6 +165,8 @@ class AsyncRunner(Awaits[Message]):
     def _leave(self, worker: Task[None]) -> None:
         self._calling.discard(worker)
         self._workers -= 1
+        if not worker.cancelled():
+            worker.exception()  # it was noted with its message, and ends the loop
         if self._todo:
             self._hire()
 
