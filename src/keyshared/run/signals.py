@@ -1,9 +1,9 @@
 """Signals that ask a program to end in order."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
-from signal import SIGKILL, SIGSTOP, SIGTERM, signal, valid_signals
 from threading import Thread, current_thread, main_thread
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from keyshared.errors import ArgumentError
 
 __all__ = ["Asked", "listening"]
 
-_CATCHABLE: Final = valid_signals() - {SIGKILL, SIGSTOP}
+_NEVER: Final = {getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")}  # Windows has neither
 
 
 class Asked:
@@ -39,7 +39,7 @@ def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[As
     """
     asked = Asked()
     for number in numbers:
-        if number not in _CATCHABLE:
+        if number not in signal.valid_signals() or number in _NEVER:
             raise ArgumentError("signals", number, "be signals that a program can handle")
     if current_thread() is not main_thread():
         yield asked
@@ -58,11 +58,11 @@ def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[As
     listener.start()
     before: dict[int, Any] = {}
     try:
-        for number in numbers or (SIGTERM,):
-            before[number] = signal(number, handle)
+        for number in numbers or (signal.SIGTERM,):
+            before[number] = signal.signal(number, handle)
         yield asked
     finally:
         for number, handler in before.items():
-            signal(number, handler)
+            signal.signal(number, handler)
         came.put(False)
         listener.join()
