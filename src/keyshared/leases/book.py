@@ -205,7 +205,7 @@ class LeaseBook:
         self.begin_epoch(epoch)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Give ids of this epoch: none of those that were given out before it, and then forgotten, comes again."""
+        """Begin the ids of this epoch: none of those that were given out before it, and then forgotten, comes again."""
         if epoch << EPOCH_BITS > self._last_id:
             self._begin_ids((epoch << EPOCH_BITS) + 1)
 

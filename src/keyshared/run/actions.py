@@ -69,7 +69,7 @@ class Commit(NamedTuple, Generic[Message]):
 
 
 class Settle(NamedTuple, Generic[Message]):
-    """Tell that these are settled, and report `Heart.settled`."""
+    """Pass on that these are settled, and report `Heart.settled`."""
 
     log: Log[Message]
     offsets: tuple[int, ...]

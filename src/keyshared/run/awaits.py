@@ -14,12 +14,12 @@ from keyshared.run.host import Host, Message, left_ms, until_ms
 from keyshared.run.signals import Asked, listening
 from keyshared.run.values import StoppedError, UnknownLogError
 
-__all__ = ["Awaits"]
+__all__ = ["WaitingTasks"]
 
 _AT_ONCE: Final = 100  # messages that are taken before handlers have their turn: about a millisecond
 
 
-class Awaits(Host[Message]):
+class WaitingTasks(Host[Message]):
     """What waits for the tasks of a runner. All of it ends at once when the runner stops."""
 
     _loop: AbstractEventLoop | None

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from keyshared._checks import check_callable
 from keyshared.errors import ArgumentError
-from keyshared.run.awaits import Awaits
+from keyshared.run.awaits import WaitingTasks
 from keyshared.run.body import Body
 from keyshared.run.executors import InExecutors, check_answer
 from keyshared.run.host import Asked, Handle, Message, now_ms
@@ -24,7 +24,7 @@ __all__ = ["AsyncRunner"]
 _Loaded = Mapping[int, Message | None] | Awaitable[Mapping[int, Message | None]]
 
 
-class AsyncRunner(Awaits[Message]):
+class AsyncRunner(WaitingTasks[Message]):
     """Runs handlers as tasks of one event loop: one message of a key at a time, in order, different keys at once.
 
     Handlers end as those of `ThreadRunner` do. A coroutine that runs for too long is cancelled, and so is one that has

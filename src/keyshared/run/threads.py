@@ -12,14 +12,14 @@ from keyshared.run.hands import Calls, Crew, Sleeper, Todo
 from keyshared.run.host import Asked, Handle, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
-from keyshared.run.waits import Waits
+from keyshared.run.waits import WaitingThreads
 
 __all__ = ["ThreadRunner"]
 
 _KINDS: Final = {"commit": Commit, "dead_letter": WriteLetter, "load": LoadMany, "settled": Settle}
 
 
-class ThreadRunner(Waits[Message]):
+class ThreadRunner(WaitingThreads[Message]):
     """Runs handlers in threads: one message of a key at a time, in order, different keys at once.
 
     A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any

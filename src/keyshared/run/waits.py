@@ -13,10 +13,10 @@ from keyshared.run.host import Host, Message, left_ms, until_ms
 from keyshared.run.signals import listening
 from keyshared.run.values import StoppedError, UnknownLogError
 
-__all__ = ["Waits"]
+__all__ = ["WaitingThreads"]
 
 
-class Waits(Host[Message]):
+class WaitingThreads(Host[Message]):
     """What waits for the threads of a runner. All of it ends at once when the runner stops."""
 
     _news: Guard
