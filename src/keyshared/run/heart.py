@@ -439,7 +439,7 @@ class Heart(Stays[Message]):
             self._out.append(commit)
 
     def _look_at_logs(self) -> None:
-        """Pass on what is settled, ask for loads, and note which logs are full, or have a quarter of their room again."""
+        """Pass on what is settled, ask for loads, and note which logs are full, or have a quarter of their room."""
         for log in self._touched:
             if log.settled and not log.is_settling:
                 offsets, log.settled = tuple(log.settled), []
