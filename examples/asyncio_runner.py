@@ -1,7 +1,6 @@
 """Coroutines as handlers, over two partitions of which one leaves meanwhile; SIGTERM stops it in order."""
 
 import asyncio
-import signal
 
 from keyshared.run import AsyncRunner, RunnerConfig
 
@@ -24,9 +23,7 @@ async def main() -> None:
         committed[partition] = position
 
     config = RunnerConfig(workers=8, timeout_ms=5_000)
-    async with AsyncRunner(handle, commit=commit, config=config) as runner:
-        if task := asyncio.current_task():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with AsyncRunner(handle, commit=commit, config=config).stopping_on_signals() as runner:
         await asyncio.gather(*(read(runner, partition) for partition in PARTITIONS))
         await runner.remove_log("orders-1")  # its handlers finish; what waits is left to the next reader
     print(f"{runner.stats().done} messages done, committed up to {committed}")

@@ -40,10 +40,9 @@ def service(database: str = "orders.db", handle: Callable[[str], Awaitable[objec
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        last, token = db.execute("SELECT position - 1, token FROM place").fetchone() or (0, None)
-        async with runner:
-            runner.add_log("orders", resume_from=token)
-            reading = asyncio.create_task(read(last))
+        (token,) = db.execute("SELECT token FROM place").fetchone() or (None,)
+        async with runner:  # whose failure is raised here, too
+            reading = asyncio.create_task(read(runner.add_log("orders", start=1, resume_from=token) - 1))
             yield
             reading.cancel()
             await runner.stop()  # what has begun ends and is committed; the rest waits for the next start

@@ -20,9 +20,10 @@ CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY AUTOINCREMENT, key, 
 
 
 def service(database: str = "queue.db") -> Starlette:
-    db, last, life = sqlite3.connect(database, isolation_level=None), 0, time.time_ns()
-    db.executescript(TABLES)
-    queue = LeaseQueue[str](SoleOwner("clients"), CONFIG)
+    db, last = sqlite3.connect(database, isolation_level=None), 0
+    (epoch,) = db.executescript(TABLES).execute("PRAGMA user_version").fetchone()  # a number that is ours to use
+    db.execute(f"PRAGMA user_version = {epoch + 1}")
+    queue = LeaseQueue[str](SoleOwner("clients"), CONFIG, epoch=epoch)  # leases of earlier lives are answered 409
     queue.add_consumer("clients")
 
     def ask(call: Callable[..., LeaseAnswer[Any, str]], *arguments: object, **more: object) -> object:
@@ -46,7 +47,7 @@ def service(database: str = "queue.db") -> Starlette:
             ask(queue.offer, last, key, body)
         if not isinstance(found := ask(queue.consume, "clients"), Lease):
             return Response(status_code=204)
-        return JSONResponse({"handle": f"{life}/{found.offsets[0]}/{found.id}", "body": found.messages[0].item})
+        return JSONResponse({"handle": f"{found.offsets[0]}/{found.id}", "body": found.messages[0].item})
 
     async def settle(request: Request) -> Response:
         verb, *handle = (request.path_params[name] for name in ("verb", "offset", "lease"))
@@ -54,5 +55,5 @@ def service(database: str = "queue.db") -> Starlette:
         return Response(status_code=409 if isinstance(answer, InvalidHandle) else 204)
 
     calls = {each.__name__: each for each in (queue.ack, queue.nack, queue.reject, queue.release, queue.extend)}
-    paths = {"/messages": put, "/leases": lease, f"/leases/{life}/{{offset:int}}/{{lease:int}}/{{verb}}": settle}
+    paths = {"/messages": put, "/leases": lease, "/leases/{offset:int}/{lease:int}/{verb}": settle}
     return Starlette(routes=[Route(path, function, methods=["POST"]) for path, function in paths.items()])

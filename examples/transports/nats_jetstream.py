@@ -1,7 +1,6 @@
 """NATS JetStream, read as a log; a key-value bucket says how far: ``nats_jetstream.py NATS_URL STREAM``."""
 
 import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,32 +22,30 @@ async def charge(msg: Msg) -> None:
 
 async def serve(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]]) -> None:
     async with await nats.connect(url) as client:
-        js, place, revision, stop = client.jetstream(), b"1 ", 0, asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        js, place, revision = client.jetstream(), b"", 0
 
-        async def commit(_: str, position: int, token: str) -> None:
+        async def commit(_: str, __: int, token: str) -> None:  # the token names the position, too
             nonlocal revision  # raises if another process has begun meanwhile: then this one ends
-            revision = await places.update(stream, f"{position} {token}".encode(), revision)
+            revision = await places.update(stream, token.encode(), revision)
 
         async def give_up(bad: Letter[Msg]) -> None:  # returns when the server has confirmed it
             await js.publish(f"dead.{bad.message.subject}", bad.message.data, headers={"error": repr(bad.error)})
 
         places = await js.create_key_value(bucket=NAME)
         with suppress(errors.NotFoundError):  # nothing was committed yet
-            place = (await places.get(stream)).value or place
+            place = (await places.get(stream)).value or b""
         revision = await places.put(stream, place)
         with suppress(errors.NotFoundError):  # nobody has read yet
             await js.delete_consumer(stream, NAME)
         config = api.ConsumerConfig(ack_policy=api.AckPolicy.NONE, deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE)
-        config.opt_start_seq, token = int(place.split(b" ")[0]), place.split(b" ")[1].decode()
-        source = await js.pull_subscribe(f"{stream}.>", NAME, stream, config)
-        async with AsyncRunner(handle, commit=commit, dead_letter=give_up, config=CONFIG) as runner:
-            runner.add_log(stream, resume_from=token or None)
-            while not (stop.is_set() or runner.error):
+        runner = AsyncRunner(handle, commit=commit, dead_letter=give_up, config=CONFIG)
+        async with runner.stopping_on_signals():  # at SIGTERM what has begun ends and is committed
+            config.opt_start_seq = runner.add_log(stream, start=1, resume_from=place.decode() or None)
+            source = await js.pull_subscribe(f"{stream}.>", NAME, stream, config)
+            while True:
                 with suppress(TimeoutError):  # there is nothing new
-                    for msg in await source.fetch(runner.room(stream) or 1, 1):
+                    for msg in await source.fetch(await runner.wait_for_room(stream), 1):
                         await runner.submit(stream, msg.metadata.sequence.stream, msg.subject, msg)
-            await runner.stop()  # what has begun ends and is committed
 
 
 def consume(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]] = charge) -> None:

@@ -1,10 +1,8 @@
 """RabbitMQ, one process at a time on a queue, the others stand by: ``rabbitmq.py AMQP_URL QUEUE``."""
 
 import asyncio
-import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from aio_pika import ExchangeType, Message, connect  # no connect_robust: it goes on with what others have by now
 from aio_pika.abc import AbstractIncomingMessage as Incoming
@@ -36,19 +34,15 @@ async def serve(url: str, name: str, handle: Callable[[Incoming], Awaitable[obje
             await dead.publish(Message(letter.message.body, headers=headers, delivery_mode=2), name)
             await letter.message.ack()  # the broker has confirmed the letter
 
-        inbox: asyncio.Queue[Incoming] = asyncio.Queue()
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        async with AsyncRunner(work, dead_letter=give_up, config=CONFIG) as runner:
+        inbox: asyncio.Queue[Incoming | None] = asyncio.Queue()
+        channel.close_callbacks.add(lambda *_: inbox.put_nowait(None))
+        runner = AsyncRunner(work, dead_letter=give_up, config=CONFIG)
+        async with runner.stopping_on_signals():  # SIGTERM: what has begun ends and is acked; another one gets the rest
             runner.add_log(name)
             await queue.consume(inbox.put)  # and never cancel it: the next process would begin beside handlers here
-            while not (stop.is_set() or channel.is_closed or runner.error):
-                with suppress(TimeoutError):
-                    message = await asyncio.wait_for(inbox.get(), 1)
-                    await runner.submit(name, message.delivery_tag, message.headers.get("key"), message)
-            await runner.stop()  # what has begun ends and is acked; the broker gives the rest to the next one
-            if channel.is_closed:
-                raise ConnectionError("the broker is gone; what was not acked comes again")
+            while (message := await inbox.get()) is not None:
+                await runner.submit(name, message.delivery_tag, message.headers.get("key"), message)
+            raise ConnectionError("the broker is gone; what was not acked comes again")
 
 
 def consume(url: str, name: str, handle: Callable[[Incoming], Awaitable[object]] = charge) -> None:

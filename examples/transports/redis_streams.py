@@ -1,10 +1,8 @@
 """Redis Streams, one process at a time on a stream, the others stand by: ``redis_streams.py REDIS_URL STREAM``."""
 
-import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Event
 
 import redis
 
@@ -28,31 +26,29 @@ def row_of(entry: Entry) -> tuple[int, str | None, Entry]:
 
 
 def consume(url: str, stream: str, handle: Callable[[dict[str, str]], object] = charge) -> None:
-    client, begin, stop = redis.from_url(url, decode_responses=True), "", Event()
-
-    def work(entry: Entry) -> None:
-        handle(entry[1])
-        client.xack(stream, GROUP, entry[0])  # the next entry of its key begins after this
+    client, begin = redis.from_url(url, decode_responses=True), ""
 
     def give_up(letter: Letter[Entry]) -> None:
         with client.pipeline() as both:  # a transaction: written and acked, or neither
             both.xadd(f"{stream}.dead", {**letter.message[1], "id": letter.message[0], "error": repr(letter.error)})
             both.xack(stream, GROUP, letter.message[0]).execute()
 
+    def ack(_: str, offsets: Sequence[int]) -> None:  # many at once when there is much to do
+        client.xack(stream, GROUP, *(f"{offset >> 20}-{offset % 2**20}" for offset in offsets))
+
     with suppress(redis.ResponseError):  # the group is there already
         client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     lock = client.lock(f"{stream}.lock", timeout=LEASE_S)
-    with lock, ThreadRunner(work, dead_letter=give_up, config=CONFIG) as runner:
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    runner = ThreadRunner[Entry](lambda entry: handle(entry[1]), settled=ack, dead_letter=give_up, config=CONFIG)
+    with lock, runner.stopping_on_signals():  # SIGTERM: what has begun ends and is acked; another one gets the rest
         runner.add_log(stream)
         while begin != "0-0":  # what others have left comes first: it is older than all that nobody has read
             begin, entries, *_ = client.xautoclaim(stream, GROUP, OWNER, 0, begin or "0-0", count=CONFIG.window)
             runner.submit_many(stream, map(row_of, entries))
-        while lock.reacquire() and not stop.wait(0 if (room := runner.room(stream)) else 0.05):  # or raises: it is lost
-            if room:
+        while lock.reacquire():  # or raises: it is lost
+            if room := runner.wait_for_room(stream, 1_000):
                 read = client.xreadgroup(GROUP, OWNER, {stream: ">"}, count=room, block=1_000)
                 runner.submit_many(stream, (row_of(entry) for _, entries in read for entry in entries))
-        runner.stop()  # what has begun ends, and is acked; the next process gets the rest
 
 
 if __name__ == "__main__":

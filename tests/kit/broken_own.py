@@ -11,6 +11,7 @@ from tests.kit.own_machines import (
     DispatcherMachine,
     LatestQueueMachine,
     LeaseQueueMachine,
+    TableQueueMachine,
     TellingQueueMachine,
     WindowMachine,
 )
@@ -76,6 +77,13 @@ class TellsOnlyOfAnswers(LeaseQueue):
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[Ignored | None, object]:
         result, effects = super().dead_lettered(offset, now_ms=now_ms)
         return LeaseAnswer(result, [effect for effect in effects if not isinstance(effect, Done)])
+
+
+class BeginsTheSameEpochAnew(LeaseQueue):
+    """Leases of every life of a queue have the same ids."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "epoch": 0})
 
 
 class LeasesASecondBatch(LeaseQueue):
@@ -154,6 +162,7 @@ OWN_FAULTS = (
     _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
     _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
     _queue(TellsOnlyOfAnswers, Promise.SETTLED_ONCE, machine=TellingQueueMachine),
+    _queue(BeginsTheSameEpochAnew, Promise.FENCE, machine=TableQueueMachine),
     _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=_OneLifeMachine),
     _queue(LeasesAllOfThem, Promise.LATEST_ONLY, machine=LatestQueueMachine),
     _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),

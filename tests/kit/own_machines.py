@@ -8,8 +8,10 @@ from tests.kit.later_broker import LaterMachine
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import KeySessions, OnEvict, Poison
+from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseAnswer, Reservation
 from keyshared.testing import Delivery, Guarantees, Promise
+from keyshared.testing import history as past
 from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
 from keyshared.testing.adapters.leases import LeaseQueueDriver
 from keyshared.testing.adapters.window import WindowDriver
@@ -24,6 +26,7 @@ __all__ = [
     "DispatcherMachine",
     "LatestQueueMachine",
     "LeaseQueueMachine",
+    "TableQueueMachine",
     "WindowMachine",
 ]
 
@@ -184,6 +187,46 @@ class TellingQueueMachine(LeaseQueueMachine):
     guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
 
 
+class TableQueueDriver(TellingQueueDriver):
+    """Keeps a table of messages and no snapshot: a row goes when its message is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: set[int] = set()
+
+    def restart(self) -> None:
+        """Begin anew with the rows that are left, in order; nobody knows who had what."""
+        self.epoch += 1
+        for lease in self.queue.leases():
+            self.told += [
+                past.Released(offset=each, consumer=lease.consumer, attempt=lease.id) for each in lease.offsets
+            ]
+        config = replace(self.config, start=self.queue.keep_from)
+        self.queue = self.queue_class(self.make_placement(), config, epoch=self.epoch)
+        self.consumers.clear()
+        for offset in range(self.offered):
+            if offset not in self.done:
+                self.todo += self.queue.offer(offset, self.log[offset], offset, now_ms=self.now).effects
+        self._apply(LeaseAnswer(None, []))
+
+    def _act(self, effect: Effect) -> None:
+        if isinstance(effect, Done):
+            self.done.add(effect.offset)
+        super()._act(effect)
+
+
+class TableQueueMachine(LeaseQueueMachine):
+    """The lease queue of a host that keeps messages and an epoch, and nothing else."""
+
+    driver_class = TableQueueDriver
+    guarantees = replace(
+        LeaseQueueMachine.guarantees,
+        promises=(SHOWN | {Promise.SETTLED_ONCE}) - {Promise.ATTEMPTS},  # deliveries are counted anew
+        max_attempts=None,
+        tells_done=True,
+    )
+
+
 class BatchingQueueDriver(LeaseQueueDriver):
     """Two of a key as a batch."""
 
@@ -245,6 +288,7 @@ MACHINES = (
     AbortingMachine,
     LineMachine,
     TellingQueueMachine,
+    TableQueueMachine,
     BatchingQueueMachine,
     LatestQueueMachine,
     WindowMachine,

@@ -1261,6 +1261,33 @@ class TestRestart:
         assert lost.offsets == current.offsets == (3,)
         assert invalid(3, lost.id, InvalidHandleReason.STALE) == again.ack(3, lost.id)
 
+    def test_a_queue_without_a_snapshot_fences_the_leases_of_its_earlier_lives(self) -> None:
+        lives = [WatchedQueue(letters({"a-z": "ann"}), epoch=epoch) for epoch in (0, 1, 7)]
+        for made in lives:
+            made.add_consumer("ann")
+            made.offer(5, "a1")
+        first, second, third = (lease(made, "ann") for made in lives)
+
+        assert (1, (1 << 32) + 1, (7 << 32) + 1) == (first.id, second.id, third.id)
+        for old in (first, second):
+            assert invalid(5, old.id, InvalidHandleReason.STALE) == lives[2].ack(5, old.id)
+        assert isinstance(lives[1].commit(third.id).result, InvalidReservation)
+        assert lives[2].ack(5, third.id).result is None
+
+    def test_a_restored_queue_goes_on_in_the_epoch_that_it_began_with(self) -> None:
+        made = WatchedQueue(letters({"a-z": "ann"}), epoch=3)
+        made.add_consumer("ann")
+        made.offer(5, "a1")
+        made.abort(reserve(made, "ann", 1).id)
+        again = [restored(made, letters({"a-z": "ann"}), epoch=epoch) for epoch in (0, 3, 4)]
+
+        assert [(3 << 32) + 2, (3 << 32) + 2, (4 << 32) + 1] == [lease(each, "ann").id for each in again]
+
+    @pytest.mark.parametrize("epoch", [-1, True, None, 1.0])
+    def test_an_epoch_is_a_number_from_0_on(self, epoch: Any) -> None:
+        with pytest.raises(ArgumentError, match="epoch"):
+            LeaseQueue(letters({"a-z": "ann"}), epoch=epoch)
+
     def test_a_placement_made_by_hand_is_kept_beside_the_snapshot(self) -> None:
         made = self.held()
         made.set_placement(assigned(letters({"a-m": "bob"}), "n-z", "ann"))

@@ -4,7 +4,7 @@ from typing import Any
 
 from keyshared.effects import DeadLetter, Deliver
 from keyshared.run import PartlyDone
-from keyshared.run.actions import Overdue, Withdraw
+from keyshared.run.actions import Overdue, Settle, Withdraw
 from keyshared.run.batches import next_run
 from keyshared.run.heart import Heart
 from keyshared.run.leftovers import Leftovers
@@ -139,3 +139,34 @@ class RunsABatchBesideItself(Heart[Any]):
         following, run.behind = next_run(run), ()
         if following is not None:
             self._turns.add(following)
+
+
+class TellsBeforeTheLetterIsWritten(Heart[Any]):
+    """A message that is given up counts as settled when the write of its dead letter begins."""
+
+    def _give_up(self, log: Log[Any], effect: DeadLetter[Any]) -> None:
+        super()._give_up(log, effect)
+        log.settled.append(effect.offset)
+
+
+class TellsTwiceAtOnce(Heart[Any]):
+    """A log is told what is settled while it is still being told of others."""
+
+    def _look_at_logs(self) -> None:
+        for log in self._touched:
+            log.is_settling = False
+        super()._look_at_logs()
+
+
+class LeavesWithoutTellingTheLast(Heart[Any]):
+    """What is settled while its log leaves is not told."""
+
+    def advance(self, *, now_ms: int | None = None) -> list[Any]:
+        actions = super().advance(now_ms=now_ms)
+        return [action for action in actions if not (isinstance(action, Settle) and self._skip(action.log))]
+
+    def _skip(self, log: Log[Any]) -> bool:
+        if log.is_leaving:
+            log.is_settling = False
+            self._let_leave()
+        return log.is_leaving

@@ -5,19 +5,36 @@ from typing import Any
 
 import pytest
 
-from keyshared import Poison, RetryPolicy
+from keyshared import DispatcherConfig, KeySharedDispatcher, Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import Blocked, BlockReason, Dropped, Spilled
 from keyshared.errors import ArgumentError
+from keyshared.placement import SoleOwner
 from keyshared.run import BusyKey, Hooks, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
-from keyshared.run.actions import Cancel, Commit, Full, Left, LoadMany, Noticed, Roomy, Stopped, Withdraw, WriteLetter
-from keyshared.run.heart import GRACE_MS, Heart
+from keyshared.run.actions import (
+    Cancel,
+    Commit,
+    Full,
+    Left,
+    LoadMany,
+    Noticed,
+    Roomy,
+    Settle,
+    Stopped,
+    Stopping,
+    Withdraw,
+    WriteLetter,
+)
+from keyshared.run.heart import Heart
 from keyshared.run.log import Run
+from keyshared.run.stays import GRACE_MS
 
 
 def heart_of(*logs: str, **settings: Any) -> Heart[int]:
     parts = {
-        name: settings.pop(name) for name in ("ahead", "cancels", "commits", "writes", "loads") if name in settings
+        name: settings.pop(name)
+        for name in ("ahead", "cancels", "commits", "writes", "loads", "settles")
+        if name in settings
     }
     heart: Heart[int] = Heart(RunnerConfig(**settings), **parts)
     for log in logs:
@@ -157,7 +174,7 @@ def test_a_dead_letter_is_tried_again_with_growing_delays_and_then_stops_everyth
     (letter,) = heart.advance(now_ms=now)
     assert isinstance(letter, WriteLetter)
     heart.written(letter, OSError("gone"), now_ms=now)
-    assert [type(action) for action in heart.advance(now_ms=now)] == [Left, Stopped]
+    assert [type(action) for action in heart.advance(now_ms=now)] == [Stopping, Left, Stopped]
     assert repr(heart.error) == "OSError('gone')"
     with pytest.raises(OSError, match="gone"):
         heart.submit("log", 1, "key", 1)
@@ -211,7 +228,7 @@ def test_a_commit_that_does_not_come_back_does_not_keep_a_log() -> None:
     heart.ended(run, None)
     (commit,) = heart.advance(now_ms=0)
     heart.stop(until_ms=10, now_ms=0)
-    assert heart.advance(now_ms=10 + 2 * GRACE_MS - 1) == []
+    assert heart.advance(now_ms=10 + 2 * GRACE_MS - 1) == [Stopping()]
     assert [type(action) for action in heart.advance(now_ms=10 + 2 * GRACE_MS)] == [Left, Stopped]
     assert isinstance(commit, Commit)
     heart.committed(commit, None)
@@ -363,7 +380,7 @@ def test_a_second_letter_that_cannot_be_written_changes_neither_the_error_nor_th
     heart.written(first, OSError("first"), now_ms=0)
     heart.written(second, OSError("second"), now_ms=40)
     assert repr(heart.error) == "OSError('first')"
-    assert [type(action) for action in heart.advance(now_ms=50)] == [Left, Stopped]
+    assert [type(action) for action in heart.advance(now_ms=50)] == [Stopping, Left, Stopped]
 
 
 def test_a_message_that_is_given_up_without_dead_letters_stops_everything_with_its_error() -> None:
@@ -421,7 +438,7 @@ def test_a_commit_that_fails_is_the_last_one_of_its_log() -> None:
     assert isinstance(commit, Commit)
     heart.committed(commit, OSError("no"))
     heart.ended(second, None)
-    assert [type(action) for action in heart.advance(now_ms=0) if not isinstance(action, Withdraw)] == [Left, Stopped]
+    assert [type(action) for action in heart.advance(now_ms=0)] == [Stopping, Withdraw, Left, Stopped]
     assert repr(heart.error) == "OSError('no')"
 
 
@@ -542,3 +559,83 @@ def test_hooks_have_to_be_callable() -> None:
     assert Hooks(full=print).roomy is None
     with pytest.raises(ArgumentError, match="full"):
         Hooks(full=3)  # type: ignore[arg-type]
+
+
+def test_whoever_waits_hears_of_a_stop_and_of_a_first_error_after_it_once() -> None:
+    heart = heart_of("log")
+    for _ in range(2):
+        heart.stop(until_ms=50, now_ms=0)
+    assert [type(action) for action in heart.advance(now_ms=0)] == [Stopping, Left, Stopped]
+    for error in ("first", "second"):
+        heart.fail(OSError(error))
+    assert heart.advance(now_ms=0) == [Stopping()]
+    assert repr(heart.error) == "OSError('first')"
+
+
+def settlements(heart: Heart[int]) -> list[Settle[int]]:
+    return [action for action in heart.advance() if isinstance(action, Settle)]
+
+
+def test_what_is_settled_is_told_once_together_and_one_call_of_a_log_at_a_time() -> None:
+    heart = heart_of("log", settles=True, writes=True, workers=8, poison=Poison.DEAD_LETTER)
+    for offset in range(5):
+        heart.submit("log", offset, f"key-{offset}", offset)
+    runs = begun(heart, 0)
+    for run in runs[:2]:
+        heart.ended(run, None)
+    (first,) = settlements(heart)
+    assert first.offsets == (0, 1)
+    heart.ended(runs[2], ValueError("comes again"))
+    heart.ended(runs[3], Reject("bad"))
+    (letter,) = [action for action in heart.advance() if isinstance(action, WriteLetter)]
+    heart.ended(runs[4], None)
+    assert settlements(heart) == [], "the call before has not returned"
+    heart.written(letter, None)
+    assert not heart.is_idle()
+    heart.settled(first, None)
+    (second,) = settlements(heart)
+    assert second.offsets == (4, 3), "in the order of their ends; a failed message is not among them"
+
+
+def test_a_log_leaves_when_its_last_settled_message_is_told() -> None:
+    heart = heart_of("log", settles=True)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    log = heart.remove_log("log", until_ms=50, now_ms=0)
+    heart.ended(run, None)
+    (asked,) = settlements(heart)
+    assert heart.advance(now_ms=40) == []
+    heart.settled(asked, None)
+    assert heart.advance(now_ms=40) == [Left(log, is_finished=True)]
+
+
+def test_a_log_that_cannot_be_told_what_is_settled_stops_everything_and_is_told_no_more() -> None:
+    heart = heart_of("log", settles=True, workers=2)
+    for offset in range(2):
+        heart.submit("log", offset, f"key-{offset}", offset)
+    first, second = begun(heart, 0)
+    heart.ended(first, None)
+    (asked,) = settlements(heart)
+    heart.settled(asked, OSError("no"))
+    heart.ended(second, None)
+    assert [type(action) for action in heart.advance()] == [Stopping, Withdraw, Left, Stopped]
+    assert repr(heart.error) == "OSError('no')"
+
+
+def test_what_comes_of_telling_a_log_that_was_lost_means_nothing() -> None:
+    heart = heart_of("log", settles=True)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.ended(run, None)
+    (asked,) = settlements(heart)
+    heart.lose_log("log")
+    heart.settled(asked, OSError("its connection is gone"))
+    assert heart.error is None
+
+
+def test_a_log_says_where_to_read_it() -> None:
+    heart = heart_of(commits=True)
+    assert heart.add_log("new") is None
+    assert heart.add_log("old", start=7) == 7
+    token = KeySharedDispatcher[int](SoleOwner("c1"), DispatcherConfig(start=9)).cursor_token().text
+    assert heart.add_log("known", start=7, resume_from=token) == 9

@@ -2,10 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
+import pytest
+from tests.run import broken
+
 from keyshared import RetryPolicy
-from keyshared.run import RunnerConfig
+from keyshared.effects import Deliver
+from keyshared.run import PartlyDone, RunnerConfig
 from keyshared.run.actions import Action, Commit, WriteLetter
 from keyshared.run.heart import Heart
 from keyshared.run.log import Run
@@ -14,6 +19,7 @@ from keyshared.testing import history as past
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.strategies import keys
+from keyshared.testing.trial import find_violation
 
 CONFIG = RunnerConfig(
     workers=2,
@@ -29,6 +35,9 @@ class RunnerDriver(Driver):
     A consumer that leaves has crashed: the next one begins with what was committed.
     """
 
+    config = CONFIG
+    heart_class: ClassVar[type[Heart[int]]] = Heart
+
     def __init__(self) -> None:
         self.log: list[bytes | None] = []
         self.heart: Heart[int] | None = None
@@ -43,7 +52,7 @@ class RunnerDriver(Driver):
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002
         self.holder = consumer
         token = None if self.committed is None else self.committed[1]
-        self.heart = Heart(CONFIG, commits=True, writes=True)
+        self.heart = self.heart_class(self.config, commits=True, writes=True)
         self.heart.add_log("log", start=0, resume_from=token, now_ms=self.now)
         self.read = 0 if self.committed is None else self.committed[0]
         self.begun.clear()
@@ -78,7 +87,7 @@ class RunnerDriver(Driver):
     def restart(self) -> None:
         if self.heart is not None:
             for run in self.heart.log("log").runs:
-                offset = run.delivery.offset
+                offset = self.at_work(run).offset
                 released = past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset])
                 self.told.append(released)
         self.heart = None
@@ -87,13 +96,26 @@ class RunnerDriver(Driver):
         told, self.told = self.told, []
         return told
 
+    def at_work(self, run: Run[int]) -> Deliver[int]:
+        """What a handler works on now."""
+        return run.delivery
+
     def end(self, delivery: Delivery, raised: BaseException | None) -> bool:
         run: Any = delivery.token
-        if self.heart is None or run not in self.heart.log("log").runs:
+        if self.heart is None or run not in self.heart.log("log").runs or self.at_work(run).offset != delivery.offset:
             return False  # its process is gone, or it has answered
-        self.heart.ended(run, raised, now_ms=self.now)
+        self.answer(self.heart, run, raised)
         self.carry_out()
         return True
+
+    def answer(self, heart: Heart[int], run: Run[int], raised: BaseException | None) -> None:
+        heart.ended(run, raised, now_ms=self.now)
+
+    def begin(self, run: Run[int]) -> None:
+        """A handler begins with a message."""
+        begun = self.at_work(run)
+        self.deliveries[begun.offset] += 1
+        self.begun.append(Delivery(begun.offset, begun.key, self.deliveries[begun.offset], token=run))
 
     def carry_out(self) -> None:
         heart = self.heart
@@ -108,10 +130,8 @@ class RunnerDriver(Driver):
 
     def do(self, heart: Heart[int], action: Action[int]) -> None:
         match action:
-            case Run(delivery=delivery):
-                self.deliveries[delivery.offset] += 1
-                attempt = self.deliveries[delivery.offset]
-                self.begun.append(Delivery(delivery.offset, delivery.key, attempt, token=action))
+            case Run():
+                self.begin(action)
             case Commit(_, position, token):
                 self.committed = position, token
                 heart.committed(action, None, now_ms=self.now)
@@ -146,4 +166,69 @@ class RunnerMachine(KeySharedMachine):
     keys = keys(keyless=True)
 
 
+class BatchRunnerDriver(RunnerDriver):
+    """A handler goes through its batch, one message after the other, and says at its end how far it came.
+
+    If its first message fails, it names none of them. Before its process ends, in whatever way, a handler says how far
+    it has come: what it has done and nobody knows is redone, and the kit would have to know which messages those are.
+    """
+
+    config = replace(CONFIG, batch=3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: Counter[Run[int]] = Counter()
+
+    def disconnect(self, consumer: str) -> None:
+        self.tell_how_far()
+        super().disconnect(consumer)
+
+    def restart(self) -> None:
+        self.tell_how_far()
+        super().restart()
+
+    def tell_how_far(self) -> None:
+        if self.heart is not None:
+            for run in [run for run in self.heart.log("log").runs if self.done[run]]:
+                offset = self.at_work(run).offset
+                self.told.append(past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset]))
+                self.heart.ended(run, PartlyDone(self.done[run], SystemExit()), now_ms=self.now)
+            self.carry_out()
+
+    def at_work(self, run: Run[int]) -> Deliver[int]:
+        return run.deliveries[self.done[run]]
+
+    def answer(self, heart: Heart[int], run: Run[int], raised: BaseException | None) -> None:
+        done = self.done[run]
+        if raised is not None:
+            super().answer(heart, run, PartlyDone(done, raised) if done else raised)
+        elif done + 1 == len(run.deliveries):
+            super().answer(heart, run, None)
+        else:
+            self.done[run] += 1
+            self.begin(run)
+
+
+class BatchRunnerMachine(RunnerMachine):
+    """The same with batches of a key."""
+
+    driver_class = BatchRunnerDriver
+    guarantees = replace(RunnerMachine.guarantees, cursor_keeps_up=False)  # a batch is committed when it has ended
+
+
 TestRunner = RunnerMachine.TestCase
+TestBatchRunner = BatchRunnerMachine.TestCase
+
+
+@pytest.mark.parametrize(
+    ("fault", "promises"),
+    [
+        (broken.BelievesThatAllIsDone, {Promise.NO_LOSS, Promise.SAFE_CURSOR, Promise.PROGRESS, Promise.KEY_ORDER}),
+        (broken.RunsABatchBesideItself, {Promise.BOUNDS, Promise.KEY_ORDER}),
+    ],
+)
+def test_a_broken_heart_is_caught_with_batches(fault: type[Heart[int]], promises: set[Promise]) -> None:
+    driver = type("BrokenDriver", (BatchRunnerDriver,), {"heart_class": fault})
+    found = find_violation(type("BrokenMachine", (BatchRunnerMachine,), {"driver_class": driver}))
+    assert found is not None
+    assert found.violation.promise in promises

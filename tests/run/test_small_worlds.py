@@ -31,6 +31,11 @@ WORLDS: dict[str, dict[str, Any]] = {
     "removed as a batch": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "remove", "bad_ends": 1, "ticks": 0},
     "lost as a batch": {"keys": "aa", "batch": 2, "at_once": 2, "trouble": "lose", "bad_ends": 1, "ticks": 0},
     "stopped with batches": {"keys": "aaa", "batch": 2, "at_once": 3, "trouble": "stop", "bad_ends": 1, "ticks": 1},
+    "told what is settled": {"keys": "ab", "settles": True, "bad_ends": 1, "workers": 2, "ticks": 0},
+    "told of a batch": {"keys": "aa", "batch": 2, "at_once": 2, "settles": True, "bad_ends": 1, "ticks": 1},
+    "removed before it is told": {"keys": "ab", "trouble": "remove", "settles": True, "workers": 2, "ticks": 0},
+    "lost before it is told": {"keys": "a", "trouble": "lose", "settles": True, "bad_ends": 1, "ticks": 1},
+    "stopped before it is told": {"keys": "ab", "trouble": "stop", "settles": True, "bad_ends": 1, "ticks": 0},
     "stopped with a failure": {"keys": "a", "trouble": "stop", "bad_ends": 2, "ticks": 2},
 }
 
@@ -63,6 +68,9 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
         (broken.BlamesTheFirstOfABatch, "a batch", "failures of others count|given up for the failure of another"),
         (broken.TriesABatchAgainAsOne, "a batch", "not alone after a failure"),
         (broken.BelievesThatAllIsDone, "a batch", "committed too early"),
+        (broken.TellsBeforeTheLetterIsWritten, "told what is settled", "told too early"),
+        (broken.TellsTwiceAtOnce, "told what is settled", "two are told at once"),
+        (broken.LeavesWithoutTellingTheLast, "stopped before it is told", "not all is told"),
         (broken.RunsABatchBesideItself, "a batch that fails again", "two of a key at once|passes"),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_handler_that_is_cancelled_by_somebody_else_gives_its_message_back() -
     assert ends == ["CancelledError"] * 3 + ["NoneType"]
 
 
-@pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "hook"])
+@pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "settled", "hook"])
 def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
     async def fail(*_: object) -> Any:
         raise OSError(what)
@@ -122,7 +122,7 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
             raise Reject("bad")
 
     async def serve() -> None:
-        calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load") if name == what}
+        calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
         hooks = Hooks(ended=fail_now) if what == "hook" else None
         config = RunnerConfig(workers=2, letter_tries=1, max_loaded_per_key=1, window=8)
         runner = AsyncRunner(handle, hooks=hooks, config=config, **calls)
@@ -319,3 +319,51 @@ def test_a_commit_that_is_asked_for_in_the_turn_in_which_its_log_is_lost_is_not_
 
 async def later(_: int) -> None:
     await asyncio.sleep(0)
+
+
+def test_a_task_that_works_on_carries_no_cancellation_to_another_message() -> None:
+    done: list[int] = []
+    tasks: set[object] = set()
+
+    async def handle(message: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        if message == 3:
+            task.cancel()  # and it returns before that is raised
+        else:
+            await asyncio.sleep(0)
+        done.append(message)
+
+    async def serve() -> None:
+        async with AsyncRunner(handle, config=RunnerConfig(workers=1)) as runner:
+            runner.add_log("log")
+            await runner.submit_many("log", [(offset, f"key-{offset}", offset) for offset in range(10)])
+        assert runner.stats().released == 0
+
+    asyncio.run(serve())
+    assert done == list(range(10))
+    assert 1 < len(tasks) < 10, "it has ended, and another one has worked on"
+
+
+def test_what_waits_for_a_task_when_its_log_leaves_is_taken_back() -> None:
+    begun: list[int] = []
+    commits: list[int] = []
+
+    async def handle(message: int) -> None:
+        begun.append(message)
+        await asyncio.sleep(0.01)
+
+    async def serve() -> None:
+        async with AsyncRunner(
+            handle, commit=lambda _, position, __: commits.append(position), config=RunnerConfig(workers=2)
+        ) as runner:
+            runner.add_log("log", start=0)
+            await runner.submit_many("log", [(offset, f"key-{offset}", offset) for offset in range(8)])
+            await asyncio.sleep(0.001)
+            assert runner.stats().running == 4, "two are on the way"
+            assert await runner.remove_log("log")
+        assert runner.stats().released == 2
+
+    asyncio.run(serve())
+    assert (begun, commits[-1]) == ([0, 1], 2)

@@ -157,7 +157,7 @@ def test_a_commit_of_a_log_that_is_lost_before_its_turn_is_not_made() -> None:
     assert set(commits) == {"kept"}
 
 
-@pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "hook"])
+@pytest.mark.parametrize("what", ["commit", "dead_letter", "load", "settled", "hook"])
 def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
     def fail(*_: object) -> Any:
         raise OSError(what)
@@ -166,7 +166,7 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
         if what == "dead_letter" and message == 3:
             raise Reject("bad")
 
-    calls = {name: fail for name in ("commit", "dead_letter", "load") if name == what}
+    calls = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
     hooks = Hooks(ended=fail) if what == "hook" else None
     config = RunnerConfig(workers=2, letter_tries=1, max_loaded_per_key=1, window=8)
     runner = ThreadRunner(handle, hooks=hooks, config=config, **calls)
@@ -494,3 +494,28 @@ def test_a_block_may_stop_by_itself_and_one_whose_runner_fails_ends_with_the_las
     with pytest.raises(Reject):
         serve()
     assert commits[-1] == 1
+
+
+def test_each_message_is_told_once_when_it_is_settled_however_that_came_and_many_together() -> None:
+    watch, calls = Watch(), list[tuple[str, tuple[int, ...]]]()
+    begun = Event()
+
+    def settled(log: str, offsets: Sequence[int]) -> None:
+        calls.append((log, tuple(offsets)))
+        assert begun.wait(LONG_S)  # so the next call has many
+
+    def handle(message: Message) -> None:
+        watch.begin(message)
+        watch.end(message)
+
+    log = mixed_log(300)
+    with ThreadRunner[Message](
+        handle, settled=settled, dead_letter=len, config=RunnerConfig(workers=4, retry=FAST)
+    ) as runner:
+        runner.add_log("log")
+        runner.submit_many("log", [(message.offset, message.key, message) for message in log[:200]])
+        begun.set()
+        runner.submit_many("log", [(message.offset, message.key, message) for message in log[200:]])
+    assert {name for name, _ in calls} == {"log"}
+    assert sorted(offset for _, offsets in calls for offset in offsets) == [message.offset for message in log]
+    assert max(len(offsets) for _, offsets in calls) > 1

@@ -18,7 +18,9 @@ from keyshared.run.actions import (
     Noticed,
     Overdue,
     Roomy,
+    Settle,
     Stopped,
+    Stopping,
     Withdraw,
     WriteLetter,
 )
@@ -85,6 +87,7 @@ class World:
         cancels: Whether handlers can be cancelled.
         timeout: Whether handlers may run for too long.
         at_once: How many messages are submitted together.
+        settles: Whether the log is told what is settled.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class World:
         ticks: int = 4,
         batch: int | None = None,
         at_once: int = 1,
+        settles: bool = False,
     ) -> None:
         config = RunnerConfig(
             workers=workers,
@@ -114,7 +118,8 @@ class World:
         )
         self.choose = choose
         self.keys = keys
-        self.heart = heart_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True)
+        self.heart = heart_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True, settles=settles)
+        self.settles = settles
         self.workers, self.ahead, self.cancels = workers, ahead, cancels
         self.trouble, self.bad_ends, self.ticks, self.at_once = trouble, bad_ends, ticks, at_once
         self.comes_again = trouble in {"remove", "lose"}
@@ -129,6 +134,7 @@ class World:
         self.rejected: set[int] = set()  # likewise
         self.suspects: set[int] = set()  # of batches that failed, and nobody said which of them it was
         self.done: set[int] = set()  # in this stay, or told by the token that it began with
+        self.settled: list[int] = []  # in this stay
         self.story: list[str] = []
         self.is_stopped = self.is_lost = False
         self.stay = self.begin()
@@ -140,6 +146,7 @@ class World:
         self.failures.clear()
         self.rejected.clear()
         self.suspects.clear()
+        self.settled.clear()
         self.next = 0
         return self.heart.log(LOG)
 
@@ -259,6 +266,8 @@ class World:
             if error is None and asked.log is self.stay:
                 self.committed = asked.position, asked.token
             self.heart.committed(asked, error, now_ms=self.now)
+        elif isinstance(asked, Settle):
+            self.heart.settled(asked, error, now_ms=self.now)
         else:
             if error is None and asked.log is self.stay and not asked.log.is_gone:
                 self.done.add(asked.letter.offset)
@@ -301,7 +310,7 @@ class World:
             self.running.append(run)
             self.check_running()
 
-    def do(self, action: Action[int]) -> None:  # noqa: C901  # one branch for each kind
+    def do(self, action: Action[int]) -> None:  # noqa: C901, PLR0912  # one branch for each kind
         match action:
             case Run():
                 self.check_run(action)
@@ -323,11 +332,14 @@ class World:
                 guilty = self.failures[letter.offset] == 2 or letter.offset in self.rejected
                 assert guilty, f"{letter.offset} is given up for the failure of another: {self.story}"
                 self.asked.append(action)
+            case Settle(_, offsets):
+                self.check_settled(offsets)
+                self.asked.append(action)
             case Stopped():
                 self.is_stopped = True
             case Left():
                 self.check_left(action)
-            case Noticed() | Full() | Roomy():
+            case Noticed() | Full() | Roomy() | Stopping():
                 pass  # nobody listens
             case LoadMany():
                 raise AssertionError(action)
@@ -361,8 +373,17 @@ class World:
         assert self.committed is None or self.committed[0] <= position, f"backwards: {self.story}"
         assert self.known(token) <= self.done, f"{self.known(token) - self.done} committed too early: {self.story}"
 
+    def check_settled(self, offsets: tuple[int, ...]) -> None:
+        assert not [asked for asked in self.asked if isinstance(asked, Settle)], f"two are told at once: {self.story}"
+        self.settled += offsets
+        assert len({*self.settled}) == len(self.settled), f"told twice: {self.story}"
+        assert {*self.settled} <= self.done, f"told too early: {self.story}"
+
     def check_left(self, left: Left[int]) -> None:
         assert left.log is self.stay
+        if left.is_finished and not self.is_lost and self.settles:
+            submitted = {2 * place for place in range(self.next)}
+            assert {*self.settled} == self.done & submitted, f"not all is told: {self.story}"
         if left.is_finished and not self.is_lost and self.next:
             assert self.committed is not None, f"never committed: {self.story}"
             assert self.known(self.committed[1]) == self.done, f"the last commit lacks something: {self.story}"

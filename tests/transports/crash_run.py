@@ -9,13 +9,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.transports.diary import DONE, Verdict, judge
 from tests.transports.worker import REJECTED, is_one
 
 ROOT = Path(__file__).resolve().parents[2]
-MESSAGES, KEYS = 2_000, 100
-PATIENCE_S = 90
+PATIENCE_S = 300
+
+
+class Size(NamedTuple):
+    """How many messages of how many keys a run has, and how many processes are killed in it."""
+
+    many: int
+    keys: int
+    kills: int = 1
+
+
+QUICK, LONG = Size(2_000, 100), Size(8_000, 200, 2)
 
 
 class Message(str):
@@ -32,18 +43,23 @@ class Message(str):
         return self.split("/")[1]
 
 
-def messages(many: int = MESSAGES) -> list[Message]:
+def messages(size: Size) -> list[Message]:
     places: Counter[str] = Counter()
     made = []
-    for number in range(many):
-        key = f"k{number * 7919 % (many * KEYS // MESSAGES)}"
+    for number in range(size.many):
+        key = f"k{number * 7919 % size.keys}"
         made.append(Message(f"{key}/{number}/{places[key]}"))
         places[key] += 1
     return made
 
 
-def rejects(many: int = MESSAGES) -> set[Message]:
-    return {message for message in messages(many) if is_one(REJECTED, int(message.number))}
+def rejects(size: Size) -> set[Message]:
+    return {message for message in messages(size) if is_one(REJECTED, int(message.number))}
+
+
+def all_done(size: Size) -> Verdict:
+    """The verdict on a run without a fault, but for what was done again."""
+    return Verdict(lost=0, out_of_order=0, at_once=0, done=size.many, again=0)
 
 
 class Crew:
@@ -118,20 +134,23 @@ def crew_of(diary: Path, *arguments: str) -> Iterator[Crew]:
 def crash_run(
     diary: Path,
     *arguments: str,
-    many: int = MESSAGES,
+    size: Size,
     stand_by: bool = True,
     when_started: Callable[[], object] = lambda: None,
 ) -> Verdict:
-    """One process is killed, the next one asked to leave; others stand by, or are started when it has gone."""
+    """Processes are killed, and the next one is asked to leave; others stand by, or are started when it has gone."""
     with crew_of(diary, *arguments) as crew:
         crew.join(1 + stand_by)
         when_started()
-        crew.wait_for(many // 3)
-        crew.kill()
-        crew.join()
-        crew.wait_for(many * 2 // 3)
+        for killed in range(size.kills):
+            crew.wait_for(size.many * (killed + 1) // (size.kills + 2))
+            crew.kill()
+            crew.join()
+        crew.wait_for(size.many * (size.kills + 1) // (size.kills + 2))
         assert crew.leave() == 0
         crew.join(1 - stand_by)
-        crew.wait_for(many)
+        crew.wait_for(size.many)
         assert crew.end() == [0]
-        return judge(crew.lines(), dict(Counter(message.key for message in messages(many))))
+        verdict = judge(crew.lines(), dict(Counter(message.key for message in messages(size))))
+        print(size, verdict)  # noqa: T201  # pytest -s shows how much was done again
+        return verdict

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from tests.transports import servers
-from tests.transports.crash_run import MESSAGES, crash_run, messages, rejects
-from tests.transports.diary import Verdict
+from tests.transports.crash_run import LONG, QUICK, Size, all_done, crash_run, messages, rejects
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +23,15 @@ def text_of(text: str) -> str:
     return text
 
 
+@pytest.mark.parametrize("size", [QUICK, LONG], ids=["quick", "long"])
 def test_a_service_loses_nothing_that_it_has_accepted_and_keeps_the_order_of_keys_when_it_is_killed(
-    tmp_path: Path,
+    tmp_path: Path, size: Size
 ) -> None:
     httpx = pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
     program = pytest.importorskip("examples.transports.fastapi_service")
     path, port = tmp_path / "orders.db", servers.free_port()
-    early, late = messages()[:-20], messages()[-20:]
+    early, late = messages(size)[:-20], messages(size)[-20:]
     database = sqlite3.connect(path)
     database.executescript(program.TABLES)
     database.executemany("INSERT INTO orders (customer, text) VALUES (?, ?)", [(each.key, each) for each in early])
@@ -43,10 +43,14 @@ def test_a_service_loses_nothing_that_it_has_accepted_and_keeps_the_order_of_key
             for each in late:
                 assert client.post("/orders", params={"customer": each.key, "text": str(each)}).status_code == 202
 
-    verdict = crash_run(tmp_path / "diary", "fastapi_service", str(path), str(port), stand_by=False, when_started=post)
-    assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
-    assert verdict.again <= 16 + 16 * 20, "more was redone than was at handlers, and done since the last commit"
-    assert database.execute("SELECT position FROM place").fetchone() == (MESSAGES + 1,)
+    verdict = crash_run(
+        tmp_path / "diary", "fastapi_service", str(path), str(port), stand_by=False, when_started=post, size=size
+    )
+    assert verdict._replace(again=0) == all_done(size)
+    assert verdict.again <= size.kills * (16 + 16 * 20), (
+        "more was redone than was at handlers, and done since the last commit"
+    )
+    assert database.execute("SELECT position FROM place").fetchone() == (size.many + 1,)
     letters = database.execute("SELECT text, error FROM dead").fetchall()
-    assert sorted(rejects()) == sorted(text for text, _ in letters)
+    assert sorted(rejects(size)) == sorted(text for text, _ in letters)
     assert all(error.startswith("Reject(") for _, error in letters)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from tests.transports import servers
-from tests.transports.crash_run import MESSAGES, crash_run, messages, rejects
-from tests.transports.diary import Verdict
+from tests.transports.crash_run import LONG, QUICK, Size, all_done, crash_run, messages, rejects
 
 pytestmark = pytest.mark.slow
 
@@ -53,12 +52,12 @@ def url(tmp_path: Path) -> Iterator[str]:
         yield f"amqp://127.0.0.1:{port}/"
 
 
-async def fill(url: str) -> None:
+async def fill(url: str, size: Size) -> None:
     import aio_pika  # noqa: PLC0415  # only here it is sure to be installed
 
     async with await aio_pika.connect(url) as connection, connection.channel() as channel:
         queue = await channel.declare_queue("orders", durable=True, arguments={"x-single-active-consumer": True})
-        for message in messages():
+        for message in messages(size):
             letter = aio_pika.Message(message.encode(), headers={"key": message.key}, delivery_mode=2)
             await channel.default_exchange.publish(letter, queue.name)
 
@@ -75,12 +74,15 @@ async def look(url: str) -> tuple[int, list[tuple[str, Any]]]:
         return orders.declaration_result.message_count or 0, letters
 
 
-def test_a_queue_loses_nothing_and_keeps_the_order_of_keys_when_a_process_is_killed(url: str, tmp_path: Path) -> None:
-    asyncio.run(fill(url))
-    verdict = crash_run(tmp_path / "diary", "rabbitmq", url, "orders")
-    assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
-    assert verdict.again <= 16, "more was redone than was at handlers"
+@pytest.mark.parametrize("size", [QUICK, LONG], ids=["quick", "long"])
+def test_a_queue_loses_nothing_and_keeps_the_order_of_keys_when_a_process_is_killed(
+    url: str, tmp_path: Path, size: Size
+) -> None:
+    asyncio.run(fill(url, size))
+    verdict = crash_run(tmp_path / "diary", "rabbitmq", url, "orders", size=size)
+    assert verdict._replace(again=0) == all_done(size)
+    assert verdict.again <= size.kills * 16, "more was redone than was at handlers"
     left, letters = asyncio.run(look(url))
     assert left == 0
-    assert {body for body, _ in letters} == rejects()  # a death may double one
+    assert {body for body, _ in letters} == rejects(size)  # a death may double one
     assert all(error.startswith("Reject(") for _, error in letters)

@@ -202,7 +202,10 @@ class LeaseBook:
             if name.text() not in draining or name.text() in self._drains:
                 raise name.refuse("be a consumer that drains, each once")
             self.drain(name.text(), now + left_ms.count())
-        # Leases given out after the snapshot and before the crash had ids of the epoch before: none comes again.
+        self.begin_epoch(epoch)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begin the ids of this epoch: none of those that were given out before it, and then forgotten, comes again."""
         if epoch << EPOCH_BITS > self._last_id:
             self._begin_ids((epoch << EPOCH_BITS) + 1)
 

@@ -65,10 +65,13 @@ class LeaseQueue(LeaseAnswers[Item]):
     Args:
         placement: Where keys go; copied. None with ``ordering_required``, where whoever asks first gets everything.
         config: Limits, times and policies.
+        epoch: Raise it by one at every start of a queue that is kept without a `snapshot`: leases get ids above
+            ``epoch << 32``, so that those of its earlier lives stay fenced.
         rules: Functions of a key, such as the one that answers with its group.
 
     Raises:
-        ArgumentError: A placement together with ``ordering_required``, or none without.
+        ArgumentError: A placement together with ``ordering_required``, or none without; or ``epoch`` is not an int of
+            at least 0.
         ConfigError: ``rules`` and ``config`` contradict each other.
 
     Complexity:
@@ -94,13 +97,20 @@ class LeaseQueue(LeaseAnswers[Item]):
     """
 
     def __init__(
-        self, placement: Placement | None = None, config: LeaseConfig | None = None, *, rules: Rules | None = None
+        self,
+        placement: Placement | None = None,
+        config: LeaseConfig | None = None,
+        *,
+        epoch: int = 0,
+        rules: Rules | None = None,
     ) -> None:
+        check_int("epoch", epoch, 0)
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         placement = checked_placement(placement, config)
         dispatcher: KeySharedDispatcher[Item] = KeySharedDispatcher(placement, config.for_dispatcher(), rules=rules)
         _check_rules(rules, config)
         self._start(config, dispatcher)
+        self._book.begin_epoch(epoch)
 
     def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Item]) -> None:
         self._config = config

@@ -16,7 +16,9 @@ __all__ = [
     "Noticed",
     "Overdue",
     "Roomy",
+    "Settle",
     "Stopped",
+    "Stopping",
     "Withdraw",
     "WriteLetter",
 ]
@@ -66,6 +68,13 @@ class Commit(NamedTuple, Generic[Message]):
     token: str
 
 
+class Settle(NamedTuple, Generic[Message]):
+    """Pass on that these are settled, and report `Heart.settled`."""
+
+    log: Log[Message]
+    offsets: tuple[int, ...]
+
+
 class Noticed(NamedTuple, Generic[Message]):
     """A notice of the dispatcher."""
 
@@ -92,6 +101,10 @@ class Left(NamedTuple, Generic[Message]):
     is_finished: bool
 
 
+class Stopping(NamedTuple):
+    """Nothing more is taken, or an error has come: whoever waits has to hear of it."""
+
+
 class Stopped(NamedTuple):
     """Everything has ended, but for handlers that were let go if it is not finished."""
 
@@ -106,10 +119,12 @@ Action: TypeAlias = (
     | WriteLetter[Message]
     | LoadMany[Message]
     | Commit[Message]
+    | Settle[Message]
     | Noticed[Message]
     | Full[Message]
     | Roomy[Message]
     | Left[Message]
+    | Stopping
     | Stopped
 )
 """What is to be done; a `Run` alone means that its handler is to be started."""

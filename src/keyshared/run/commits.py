@@ -42,7 +42,7 @@ class Commits(Generic[Message]):
         for log in list(self.changed):
             if log.is_unstorable or not self._is_on:
                 del self.changed[log]
-            elif not log.is_committing and (log.commit_at_ms <= now_ms or log.has_only_its_commit()):
+            elif not log.is_committing and (log.commit_at_ms <= now_ms or log.waits_for_no_handler()):
                 del self.changed[log]
                 commits += self._of(log, now_ms)
         return commits

@@ -14,9 +14,8 @@ What it takes care of, beyond the dispatcher of each log:
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
-from keyshared._checks import check_text
 from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
@@ -24,6 +23,7 @@ from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,
     Deliver,
+    Done,
     Dropped,
     Effect,
     Load,
@@ -39,22 +39,16 @@ from keyshared.run.actions import (
     Action,
     Cancel,
     Commit,
-    Left,
     LoadMany,
     Noticed,
-    Stopped,
-    Withdraw,
+    Settle,
     WriteLetter,
 )
-from keyshared.run.alarms import Alarms
 from keyshared.run.batches import next_run, verdict
-from keyshared.run.commits import Commits
 from keyshared.run.figures import busiest_keys, rows_of
-from keyshared.run.leftovers import Leftovers
 from keyshared.run.log import Log, Run
-from keyshared.run.rooms import Rooms
+from keyshared.run.stays import Stays
 from keyshared.run.timeouts import Timeouts
-from keyshared.run.turns import Turns
 from keyshared.run.values import (
     BusyKey,
     Letter,
@@ -63,14 +57,9 @@ from keyshared.run.values import (
     RetryLater,
     RunnerConfig,
     RunnerStats,
-    StoppedError,
-    UnknownLogError,
 )
 
-__all__ = ["GRACE_MS", "Heart"]
-
-GRACE_MS: Final = 1_000
-"""How long a cancelled handler has for its end when its log leaves, and then the last commit of that log."""
+__all__ = ["Heart"]
 
 _FIRST_LETTER_DELAY_MS: Final = 100
 _COUNTS: Final = ("done", "failed", "rejected", "put_off", "released", "late", "overdue", "letters", "commits")
@@ -78,7 +67,7 @@ _COUNTS: Final = ("done", "failed", "rejected", "put_off", "released", "late", "
 Message = TypeVar("Message")
 
 
-class Heart(Generic[Message]):
+class Heart(Stays[Message]):
     """Decides for one pool of workers and any number of logs.
 
     Args:
@@ -88,10 +77,7 @@ class Heart(Generic[Message]):
         commits: Whether there is somebody to commit.
         writes: Whether there is somebody to write dead letters; if not, one that is due stops the runner.
         loads: Whether there is somebody to read messages again; if not, they are kept.
-
-    Attributes:
-        error: What stopped it, if that was an error.
-        is_stopping: Whether it takes nothing more.
+        settles: Whether there is somebody to tell what is settled.
 
     Example:
         >>> heart = Heart(RunnerConfig(workers=1))
@@ -114,71 +100,13 @@ class Heart(Generic[Message]):
         commits: bool = False,
         writes: bool = False,
         loads: bool = False,
+        settles: bool = False,
     ) -> None:
-        self.error: BaseException | None = None
-        self.is_stopping = False
-        self._config = config
-        self._cancels = cancels
+        super().__init__(config, ahead=ahead, cancels=cancels, commits=commits, settles=settles)
         self._writes = writes
         self._loads = loads
-        self._logs: dict[str, Log[Message]] = {}
-        self._rooms = Rooms(config.window, self._logs)
-        self._commits: Commits[Message] = Commits(config, is_on=commits)
         self._timeouts = Timeouts(config.timeout_ms, self._logs)
-        self._leftovers: Leftovers[Message] = Leftovers()
-        self._turns: Turns[Message] = Turns(config.workers + ahead, config.batch or 1, self._leftovers)
-        self._touched: dict[Log[Message], None] = {}  # room and loads may have changed
-        self._leaving: dict[Log[Message], None] = {}
-        self._alarms = Alarms()
         self._counts = dict.fromkeys(_COUNTS, 0)
-        self._out: list[Action[Message]] = []
-        self._now = 0
-        self._is_finished = True
-        self._is_stopped = False
-
-    # logs
-
-    def add_log(
-        self, name: str, *, start: int | None = None, resume_from: str | None = None, now_ms: int | None = None
-    ) -> None:
-        """Begin with a log."""
-        self._tick(now_ms)
-        self.check_open()
-        if check_text("log", name) in self._logs:
-            raise ArgumentError("log", name, "be the name of no log that is there; call remove_log first")
-        self._logs[name] = Log(name, self._config, start, resume_from)
-
-    def remove_log(self, name: str, *, until_ms: int, now_ms: int | None = None) -> Log[Message]:
-        """Start nothing more of a log, and let it leave when its handlers have ended, or at that time: `Left`.
-
-        It may leave already: the earlier time counts.
-        """
-        self._tick(now_ms)
-        log = self.log(name)
-        self._leave(log, until_ms)
-        return log
-
-    def lose_log(self, name: str, *, now_ms: int | None = None) -> None:
-        """Forget a log at once; nothing of it counts any more."""
-        self._tick(now_ms)
-        log = self.log(name)
-        self._leave(log, self._now)
-        if self._cancels:
-            self._out += [Cancel(run) for run in log.runs]
-        self._abandon(log)
-        self._forget(log)
-
-    def log(self, name: str) -> Log[Message]:
-        """Return a log that is there, or raise `UnknownLogError`."""
-        log = self._logs.get(name)
-        if log is None:
-            raise UnknownLogError(name)
-        return log
-
-    def room(self, name: str) -> int:
-        """How many messages of a log may be submitted: what is left of the window, or of its own share of that."""
-        self.check_open()
-        return self._rooms.room(self._open_log(name))
 
     # messages
 
@@ -287,7 +215,18 @@ class Heart(Generic[Message]):
         else:
             self._counts["commits"] += 1
 
-    # the end
+    def settled(self, asked: Settle[Message], error: BaseException | None, *, now_ms: int | None = None) -> None:
+        """The log knows what is settled, or could not be told: then the runner stops, and that log is told no more."""
+        self._tick(now_ms)
+        log = asked.log
+        if log.is_gone:
+            return
+        log.is_settling = False
+        self._touched[log] = None
+        if error is not None:
+            log.settled.clear()
+            log.tells_settled = False
+            self.fail(error)
 
     def hurry(self) -> bool:
         """Commit at once if nothing else goes on; return whether there is something to commit."""
@@ -295,21 +234,6 @@ class Heart(Generic[Message]):
             return False
         self._commits.hurry()
         return True
-
-    def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
-        """Make all logs leave; `Stopped` is the last action."""
-        self._tick(now_ms)
-        self.is_stopping = True
-        for log in self._logs.values():
-            self._leave(log, until_ms)
-
-    def fail(self, error: BaseException, *, now_ms: int | None = None) -> None:
-        """Stop because of an error; the first one counts."""
-        self._tick(now_ms)
-        if self.error is None:
-            self.error = error
-        if not self.is_stopping:
-            self.stop(until_ms=self._now + self._config.stop_ms)
 
     # what is to be done
 
@@ -319,7 +243,7 @@ class Heart(Generic[Message]):
         self._alarms.ring(now_ms=self._now)
         self._turns.hand_out(self._start, self._hear, now_ms=self._now)
         if self._touched:
-            self._look_at_room()
+            self._look_at_logs()
         if self._commits.changed:
             self._commit()
         if self._leaving or self.is_stopping:
@@ -336,17 +260,6 @@ class Heart(Generic[Message]):
     def is_idle(self) -> bool:
         """Whether nothing goes on, and nothing will by itself."""
         return not self._commits.changed and not self._is_busy()
-
-    def outstanding(self) -> int:
-        """How many messages are not done."""
-        return sum(log.dispatcher.stats().outstanding for log in self._logs.values())
-
-    def check_open(self) -> None:
-        """Raise what made it stop, or `StoppedError`, if it takes nothing more."""
-        if self.error is not None:
-            raise self.error
-        if self.is_stopping:
-            raise StoppedError
 
     def wants_messages(self) -> bool:
         """Whether a worker could begin at once with something new."""
@@ -375,15 +288,6 @@ class Heart(Generic[Message]):
     def busiest_keys(self, most: int) -> list[BusyKey]:
         """The keys with the most messages that are not done."""
         return busiest_keys(self._logs.values(), most)
-
-    def _is_busy(self) -> bool:
-        return any(log.is_busy() for log in self._logs.values())
-
-    def _open_log(self, name: str) -> Log[Message]:
-        log = self.log(name)
-        if log.is_leaving:
-            raise UnknownLogError(name)
-        return log
 
     # beginnings and ends
 
@@ -464,6 +368,9 @@ class Heart(Generic[Message]):
             match effect:
                 case CursorAdvanced() | Resumed() | Deliver() | Released():
                     pass  # commits look at the cursor; room is counted below; only pulls deliver; handlers end by facts
+                case Done(offset):
+                    if log.tells_settled:
+                        log.settled.append(offset)
                 case DeadLetter():
                     self._give_up(log, effect)
                 case Load(offset):
@@ -500,10 +407,6 @@ class Heart(Generic[Message]):
 
     # time
 
-    def _tick(self, now_ms: int | None) -> None:
-        if now_ms is not None and now_ms > self._now:
-            self._now = now_ms
-
     def _set_alarm(self, log: Log[Message]) -> None:
         due = log.dispatcher.next_deadline_ms()
         if due is not None and (log.alarm_ms is None or due < log.alarm_ms):
@@ -535,67 +438,22 @@ class Heart(Generic[Message]):
             self._alarms.at(commit.log.commit_at_ms, _wake_up)
             self._out.append(commit)
 
-    def _look_at_room(self) -> None:
-        """Ask for loads, and say which logs have become full, or have a quarter of their room again."""
+    def _look_at_logs(self) -> None:
+        """Pass on what is settled, ask for loads, and note which logs are full, or have a quarter of their room."""
         for log in self._touched:
+            if log.settled and not log.is_settling:
+                offsets, log.settled = tuple(log.settled), []
+                log.is_settling = True
+                self._out.append(Settle(log, offsets))
             if log.is_leaving:
                 continue
             if log.to_load and not log.is_loading:
-                offsets, log.to_load = tuple(log.to_load), []
+                wanted, log.to_load = tuple(log.to_load), []
                 log.is_loading = True
-                self._out.append(LoadMany(log, offsets))
+                self._out.append(LoadMany(log, wanted))
             self._out += self._rooms.newly_full(log)
         self._touched.clear()
         self._out += self._rooms.newly_roomy()
-
-    # leaving
-
-    def _leave(self, log: Log[Message], until_ms: int) -> None:
-        if not log.is_leaving and log.runs:
-            self._out.append(Withdraw(tuple(log.runs)))
-        log.is_leaving = True
-        self._leaving[log] = None
-        log.to_load.clear()
-        self._alarms.at(until_ms, partial(self._end_of_time, log, until_ms))
-
-    def _end_of_time(self, log: Log[Message], until_ms: int) -> None:
-        """Cancel what still runs, and wait for its end a little; or let it go at once if it cannot be cancelled."""
-        if self._cancels and log.runs:
-            self._out += [Cancel(run) for run in log.runs]
-            self._alarms.at(until_ms + GRACE_MS, partial(self._abandon, log))
-        else:
-            self._abandon(log)
-        self._alarms.at(until_ms + 2 * GRACE_MS, partial(self._forget, log, is_finished=False))
-
-    def _abandon(self, log: Log[Message]) -> None:
-        """Stop waiting for what runs, and for dead letters that are not written."""
-        log.is_finished &= not (log.runs or log.letters)
-        for run in log.runs:
-            self._leftovers.leave(run)
-        log.runs.clear()
-        log.letters = 0
-
-    def _forget(self, log: Log[Message], *, is_finished: bool = True) -> None:
-        if log.is_gone:
-            return
-        log.is_gone = True
-        log.is_finished &= is_finished
-        del self._logs[log.name]
-        self._rooms.forget(log)
-        self._leftovers.forget(log)
-        for books in (self._commits.changed, self._touched, self._leaving):
-            books.pop(log, None)
-        self._touched.update(self._rooms.full)  # they may use what it has used
-        self._is_finished &= log.is_finished or not self.is_stopping
-        self._out.append(Left(log, log.is_finished))
-
-    def _let_leave(self) -> None:
-        for log in [log for log in self._leaving if log.has_only_its_commit()]:
-            if not log.is_committing and log not in self._commits.changed:
-                self._forget(log)
-        if self.is_stopping and not self._logs and not self._is_stopped:
-            self._is_stopped = True
-            self._out.append(Stopped(self._is_finished and not self._turns.busy))
 
 
 def _wake_up() -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from time import monotonic_ns
-from typing import Any, Final, Generic, TypeVar, assert_never, cast
+from typing import Any, Final, Generic, TypeVar, assert_never, cast, overload
 
 from keyshared._checks import check_callable, check_int, check_kind
 from keyshared._dispatch.health import MetricRow
@@ -21,7 +21,9 @@ from keyshared.run.actions import (
     Noticed,
     Overdue,
     Roomy,
+    Settle,
     Stopped,
+    Stopping,
     Withdraw,
     WriteLetter,
 )
@@ -29,11 +31,11 @@ from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
 from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats
 
-__all__ = ["Asked", "Handle", "Host", "now_ms"]
+__all__ = ["Asked", "Handle", "Host", "left_ms", "now_ms", "until_ms"]
 
 Message = TypeVar("Message")
 Handle = Callable[[Message], object] | Callable[[list[Message]], object]
-Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message]
+Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message] | Settle[Message]
 Ended = tuple[Run[Message], BaseException | None, int]
 
 NO_HOOKS: Final = Hooks()
@@ -42,6 +44,16 @@ NO_HOOKS: Final = Hooks()
 def now_ms() -> int:
     """The clock of both runners."""
     return monotonic_ns() // 1_000_000
+
+
+def until_ms(within_ms: int | None, name: str = "within_ms") -> int | None:
+    """When a call that may take so long is over; None for never."""
+    return None if within_ms is None else now_ms() + check_int(name, within_ms, 0)
+
+
+def left_ms(until: int | None) -> int | None:
+    """What is left until then."""
+    return None if until is None else max(0, until - now_ms())
 
 
 class Host(ABC, Generic[Message]):
@@ -80,12 +92,17 @@ class Host(ABC, Generic[Message]):
             commits=calls["commit"] is not None,
             writes=calls["dead_letter"] is not None,
             loads=calls["load"] is not None,
+            settles=calls["settled"] is not None,
         )
         self._ended: deque[Ended[Message]] = deque()
         self._is_over = False
         self._is_finished = False
 
-    def add_log(self, log: str, *, start: int | None = None, resume_from: str | None = None) -> None:
+    @overload
+    def add_log(self, log: str, *, start: int, resume_from: str | None = None) -> int: ...
+    @overload
+    def add_log(self, log: str, *, start: int | None = None, resume_from: str | None = None) -> int | None: ...
+    def add_log(self, log: str, *, start: int | None = None, resume_from: str | None = None) -> int | None:
         """Begin with a log: a partition, a stream, a queue. It may have been here before.
 
         A handler that still works for an earlier stay of the log holds its key until it ends.
@@ -96,14 +113,18 @@ class Host(ABC, Generic[Message]):
                 submitted message is the beginning, and is committed as such.
             resume_from: Token of the last commit; its position counts instead of ``start``.
 
+        Returns:
+            The offset to read from: the position of the token, or else ``start``.
+
         Raises:
             ArgumentError: The name is there already, or an argument can never work.
             SnapshotError: The token is damaged or foreign: begin with ``start`` alone, and redo what lies above.
             StoppedError: The runner stops; if an error made it stop, that is raised instead.
         """
         with self._guard:
-            self._heart.add_log(log, start=start, resume_from=resume_from, now_ms=now_ms())
+            position = self._heart.add_log(log, start=start, resume_from=resume_from, now_ms=now_ms())
             self._begin_work()
+            return position
 
     def lose_log(self, log: str) -> None:
         """Forget a log that belongs to somebody else already: cancel what runs, commit nothing, ignore its answers.
@@ -220,11 +241,11 @@ class Host(ABC, Generic[Message]):
 
     @abstractmethod
     def _ask(self, asked: Asked[Message]) -> None:
-        """Call ``commit``, ``dead_letter`` or ``load``, and report the answer."""
+        """Call ``commit``, ``dead_letter``, ``load`` or ``settled``, and report the answer."""
 
     @abstractmethod
     def _wake(self) -> None:
-        """Wake every call that waits for room, for a log that leaves, or for the end."""
+        """Wake every call that waits: for room, for a log that leaves, for the end."""
 
     def _step(self) -> None:
         """Report what has ended, and do what is to be done. What fails here is our own fault, and ends everything."""
@@ -295,7 +316,7 @@ class Host(ABC, Generic[Message]):
                 self._cancel(run)
             case Withdraw(runs):
                 self._withdraw(runs)
-            case WriteLetter() | LoadMany() | Commit():
+            case WriteLetter() | LoadMany() | Commit() | Settle():
                 self._ask(action)
             case Overdue(run, ran_ms):
                 self._tell(self._hooks.overdue, run.log.name, run.delivery.offset, ran_ms)
@@ -306,7 +327,7 @@ class Host(ABC, Generic[Message]):
             case Roomy(log):
                 self._tell(self._hooks.roomy, log.name)
                 self._wake()
-            case Left():
+            case Left() | Stopping():
                 self._wake()
             case Stopped(is_finished):
                 self._is_finished = is_finished
@@ -316,7 +337,7 @@ class Host(ABC, Generic[Message]):
                 assert_never(action)
 
     def _answer(self, asked: Asked[Message], answer: Any, error: BaseException | None) -> None:  # noqa: ANN401
-        """Report what came of a call of ``commit``, ``dead_letter`` or ``load``."""
+        """Report what came of a call of ``commit``, ``dead_letter``, ``load`` or ``settled``."""
         match asked:
             case Commit(log, position, token):
                 self._heart.committed(asked, error, now_ms=now_ms())
@@ -324,6 +345,8 @@ class Host(ABC, Generic[Message]):
                     self._tell(self._hooks.committed, log.name, position, token)
             case WriteLetter():
                 self._heart.written(asked, error, now_ms=now_ms())
+            case Settle():
+                self._heart.settled(asked, error, now_ms=now_ms())
             case LoadMany(_, offsets):
                 if error is None:
                     messages, error = _of_each(answer, offsets)
@@ -343,6 +366,8 @@ class Host(ABC, Generic[Message]):
                 name, arguments = "dead_letter", (letter,)
             case LoadMany(log, offsets):
                 name, arguments = "load", (log.name, offsets)
+            case Settle(log, offsets):
+                name, arguments = "settled", (log.name, offsets)
             case _:
                 assert_never(asked)
         return cast("Callable[..., Any]", self._calls[name]), arguments  # the heart knows which there are

@@ -62,6 +62,7 @@ class Log(Generic[Message]):
         config: Settings of the runner.
         start: Offset to begin with.
         resume_from: Token to begin with.
+        tells_settled: Whether somebody is told what is settled.
 
     Attributes:
         dispatcher: Keeps its order. The limit of its only consumer is 0: the heart pulls when a worker is free, so a
@@ -77,6 +78,8 @@ class Log(Generic[Message]):
         letters: Dead letters that are to be written, or written again.
         used: Messages in memory when they were counted last.
         stored: Position and token of the last commit.
+        settled: Offsets that are settled, and that nobody was told of.
+        tells_settled: Whether somebody is told.
     """
 
     __slots__ = (
@@ -93,18 +96,29 @@ class Log(Generic[Message]):
         "is_hungry",
         "is_leaving",
         "is_loading",
+        "is_settling",
         "is_unstorable",
         "kept",
         "letters",
         "name",
         "runs",
+        "settled",
         "stored",
+        "tells_settled",
         "to_load",
         "used",
         "waiting",
     )
 
-    def __init__(self, name: str, config: RunnerConfig, start: int | None, resume_from: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: RunnerConfig,
+        start: int | None,
+        resume_from: str | None,
+        *,
+        tells_settled: bool = False,
+    ) -> None:
         # Twice the runner's window: a dispatcher spills what waits in more than half of its own.
         self._window = 2 * config.window
         self.name = name
@@ -120,6 +134,7 @@ class Log(Generic[Message]):
                 retry=config.retry,
                 poison=config.poison,
                 start=start,
+                tell_settled=tells_settled,
             ),
             resume_from=resume_from,
         )
@@ -131,6 +146,8 @@ class Log(Generic[Message]):
         self.errors: dict[int, BaseException] = {}
         self.kept: dict[int, Message] = {}
         self.to_load: list[int] = []
+        self.settled: list[int] = []
+        self.tells_settled = tells_settled
         self.letters = 0
         self.used = 0
         self.alarm_ms: int | None = None  # when the dispatcher has something to do
@@ -138,6 +155,7 @@ class Log(Generic[Message]):
         self.is_hungry = False  # stands in the heart's line of logs that may have something for a worker
         self.is_loading = False
         self.is_committing = False
+        self.is_settling = False
         self.is_unstorable = False  # a commit of it has failed
         self.is_leaving = False
         self.is_gone = False
@@ -178,10 +196,12 @@ class Log(Generic[Message]):
             or self.to_load
             or self.is_loading
             or self.is_committing
+            or self.is_settling
+            or self.settled
             or self.is_hungry
             or self.dispatcher.next_deadline_ms() is not None
         )
 
-    def has_only_its_commit(self) -> bool:
-        """Whether it leaves, and waits for nothing but its last commit."""
+    def waits_for_no_handler(self) -> bool:
+        """Whether it leaves, and waits for nothing but its last commit, and that the last settled ones are told of."""
         return self.is_leaving and not self.runs and not self.letters

@@ -1,45 +1,46 @@
 """The runner for coroutines: tasks of one event loop."""
 
-from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, get_running_loop, sleep, wait_for
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, current_task, get_running_loop
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, cast
 
-from keyshared._checks import check_callable, check_int
+from keyshared._checks import check_callable
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key
+from keyshared.run.awaits import WaitingTasks
+from keyshared.run.body import Body
 from keyshared.run.executors import InExecutors, check_answer
-from keyshared.run.host import Asked, Handle, Host, Message, now_ms
+from keyshared.run.host import Asked, Handle, Message, now_ms
 from keyshared.run.log import Run
+from keyshared.run.signals import Asked as AskedToStop
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 
 __all__ = ["AsyncRunner"]
 
-_AT_ONCE: Final = 100  # messages that are taken before handlers have their turn: about a millisecond
-
 _Loaded = Mapping[int, Message | None] | Awaitable[Mapping[int, Message | None]]
 
 
-class AsyncRunner(Host[Message]):
+class AsyncRunner(WaitingTasks[Message]):
     """Runs handlers as tasks of one event loop: one message of a key at a time, in order, different keys at once.
 
     Handlers end as those of `ThreadRunner` do. A coroutine that runs for too long is cancelled, and so is one that has
     not finished when the runner stops or its log leaves; either way nothing of its key runs before it has ended. A
     handler that is no coroutine function runs in a thread, and can be waited for only.
 
-    Use it inside one running loop. What fails in ``commit``, ``dead_letter``, ``load`` or a hook stops the runner, as
-    in `ThreadRunner`.
+    Use it inside one running loop. What fails in ``commit``, ``dead_letter``, ``load``, ``settled`` or a hook stops the
+    runner, as in `ThreadRunner`; whatever its ``async with`` block waits for is cancelled then, as an
+    `asyncio.TaskGroup` does it, and the block raises that error.
 
     Args:
         handle: Called as that of `ThreadRunner`: a coroutine function, or a function that runs in a thread.
         commit: As for `ThreadRunner`; a function or a coroutine function. A function must not block.
         dead_letter: As for `ThreadRunner`; a function or a coroutine function.
         load: As for `ThreadRunner`; a function or a coroutine function.
+        settled: As for `ThreadRunner`; a function or a coroutine function.
         executor: As for `ThreadRunner`; ``handle`` must be no coroutine function then.
         hooks: Functions that are told what happens.
         config: Settings.
@@ -66,6 +67,7 @@ class AsyncRunner(Host[Message]):
         commit: Callable[[str, int, str], object] | None = None,
         dead_letter: Callable[[Letter[Message]], object] | None = None,
         load: Callable[[str, Sequence[int]], _Loaded[Message]] | None = None,
+        settled: Callable[[str, Sequence[int]], object] | None = None,
         executor: Callable[[], Executor] | None = None,
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
@@ -75,87 +77,28 @@ class AsyncRunner(Host[Message]):
         if is_async and executor is not None:
             raise ArgumentError("handle", handle, "be no coroutine function with an executor")
         super().__init__(
-            {"commit": commit, "dead_letter": dead_letter, "load": load, "executor": executor},
+            {"commit": commit, "dead_letter": dead_letter, "load": load, "settled": settled, "executor": executor},
             nullcontext(),
             hooks=hooks,
             config=config,
-            has_queue=False,
+            has_queue=is_async,
             cancels=is_async,
         )
         self._handle: Callable[[Any], Any] = handle
         self._is_async = is_async
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._pool: ThreadPoolExecutor | None = None
-        self._tasks: dict[Run[Message], Future[Any]] = {}
+        self._todo: deque[Run[Message]] = deque()
+        self._tasks: dict[Run[Message], Task[None]] = {}  # handlers that are coroutines, while they run
+        self._workers = 0  # tasks that run them
         self._calling: set[Task[None]] = set()
         self._loop: AbstractEventLoop | None = None
         self._is_step_due = False
         self._timer: TimerHandle | None = None
         self._timer_ms: int | None = None
         self._waiters: set[Future[None]] = set()
-
-    async def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
-        """Take the next message of a log; wait while there is no room for it. As `ThreadRunner.submit`."""
-        await self.submit_many(log, [(offset, key, message)])
-
-    async def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
-        """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
-        rows = deque(messages)
-        while True:
-            self._take_some(log, rows, _AT_ONCE)
-            if not rows:
-                break
-            if self._heart.room(log):
-                await sleep(0)
-            else:
-                await self._wait()
-
-    async def remove_log(self, log: str, within_ms: int | None = None) -> bool:
-        """End with a log, as `ThreadRunner.remove_log`; what has not finished in time is cancelled.
-
-        Returns:
-            Whether every handler has ended, if only by its cancellation.
-        """
-        leaving = self._let_leave(log, within_ms)
-        while not (leaving.is_gone or self._is_over):
-            await self._wait()
-        return self._has_left(leaving)
-
-    async def drain(self, within_ms: int | None = None) -> bool:
-        """Wait until everything that was submitted is done and committed, as `ThreadRunner.drain`."""
-        until_ms = None if within_ms is None else now_ms() + check_int("within_ms", within_ms, 0)
-        self._step()
-        while not self._is_at_rest():
-            left_ms = None if until_ms is None else until_ms - now_ms()
-            if left_ms is not None and left_ms <= 0:
-                return False
-            await self._wait(left_ms)
-        return self._is_drained()
-
-    async def stop(self, within_ms: int | None = None) -> bool:
-        """Stop, as `ThreadRunner.stop`; what has not finished in time is cancelled, and waited for a little."""
-        self._begin_stop(within_ms)
-        while not self._is_over:
-            await self._wait()
-        self._end_work()
-        return self._outcome()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Drain and stop; after an error in the block, stop without draining."""
-        try:
-            if error is None and not self._heart.is_stopping:
-                await self.drain()
-        finally:
-            try:
-                await self.stop()
-            except BaseException:
-                if error is None:
-                    raise
+        self._body = Body()
+        self._asked_to_stop = AskedToStop()
 
     # Every end of a task asks for one step, in the loop's next turn, whatever else ends until then.
 
@@ -196,31 +139,56 @@ class AsyncRunner(Host[Message]):
         self._timer = self._timer_ms = None  # a loop may fire early: then the step sets it again
         self._step()
 
-    async def _wait(self, left_ms: int | None = None) -> None:
-        waiter: Future[None] = get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await wait_for(waiter, None if left_ms is None else left_ms / 1_000)
-        except TimeoutError:
-            pass
-        finally:
-            self._waiters.discard(waiter)
-
     # What the host asks for.
 
     def _has_more(self) -> None:
         self._step_soon()
 
+    # While there is much to do, a task runs one coroutine after another: a new task for each would begin two turns of
+    # the loop later. One that was cancelled ends with its handler: what is left of that must hit no other.
+
     def _start(self, run: Run[Message]) -> None:
-        loop = get_running_loop()
-        task: Future[Any]
-        if self._is_async:
+        if not self._is_async:
+            running = get_running_loop().run_in_executor(self._pool, self._work, run)
+            running.add_done_callback(partial(self._done, run))
+            return
+        self._todo.append(run)
+        if self._workers < self._config.workers:
+            self._hire()
+
+    def _hire(self) -> None:
+        self._workers += 1
+        worker = get_running_loop().create_task(self._work_on())
+        self._calling.add(worker)
+        worker.add_done_callback(self._leave)
+
+    def _leave(self, worker: Task[None]) -> None:
+        self._calling.discard(worker)
+        self._workers -= 1
+        if not worker.cancelled():
+            worker.exception()  # it was noted with its message, and ends the loop
+        if self._todo:
+            self._hire()
+
+    async def _work_on(self) -> None:
+        task = cast("Task[None]", current_task())
+        todo, tasks, handle = self._todo, self._tasks, self._handle
+        while todo and not task.cancelling():
+            run = todo.popleft()
             run.started_ms = now_ms()
-            task = loop.create_task(self._handle(run.message))
-        else:
-            task = loop.run_in_executor(self._pool, self._work, run)
-        self._tasks[run] = task
-        task.add_done_callback(partial(self._done, run))
+            tasks[run] = task
+            raised: BaseException | None = None
+            try:
+                await handle(run.message)
+            except (KeyboardInterrupt, SystemExit) as error:  # it ends the loop, too
+                raised = error
+                raise
+            except BaseException as error:  # noqa: BLE001  # every end is an answer
+                raised = error
+            finally:
+                del tasks[run]
+                self._ended.append((run, raised, now_ms()))
+                self._step_soon()
 
     def _work(self, run: Run[Message]) -> BaseException | None:
         """Run a handler in a thread, and return what it raises: a future cannot carry a StopIteration."""
@@ -231,11 +199,8 @@ class AsyncRunner(Host[Message]):
             return error
         return None
 
-    def _done(self, run: Run[Message], task: Future[Any]) -> None:
-        del self._tasks[run]
-        raised = CancelledError() if task.cancelled() else task.exception()
-        if not self._is_async:
-            raised = raised or task.result()
+    def _done(self, run: Run[Message], running: Future[BaseException | None]) -> None:
+        raised = CancelledError() if running.cancelled() else running.exception() or running.result()
         self._ended.append((run, raised, now_ms()))
         self._step_soon()
 
@@ -244,7 +209,11 @@ class AsyncRunner(Host[Message]):
             self._tasks[run].cancel()
 
     def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
-        """Do nothing: a task begins at once."""
+        wanted = set(runs)
+        taken = [run for run in self._todo if run in wanted]
+        for run in taken:
+            self._todo.remove(run)
+            self._heart.withdrawn(run)
 
     def _ask(self, asked: Asked[Message]) -> None:
         task = get_running_loop().create_task(self._call(asked))
@@ -263,8 +232,3 @@ class AsyncRunner(Host[Message]):
         except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
             failed = error
         self._answer(asked, answer, failed)
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)

@@ -1,27 +1,25 @@
 """The runner for handlers that block: a pool of threads, and on request processes."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from keyshared._checks import check_callable, check_int
-from keyshared.hashing.named import Key
-from keyshared.run.actions import Commit, LoadMany, WriteLetter
+from keyshared._checks import check_callable
+from keyshared.run.actions import Commit, LoadMany, Settle, WriteLetter
 from keyshared.run.executors import InExecutors, check_answer
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Calls, Crew, Sleeper, Todo
-from keyshared.run.host import Asked, Handle, Host, Message, now_ms
+from keyshared.run.host import Asked, Handle, Message, now_ms
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
+from keyshared.run.waits import WaitingThreads
 
 __all__ = ["ThreadRunner"]
 
-_KINDS: Final = {"commit": Commit, "dead_letter": WriteLetter, "load": LoadMany}
+_KINDS: Final = {"commit": Commit, "dead_letter": WriteLetter, "load": LoadMany, "settled": Settle}
 
 
-class ThreadRunner(Host[Message]):
+class ThreadRunner(WaitingThreads[Message]):
     """Runs handlers in threads: one message of a key at a time, in order, different keys at once.
 
     A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any
@@ -29,8 +27,8 @@ class ThreadRunner(Host[Message]):
     gives the message back: it comes again after the first delay of the retry policy, and no failure is counted.
 
     All methods may be called from any thread but not from a hook. Whatever fails in ``commit``, ``dead_letter``,
-    ``load`` or a hook stops the runner: handlers finish, what is done is committed, and every call raises that error
-    from then on.
+    ``load``, ``settled`` or a hook stops the runner: handlers finish, what is done is committed, and every call raises
+    that error from then on, also one that waits.
 
     Args:
         handle: Called with each message, or with a list of them (`RunnerConfig.batch`), by several threads.
@@ -41,6 +39,9 @@ class ThreadRunner(Host[Message]):
             Without it a message that should go to the dead letters stops the runner with the handler's error.
         load: Reads messages again that were left in the log: log and offsets. Returns a message for each offset, None
             for one that is no longer there. Without it all messages stay in memory.
+        settled: Acks messages where the transport wants that: log and offsets, each once, of those that are done, whose
+            dead letters are written, that were dropped, or that the token knows. Called by one thread, for one log at a
+            time, as soon as the call before has returned: under load with many at once.
         executor: Makes the executor in which one worker runs its handlers, for example
             ``lambda: ProcessPoolExecutor(1)`` for handlers that compute. If its process dies, the message that it had
             has failed, and the worker gets a new one. Handler, messages and errors have to be picklable then.
@@ -64,6 +65,7 @@ class ThreadRunner(Host[Message]):
         commit: Callable[[str, int, str], object] | None = None,
         dead_letter: Callable[[Letter[Message]], object] | None = None,
         load: Callable[[str, Sequence[int]], Mapping[int, Message | None]] | None = None,
+        settled: Callable[[str, Sequence[int]], object] | None = None,
         executor: Callable[[], Executor] | None = None,
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
@@ -71,7 +73,7 @@ class ThreadRunner(Host[Message]):
         guard = Guard()
         self._news, self._lock = guard, guard.lock  # our own threads need no more than the lock
         super().__init__(
-            {"commit": commit, "dead_letter": dead_letter, "load": load, "executor": executor},
+            {"commit": commit, "dead_letter": dead_letter, "load": load, "settled": settled, "executor": executor},
             guard,
             hooks=hooks,
             config=config,
@@ -85,114 +87,6 @@ class ThreadRunner(Host[Message]):
         self._sleeper = Sleeper(self._lock)
         self._asked = {kind: Calls(self._call) for name, kind in _KINDS.items() if self._calls[name] is not None}
         self._crew = Crew()
-
-    def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
-        """Take the next message of a log; wait while there is no room for it.
-
-        Args:
-            log: Its log.
-            offset: Greater than any of this log before; gaps are fine.
-            key: What it is ordered by; None for nothing.
-            message: What the handler gets.
-
-        Raises:
-            OffsetOrderError: The offset is not above the last one. Nothing was taken, and the runner goes on.
-            KeyTypeError: The key is neither bytes, str nor None. As above.
-            UnknownLogError: There is no such log, or it left while this waited.
-            StoppedError: The runner stops; if an error made it stop, that is raised instead.
-        """
-        self.submit_many(log, [(offset, key, message)])
-
-    def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
-        """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
-        rows = deque(messages)  # outside the lock: reading them may take its time
-        with self._guard:
-            while True:
-                self._take_some(log, rows, len(rows))
-                if not rows:
-                    break
-                self._step()
-                while not self._heart.room(log):
-                    self._news.wait()
-
-    def remove_log(self, log: str, within_ms: int | None = None) -> bool:
-        """End with a log: start nothing more of it, let its handlers finish, commit, and forget it. Waits for that.
-
-        Args:
-            log: Its name.
-            within_ms: How long handlers may go on; by default ``stop_ms`` of the settings. What runs longer is given
-                back to the log: it is not committed, and what its handler answers later does not count.
-
-        Returns:
-            Whether every handler has finished in time.
-
-        Raises:
-            UnknownLogError: There is no such log.
-        """
-        with self._guard:
-            leaving = self._let_leave(log, within_ms)
-            while not (leaving.is_gone or self._is_over):
-                self._news.wait()
-            return self._has_left(leaving)
-
-    def drain(self, within_ms: int | None = None) -> bool:
-        """Wait until everything that was submitted is done and committed.
-
-        Args:
-            within_ms: How long; None for as long as something can still happen by itself.
-
-        Returns:
-            Whether all is done. If not, the time is over, or what is left waits for an operator (`Poison.BLOCK`).
-        """
-        until_ms = None if within_ms is None else now_ms() + check_int("within_ms", within_ms, 0)
-        with self._guard:
-            self._step()
-            while not self._is_at_rest():
-                left_ms = None if until_ms is None else until_ms - now_ms()
-                if left_ms is not None and left_ms <= 0:
-                    return False
-                self._news.wait(left_ms)
-            return self._is_drained()
-
-    def stop(self, within_ms: int | None = None) -> bool:
-        """Stop: take nothing more, start nothing more, let handlers finish, commit, and end. Twice does no harm.
-
-        Args:
-            within_ms: As for `remove_log`.
-
-        Returns:
-            Whether every handler has finished in time. A thread that has not works on and is left to the interpreter.
-
-        Raises:
-            BaseException: What has stopped the runner before, if that was an error.
-        """
-        with self._guard:
-            self._begin_stop(within_ms)
-            while not self._is_over:
-                self._news.wait()
-        if self._is_finished:
-            self._crew.join()
-        return self._outcome()
-
-    def __enter__(self) -> Self:
-        self._news.hold_interrupts()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Drain and stop; after an error or a Ctrl-C, stop without draining. A second Ctrl-C ends that too."""
-        try:
-            if error is None and not self._heart.is_stopping:
-                self.drain()
-        finally:
-            try:
-                self.stop()
-            except BaseException:
-                if error is None:
-                    raise
-            finally:
-                self._news.free_interrupts()
 
     # Whoever has the lock reports results and takes what is to be done: a worker that has run out of work, a submitter,
     # the clock thread. So there is one hand-over for many messages while there is much to do.

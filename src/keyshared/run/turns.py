@@ -75,7 +75,8 @@ class Turns(Generic[Message]):
 
     def _begin(self, run: Run[Message], start: Callable[[Run[Message]], None]) -> None:
         log = run.log
-        log.hold(run.behind)
+        if run.behind:
+            log.hold(run.behind)
         if self._leftovers.must_wait(run):
             log.hold(run.deliveries)
         elif self.has_room():

@@ -1,0 +1,68 @@
+"""Signals that ask a program to end in order."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Thread, current_thread, main_thread
+from typing import Any, Final
+
+from keyshared.errors import ArgumentError
+
+__all__ = ["Asked", "listening"]
+
+_NEVER: Final = {getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")}  # Windows has neither
+
+
+class Asked:
+    """Whether a signal has come.
+
+    Attributes:
+        to_stop: True from the first one on.
+    """
+
+    def __init__(self) -> None:
+        self.to_stop = False
+
+
+@contextmanager
+def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[Asked]:
+    """Call ``stop`` in a thread of its own whenever a signal comes, and restore who listened before.
+
+    Python handles a signal between any two steps of the main thread, perhaps while that has a lock which ``stop``
+    wants; so the handler itself only puts a word into a queue. Outside the main thread nobody can listen, and no signal
+    ever comes.
+
+    Args:
+        numbers: Signals; SIGTERM if there are none.
+        stop: Begins an orderly stop, and returns.
+    """
+    asked = Asked()
+    for number in numbers:
+        if number not in signal.valid_signals() or number in _NEVER:
+            raise ArgumentError("signals", number, "be signals that a program can handle")
+    if current_thread() is not main_thread():
+        yield asked
+        return
+    came: SimpleQueue[bool] = SimpleQueue()
+
+    def handle(*_: object) -> None:
+        asked.to_stop = True
+        came.put(True)
+
+    def listen() -> None:
+        while came.get():
+            stop()
+
+    listener = Thread(target=listen, name="keyshared", daemon=True)
+    listener.start()
+    before: dict[int, Any] = {}
+    try:
+        for number in numbers or (signal.SIGTERM,):
+            before[number] = signal.signal(number, handle)
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        came.put(False)
+        listener.join()
