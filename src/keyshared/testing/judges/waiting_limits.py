@@ -21,6 +21,12 @@ class WaitingLimits:
         self._at: dict[str, int] = {}  # the same of all lanes of a consumer
 
     @property
+    def are_limited(self) -> bool:
+        """Whether anything that waits has a limit."""
+        limits = (self._per_key, self._per_consumer, self._look_ahead)
+        return any(limit is not None for limit in limits)
+
+    @property
     def is_kept(self) -> bool:
         """Whether `follow` has to see every change."""
         return self._per_consumer is not None

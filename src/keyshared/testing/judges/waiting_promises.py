@@ -18,7 +18,7 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
-from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen, turn_limit
+from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
 
 __all__ = ["Isolation", "Progress", "takers", "waits_for_held"]
@@ -68,10 +68,11 @@ class Progress(Judge):
         return len(self.owners) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
 
     def after(self, seen: Seen) -> Iterable[Violation]:
-        self._wake()
+        if self.wakes:
+            self._wake()
         for lane in self.books.changed.values():
             self._update(lane)
-        within, now = self.guarantees.progress_ms, self.books.now
+        within, now = self.guarantees.progress_ms, seen.now
         if within is None or now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
             return ()  # since when a unit is free nobody has noted
         self.seen_ms = now
@@ -79,12 +80,16 @@ class Progress(Judge):
             self.first_ms = now
         return self._overdue(seen, now - within) if self.books.log_is_told else ()
 
-    def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         if not self.books.log_is_told:
-            return
+            return ()
         self._wake()
         for lane in self.books.changed.values():  # by the time of this moment
             self._update(lane)
+        return self._waiting(seen) if self.ready else ()
+
+    def _waiting(self, seen: Seen) -> Iterator[Violation]:
+        """Lanes that are ready, at consumers that have room."""
         for owner, lanes in list(self.ready.items()):
             if there := _with_room(self.books, owner):
                 for lane_id, entry in list(lanes.items()):
@@ -120,11 +125,12 @@ class Progress(Judge):
         return self.blame(text, *proof, seen)
 
     def _update(self, lane: Lane) -> None:
-        owned = _owned(self.books, lane)
-        owner = None if owned is None else _owner(owned)
+        place = lane.place
+        owned, owner = (None, None) if place is None else (place.owned, place.owner)
         message = None if owner is None and owned is not None else self._candidate(lane, owner)
         if message is None:
-            self._drop(lane.id)
+            if lane.id in self.owners:
+                self._drop(lane.id)
             return
         known = self.ready.get(owner, {}).get(lane.id)
         if known is None or known.message is not message:
@@ -142,13 +148,14 @@ class Progress(Judge):
 
     def _candidate(self, lane: Lane, owner: str | None) -> Message | None:
         """The message that only room keeps from going out, if there is one."""
-        books = self.books
+        books, limit = self.books, lane.turn_limit
+        if lane.unsure or (limit is not None and lane.open >= limit):
+            return None  # what may be open has the same right to be
         if not isinstance(lane.id, bytes) or books.lanes.get(lane.id) is not lane:
             return None  # it is not told who takes messages without a key
-        limit = turn_limit(self.guarantees, lane.id)
         message = books.oldest_waiting(lane)
-        if message is None or lane.unsure or (limit is not None and lane.open >= limit):
-            return None  # what may be open has the same right to be
+        if message is None:
+            return None
         if lane.open and (owner is None or lane.holders.keys() - {owner}):
             return None  # it drains, or may have to
         if (message.held is not None or lane.doubtful) and (holding := waits_for_held(message, books)):
@@ -185,11 +192,18 @@ class Isolation(Judge):
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self.newest: Seen | None = None  # what was published since the last moment of quiet,
-        self.alone = True  # if nothing else has happened
+        self.quiet = -1  # the position of the last moment of quiet
+        self.newest: Seen | None = None  # what was published first since then
+        self.beside = 0  # what else has happened that makes no room and takes none
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Quiet: self._quiet, AtRest: self._quiet}
+        return {
+            Quiet: self._quiet,
+            AtRest: self._quiet,
+            Published: self._published,
+            Owned: self._beside,
+            Committed: self._beside,
+        }
 
     def missing(self) -> str | None:
         if not self.guarantees.spills:
@@ -200,23 +214,25 @@ class Isolation(Judge):
             return NO_PUBLISHED
         return None if self.books.kinds & {Quiet, AtRest} else "the history never says Quiet"
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
-        match seen.happening:
-            case Quiet() | AtRest():
-                self.newest, self.alone = None, True
-            case Published() if self.newest is None:
-                self.newest = seen
-            case Owned() | Committed():
-                pass
-            case _:
-                self.alone = False
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        if self.newest is None:
+            self.newest = seen
         return ()
 
-    def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _beside(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        self.beside += 1
+        return ()
+
+    def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        newest, happened = self.newest, seen.position - self.quiet - 1 - self.beside
+        self.quiet, self.newest, self.beside = seen.position, None, 0
+        return self._crowded(seen, newest) if newest is not None and happened == 1 else ()
+
+    def _crowded(self, seen: Seen, newest: Seen) -> Iterator[Violation]:
         books, window = self.books, self.guarantees.window
-        if window is None or not self.guarantees.spills or self.newest is None or not self.alone:
+        if window is None or not self.guarantees.spills:
             return
-        message = books.messages.get(_offset(self.newest))
+        message = books.messages.get(_offset(newest))
         if message is None or not message.waits or message.held is not None:
             return
         if 2 * (len(books.messages) - books.spilled - 1) < window:
@@ -230,8 +246,8 @@ class Isolation(Judge):
 
 def takers(lane: Lane, books: Books) -> list[Member]:
     """Return who would have to take the next message of a lane, as far as is known."""
-    owned = _owned(books, lane)
-    owner = None if owned is None else _owner(owned)
+    place = lane.place
+    owned, owner = (None, None) if place is None else (place.owned, place.owner)
     if (owned is not None and owner is None) or not books.units_are_free(lane.id, owner):
         return []
     return _with_room(books, owner)
@@ -254,17 +270,6 @@ def _with_room(books: Books, owner: str | None) -> list[Member]:
         return [member] if member is not None and books.has_room(member) else []
     members = list(books.members.values())
     return members if all(map(books.has_room, members)) else []
-
-
-def _owned(books: Books, lane: Lane) -> Seen | None:
-    place = books.place_of(lane.id)
-    return None if place is None else place.owned
-
-
-def _owner(owned: Seen) -> str | None:
-    happening = owned.happening
-    assert isinstance(happening, Owned)
-    return happening.consumer
 
 
 def _is_held(message: Message, books: Books) -> bool:
