@@ -67,14 +67,31 @@ COLUMNS: Final = (
 _TYPES: Final = {column.name: column.arrow for column in COLUMNS}
 _OWN_PREFIX: Final = "x_"
 _SHOWN_CHARACTERS: Final = 80
-_INT64: Final = 1 << 63
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of 64 bits
+_JSON_SPACE: Final = " \t\n\r"
+_read_json: Final = json.JSONDecoder().raw_decode  # `json.loads` costs as much again for what is around the text
 
 
 class _Field(NamedTuple):
+    """How a column of a row becomes a field of a happening.
+
+    Attributes:
+        name: Of both.
+        wanted: What type a value has that is taken as it is, if an int has 64 bits.
+        assign: Puts the value into a new happening.
+        default: The value if it is null; MISSING if it must not be.
+        parse: Returns the value for one of another type, or raises ValueError.
+        requirement: What it must be.
+        presence: The same if it is null and must not be.
+    """
+
     name: str
-    required: bool
+    wanted: type
+    assign: Callable[[object, object], None]
+    default: object
     parse: Callable[[object], object]
     requirement: str
+    presence: str
 
 
 class _Kind(NamedTuple):
@@ -84,7 +101,7 @@ class _Kind(NamedTuple):
 
 
 def _int64(value: object) -> int:
-    if type(value) is not int or not -_INT64 <= value < _INT64:
+    if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
         raise ValueError
     return value
 
@@ -109,12 +126,13 @@ def _key(value: object) -> bytes:
     return value
 
 
-def _field(cls: type[Happening], name: str, *, required: bool) -> _Field:
-    reasons = _REASONS.get(cls)
-    if name == "reason" and reasons is not None:
-        return _Field(name, required, reasons, f"be one of {', '.join(map(repr, map(str, reasons)))}")
-    parse, requirement = _PARSERS[_TYPES[name]]
-    return _Field(name, required, parse, requirement)
+def _field(kind: str, cls: type[Happening], name: str, default: object) -> _Field:
+    wanted, parse, requirement = _PARSERS[_TYPES[name]]
+    if name == "reason" and cls in _REASONS:
+        wanted = parse = _REASONS[cls]
+        requirement = f"be one of {', '.join(map(repr, map(str, _REASONS[cls])))}"
+    assign = getattr(cls, name).__set__
+    return _Field(name, wanted, assign, default, parse, requirement, f"be there: {kind} needs it")
 
 
 _REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | SettledBy]]] = {
@@ -122,20 +140,24 @@ _REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | Settled
     SessionEnded: SessionEnds,
     Settled: SettledBy,
 }
-_PARSERS: Final[Mapping[str, tuple[Callable[[object], object], str]]] = {
-    "int64": (_int64, "be an int of 64 bits"),
-    "string": (_text, "be a str"),
-    "bool": (_bool, "be true or false"),
-    "binary": (_key, "be bytes, or a str that UTF-8 can encode"),
+_PARSERS: Final[Mapping[str, tuple[type, Callable[[object], object], str]]] = {
+    "int64": (int, _int64, "be an int of 64 bits"),
+    "string": (str, _text, "be a str"),
+    "bool": (bool, _bool, "be true or false"),
+    "binary": (bytes, _key, "be bytes, or a str that UTF-8 can encode"),
 }
 
 
-def _kind(cls: type[Happening]) -> _Kind:
-    parsed = tuple(_field(cls, field.name, required=field.default is MISSING) for field in fields(cls))
+def _kind(name: str, cls: type[Happening]) -> _Kind:
+    parsed = tuple(_field(name, cls, field.name, field.default) for field in fields(cls))
     return _Kind(cls, parsed, frozenset(field.name for field in parsed) | {"version", "happening"})
 
 
-_BY_NAME: Final = {re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower(): _kind(cls) for cls in get_args(Happening)}
+def _name(cls: type[Happening]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+_BY_NAME: Final = {_name(cls): _kind(_name(cls), cls) for cls in get_args(Happening)}
 KINDS: Final[Mapping[str, type[Happening]]] = {name: kind.cls for name, kind in _BY_NAME.items()}
 """What can stand in the column ``happening``, and its class."""
 _NAMES: Final = {cls: name for name, cls in KINDS.items()}
@@ -191,12 +213,15 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
     for number, line in enumerate(lines, start=1):
         if type(line) is not str:
             raise HistoryError(number, "line", None, line, "be a str")
-        if not line or line.isspace():
+        text = line.strip(_JSON_SPACE)
+        if not text or text.isspace():
             continue
         try:
-            row = json.loads(line)
+            row, end = _read_json(text)
         except (ValueError, RecursionError):
-            raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object") from None
+            row, end = None, -1
+        if end != len(text):
+            raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object")
         if isinstance(row, dict) and row.get("key_base64") is not None:
             row["key"] = _base64(row, number)
         yield _decode(row, number, "line")
@@ -340,7 +365,7 @@ _FROM_TEXT: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def _decode(row: object, number: int, unit: str) -> Happening:
-    if not isinstance(row, Mapping):
+    if type(row) is not dict and not isinstance(row, Mapping):
         raise HistoryError(number, unit, None, row, "be an object with the fields of a happening")
     version = row.get("version")
     if type(version) is not int or version != HISTORY_VERSION:
@@ -351,19 +376,33 @@ def _decode(row: object, number: int, unit: str) -> Happening:
     kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
         raise HistoryError(number, unit, "happening", name, f"be one of {', '.join(_BY_NAME)}")
-    values: dict[str, object] = {}
+    happening = object.__new__(kind.cls)  # its constructor would only assign, at three times the cost
+    told = 2
     for field in kind.fields:
-        value = row.get(field.name)
-        if value is not None:
-            try:
-                values[field.name] = field.parse(value)
-            except ValueError:
-                raise HistoryError(number, unit, field.name, value, field.requirement) from None
-        elif field.required:
-            raise HistoryError(number, unit, field.name, None, f"be there: {name} needs it")
-    if len(row) > len(values) + 2:
+        column, wanted, assign, default, _, _, _ = field
+        value = row.get(column)
+        if value is None and default is not MISSING:
+            assign(happening, default)
+            continue
+        told += 1
+        if wanted is int:
+            if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
+                value = _parsed(field, value, number, unit)
+        elif type(value) is not wanted:
+            value = _parsed(field, value, number, unit)
+        assign(happening, value)
+    if len(row) > told:
         _check_others(row, kind, number, unit)
-    return kind.cls(**values)  # type: ignore[arg-type]  # every field has its own parser
+    return happening
+
+
+def _parsed(field: _Field, value: object, number: int, unit: str) -> object:
+    if value is None:
+        raise HistoryError(number, unit, field.name, None, field.presence)
+    try:
+        return field.parse(value)
+    except ValueError:
+        raise HistoryError(number, unit, field.name, value, field.requirement) from None
 
 
 def _check_others(row: Mapping[object, object], kind: _Kind, number: int, unit: str) -> None:

@@ -289,7 +289,7 @@ class Bookkeeper(Lives):
     def _connect(self, seen: Seen, happening: Connected) -> None:
         name = happening.consumer
         self.changes.join(name, self.members.get(name), seen)
-        self.members[name] = Member(name, happening.limit, seen)
+        self.members[name] = Member(name, self._limit_of(happening), seen)
         self._note_room(name, seen)
 
     def _leave(self, seen: Seen, happening: Gone) -> None:
@@ -310,8 +310,11 @@ class Bookkeeper(Lives):
     def _limit(self, seen: Seen, happening: LimitChanged) -> None:
         member = self.members.get(happening.consumer)
         if member is not None:
-            member.limit, member.limited = happening.limit, seen
+            member.limit, member.limited = self._limit_of(happening), seen
             self._note_room(member.name, seen)
+
+    def _limit_of(self, happening: Connected | LimitChanged) -> int | None:
+        return self.guarantees.per_consumer if happening.limit is None else happening.limit
 
     def _pass(self, seen: Seen, happening: Measured | SessionBegun | SessionEnding | SessionEnded) -> None:
         """It changes nothing: one judge keeps books of its own."""

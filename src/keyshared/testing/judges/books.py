@@ -80,16 +80,11 @@ class Books:
         """The oldest message that is surely outstanding."""
         return self.oldest_first.first()
 
-    def limit_of(self, member: Member) -> int | None:
-        """How many deliveries a consumer may have open."""
-        return self.guarantees.per_consumer if member.limit is None else member.limit
-
     def has_room(self, member: Member) -> bool:
         """Whether a consumer may get one more, even if everything that is being loaded is for it."""
         if member.suspended is not None:
             return False
-        limit = self.limit_of(member)
-        return limit is None or self.busy(member.name) + self.loading < limit
+        return member.limit is None or self.busy(member.name) + self.loading < member.limit
 
     def busy(self, name: str) -> int:
         """How many deliveries a consumer may have open, as far as is known."""
@@ -129,7 +124,9 @@ class Books:
 
     def holds_its_key(self, message: Message) -> bool:
         """Whether a message waits, and newer ones of its key wait for it."""
-        return message.waits and not self.may_be_passed(message)
+        if message.is_open or message.unsure or message.doubtful:
+            return False
+        return not message.came_back or self.guarantees.nack_holds_key
 
     def may_be_passed(self, message: Message) -> bool:
         """Whether a message that waits lets newer ones of its key pass."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, get_args
 
+from keyshared.testing.batches import in_batches
 from keyshared.testing.errors import GuaranteesError, HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
@@ -209,4 +210,5 @@ def check_history(history: Iterable[Happening], guarantees: Guarantees | None = 
         HistoryError: The history contradicts itself.
     """
     checker = Checker(guarantees)
-    return [*checker.violations(history), *checker.finish()]
+    found = [violation for batch in in_batches(history) for violation in checker.violations(batch)]
+    return found + checker.finish()

@@ -83,7 +83,7 @@ class KeyOrder(Judge):
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset = self.books, happening.offset
         lane = self._early_lane(happening) if message is None else message.lane
-        if lane is None or not lane.listed or lane.listed[0] >= offset or not books.log_is_told:
+        if lane is None or not lane.listed or not books.log_is_told:
             return ()
         older = books.oldest_waiting(lane)
         if older is None or older.offset >= offset:
@@ -147,13 +147,13 @@ class Bounds(Judge):
         if lane is not None and lane.most_open is not None and lane.open - again >= lane.most_open:
             found.append(self._of_key(lane, message, seen))
         member = books.members.get(happening.consumer)
-        limit = numbers.per_consumer if member is None else books.limit_of(member)
+        limit = numbers.per_consumer if member is None else member.limit
         if limit is not None and len(books.open_at.get(happening.consumer, ())) >= limit:
             found += self._of_consumer(limit, member, message, seen)
         if numbers.open_at_once is not None and books.open - again >= numbers.open_at_once:
             found.append(self._of_all(numbers.open_at_once, message, seen))
-        if message is not None and message.held is not None and message.is_spilled:
-            found += self._window(seen, message)
+        if numbers.window is not None and message is not None and message.held is not None and message.is_spilled:
+            found += self._window(seen, numbers.window, message)
         return found
 
     def _of_consumer(
@@ -184,7 +184,7 @@ class Bounds(Judge):
         if message is not None or (early.told and happening.offset in early):
             return ()
         found = self._one_more(seen, happening)
-        if self.waiting.are_limited:
+        if self.waiting.are_claimed:
             found += [self.blame(text, *sinces(waiting), seen) for text, waiting in self.waiting.exceeded(happening)]
         return found
 
@@ -192,27 +192,29 @@ class Bounds(Judge):
         return self._one_more(seen, happening) if message is None or message.doubtful else ()
 
     def _one_more(self, seen: Seen, happening: Published | Redriven) -> list[Violation]:
-        books, most = self.books, self.guarantees.max_tracked
+        books, numbers = self.books, self.guarantees
         found: list[Violation] = []
-        if most is not None and len(books.messages) - books.doubtful >= most:
-            tracked = books.tracked()
+        if numbers.max_tracked is not None and len(books.messages) - books.doubtful >= numbers.max_tracked:
+            tracked, most = books.tracked(), numbers.max_tracked
             text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
             found.append(self.blame(text, *(message.published for message in tracked), seen))
-        found += self._window(seen)
+        if numbers.window is not None:
+            found += self._window(seen, numbers.window)
         return found
 
     def _unspilled(self, seen: Seen, happening: Held | Freed, message: Message | None) -> Iterator[Violation]:
         spills = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
-        if message is not None and message.is_spilled and not spills:
-            yield from self._window(seen, message)
+        window = self.guarantees.window
+        if message is not None and message.is_spilled and not spills and window is not None:
+            yield from self._window(seen, window, message)
         if isinstance(happening, Held) and happening.reason in _SPILLING and not self.guarantees.spills:
             yield self.blame(f"offset {happening.offset} is {happening.reason}, though nothing spills", seen)
 
-    def _window(self, seen: Seen, loading: Message | None = None) -> Iterable[Violation]:
+    def _window(self, seen: Seen, most: int, loading: Message | None = None) -> Iterable[Violation]:
         """One more is in memory than was. Where that is the lowest outstanding one, it may have a slot of its own."""
-        books, most = self.books, self.guarantees.window
-        if most is None or len(books.messages) - books.spilled < most:
-            return ()
+        books = self.books
+        if len(books.messages) - books.spilled < most:
+            return ()  # which is soon seen
         loaded = books.in_memory()
         lowest = books.lowest()
         of_its_own = loading is not None and lowest is not None and loading.offset <= lowest.offset

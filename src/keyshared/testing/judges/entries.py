@@ -88,7 +88,7 @@ class Lane:
         self.place = place  # None: nothing is known of its key, or it has none
         self.most_open = most_open(guarantees, id)  # None: any number
         self.turn_limit = 1 if guarantees.batches else self.most_open  # at which it waits for its next turn; or None
-        self.size = 0
+        self.size = 0  # and if it gets there again, the lane is over
         self.open = 0
         self.holders: dict[str, dict[int, Message]] = {}  # who has what open
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
@@ -204,7 +204,7 @@ class Member:
 
     def __init__(self, name: str, limit: int | None, seen: Seen) -> None:
         self.name = name
-        self.limit = limit
+        self.limit = limit  # how many deliveries it may have open; None: any number
         self.connected = seen
         self.limited = seen  # what says the limit
         self.suspended: Seen | None = None

@@ -223,9 +223,7 @@ class Lives(Books):
         member = self.members.get(name)
         if member is None:
             return
-        limit = self.limit_of(member)
-        has_room = member.suspended is None and (limit is None or self.busy(name) < limit)
-        if not has_room:
+        if member.suspended is not None or (member.limit is not None and self.busy(name) >= member.limit):
             member.room_since = None
         elif member.room_since is None:
             member.room_since = seen

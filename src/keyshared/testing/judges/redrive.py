@@ -28,8 +28,6 @@ class RedriveOrder(Judge):
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset = self.books, happening.offset
-        if books.redriven_to is None:
-            return ()
         lane = books.lane_of(message, offset, happening.key)
         older = None if lane is None or not lane.listed else books.oldest_waiting(lane)
         if older is None or not older.redriven or older.offset >= offset:

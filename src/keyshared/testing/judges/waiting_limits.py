@@ -17,14 +17,10 @@ class WaitingLimits:
         self._per_key = books.guarantees.waiting_per_key
         self._per_consumer = books.guarantees.waiting_per_consumer
         self._look_ahead = books.guarantees.look_ahead
+        limits = (self._per_key, self._per_consumer, self._look_ahead)
+        self.are_claimed = any(limit is not None for limit in limits)
         self._places: dict[LaneId, tuple[str, int]] = {}  # whose a lane is, and how much of it is not open
         self._at: dict[str, int] = {}  # the same of all lanes of a consumer
-
-    @property
-    def are_limited(self) -> bool:
-        """Whether anything that waits has a limit."""
-        limits = (self._per_key, self._per_consumer, self._look_ahead)
-        return any(limit is not None for limit in limits)
 
     @property
     def is_kept(self) -> bool:

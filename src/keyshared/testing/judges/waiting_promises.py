@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -24,11 +23,15 @@ from keyshared.testing.judges.judge import Judge, Judgement, sinces
 __all__ = ["Isolation", "Progress", "takers", "waits_for_held"]
 
 
-class _Ready(NamedTuple):
+class _Ready:
     """A lane that only room at a consumer keeps from going on."""
 
-    message: Message
-    since_ms: int | None
+    __slots__ = ("message", "owner", "since_ms")
+
+    def __init__(self, message: Message, owner: str | None, since_ms: int | None) -> None:
+        self.message = message
+        self.owner = owner  # None: it is not known who owns the key
+        self.since_ms = since_ms
 
 
 class Progress(Judge):
@@ -38,8 +41,8 @@ class Progress(Judge):
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # by owner; None: it is not known who owns the key
-        self.owners: dict[LaneId, str | None] = {}  # where a lane is in ``ready``
+        self.known: dict[LaneId, _Ready] = {}
+        self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # the same by owner
         self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
         self.first_ms: int | None = None  # what was before the first time that is told counts from there
         self.seen_ms: int | None = None
@@ -65,20 +68,23 @@ class Progress(Judge):
 
     def entries(self) -> int:
         """How much is kept."""
-        return len(self.owners) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
+        return len(self.known) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
 
     def after(self, seen: Seen) -> Iterable[Violation]:
         if self.wakes:
             self._wake()
         for lane in self.books.changed.values():
             self._update(lane)
-        within, now = self.guarantees.progress_ms, seen.now
-        if within is None or now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
+        return () if self.guarantees.progress_ms is None else self._late(seen, self.guarantees.progress_ms)
+
+    def _late(self, seen: Seen, within_ms: int) -> Iterable[Violation]:
+        now = seen.now
+        if now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
             return ()  # since when a unit is free nobody has noted
         self.seen_ms = now
         if self.first_ms is None:
             self.first_ms = now
-        return self._overdue(seen, now - within) if self.books.log_is_told else ()
+        return self._overdue(seen, now - within_ms) if self.books.log_is_told else ()
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         if not self.books.log_is_told:
@@ -117,7 +123,7 @@ class Progress(Judge):
         return self.first_ms if since.now is None else since.now
 
     def _blame_lane(self, seen: Seen, lane_id: LaneId, entry: _Ready, there: list[Member]) -> Violation:
-        self._drop(lane_id)  # once, until something changes
+        self._drop(lane_id, entry)  # once, until something changes
         place = self.books.place_of(lane_id)
         names = ", ".join(repr(taker.name) for taker in there)
         text = f"offset {entry.message.offset} waits, though nothing holds it back and {names} had room"
@@ -125,37 +131,39 @@ class Progress(Judge):
         return self.blame(text, *proof, seen)
 
     def _update(self, lane: Lane) -> None:
-        place = lane.place
+        place, known = lane.place, self.known.get(lane.id)
         owned, owner = (None, None) if place is None else (place.owned, place.owner)
         message = None if owner is None and owned is not None else self._candidate(lane, owner)
-        if message is None:
-            if lane.id in self.owners:
-                self._drop(lane.id)
-            return
-        known = self.ready.get(owner, {}).get(lane.id)
-        if known is None or known.message is not message:
-            self._drop(lane.id)
-            self.owners[lane.id] = owner
-            self.ready.setdefault(owner, {})[lane.id] = _Ready(message, self.books.now)
+        if known is not None:
+            if known.message is message and known.owner == owner:
+                return
+            self._drop(lane.id, known)
+        if message is not None:
+            self._enter(lane.id, _Ready(message, owner, self.books.now))
 
-    def _drop(self, lane_id: LaneId) -> None:
-        if lane_id in self.owners:
-            owner = self.owners.pop(lane_id)
-            lanes = self.ready[owner]
-            del lanes[lane_id]
-            if not lanes:
-                del self.ready[owner]
+    def _enter(self, lane_id: LaneId, entry: _Ready) -> None:
+        self.known[lane_id] = entry
+        lanes = self.ready.get(entry.owner)
+        if lanes is None:
+            self.ready[entry.owner] = {lane_id: entry}
+        else:
+            lanes[lane_id] = entry
+
+    def _drop(self, lane_id: LaneId, entry: _Ready) -> None:
+        del self.known[lane_id]
+        lanes = self.ready[entry.owner]
+        del lanes[lane_id]
+        if not lanes:
+            del self.ready[entry.owner]
 
     def _candidate(self, lane: Lane, owner: str | None) -> Message | None:
         """The message that only room keeps from going out, if there is one."""
         books, limit = self.books, lane.turn_limit
-        if lane.unsure or (limit is not None and lane.open >= limit):
-            return None  # what may be open has the same right to be
-        if not isinstance(lane.id, bytes) or books.lanes.get(lane.id) is not lane:
+        if not lane.size or not isinstance(lane.id, bytes):
             return None  # it is not told who takes messages without a key
         message = books.oldest_waiting(lane)
-        if message is None:
-            return None
+        if message is None or lane.unsure or (limit is not None and lane.open >= limit):
+            return None  # what may be open has the same right to be
         if lane.open and (owner is None or lane.holders.keys() - {owner}):
             return None  # it drains, or may have to
         if (message.held is not None or lane.doubtful) and (holding := waits_for_held(message, books)):
