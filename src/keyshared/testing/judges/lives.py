@@ -175,6 +175,7 @@ class Lives(Books):
         lane.size -= 1
         if not lane.size:
             del self.lanes[lane.id]
+            lane.newest = None  # which knows its lane: nothing may be left for the garbage collector
             if lane.place is not None and isinstance(lane.id, bytes):
                 self.places.rest(lane.id)
 
