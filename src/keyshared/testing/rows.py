@@ -73,30 +73,31 @@ _read_json: Final = json.JSONDecoder().raw_decode  # `json.loads` costs as much 
 
 
 class _Field(NamedTuple):
-    """How a column of a row becomes a field of a happening.
+    """How a field of a happening is read from a value that is not taken as it is.
 
     Attributes:
-        name: Of both.
-        wanted: What type a value has that is taken as it is, if an int has 64 bits.
-        assign: Puts the value into a new happening.
-        default: The value if it is null; MISSING if it must not be.
-        parse: Returns the value for one of another type, or raises ValueError.
-        requirement: What it must be.
-        presence: The same if it is null and must not be.
+        parse: Returns the field, or raises ValueError.
+        requirement: What the value must be.
     """
 
-    name: str
-    wanted: type
-    assign: Callable[[object, object], None]
-    default: object
     parse: Callable[[object], object]
     requirement: str
-    presence: str
 
 
 class _Kind(NamedTuple):
+    """How a happening is read.
+
+    Attributes:
+        cls: Its class.
+        columns: Of each field its name, the type of values that are taken as they are (ints of 64 bits), what assigns
+            it, and what it is if it is null: MISSING if it must not be.
+        fields: How other values become one.
+        names: Of all columns that its rows may have.
+    """
+
     cls: type[Happening]
-    fields: tuple[_Field, ...]
+    columns: tuple[tuple[str, type, Callable[[object, object], None], object], ...]
+    fields: Mapping[str, _Field]
     names: frozenset[str]
 
 
@@ -126,15 +127,6 @@ def _key(value: object) -> bytes:
     return value
 
 
-def _field(kind: str, cls: type[Happening], name: str, default: object) -> _Field:
-    wanted, parse, requirement = _PARSERS[_TYPES[name]]
-    if name == "reason" and cls in _REASONS:
-        wanted = parse = _REASONS[cls]
-        requirement = f"be one of {', '.join(map(repr, map(str, _REASONS[cls])))}"
-    assign = getattr(cls, name).__set__
-    return _Field(name, wanted, assign, default, parse, requirement, f"be there: {kind} needs it")
-
-
 _REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | SettledBy]]] = {
     Held: HoldReason,
     SessionEnded: SessionEnds,
@@ -148,16 +140,23 @@ _PARSERS: Final[Mapping[str, tuple[type, Callable[[object], object], str]]] = {
 }
 
 
-def _kind(name: str, cls: type[Happening]) -> _Kind:
-    parsed = tuple(_field(name, cls, field.name, field.default) for field in fields(cls))
-    return _Kind(cls, parsed, frozenset(field.name for field in parsed) | {"version", "happening"})
+def _kind(cls: type[Happening]) -> _Kind:
+    parsers = {each.name: _PARSERS[_TYPES[each.name]] for each in fields(cls)}
+    if cls in _REASONS:
+        reasons = _REASONS[cls]
+        parsers["reason"] = reasons, reasons, f"be one of {', '.join(map(repr, map(str, reasons)))}"
+    columns = tuple(
+        (each.name, parsers[each.name][0], getattr(cls, each.name).__set__, each.default) for each in fields(cls)
+    )
+    others = {name: _Field(parse, requirement) for name, (_, parse, requirement) in parsers.items()}
+    return _Kind(cls, columns, others, frozenset({*parsers, "version", "happening"}))
 
 
 def _name(cls: type[Happening]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
-_BY_NAME: Final = {_name(cls): _kind(_name(cls), cls) for cls in get_args(Happening)}
+_BY_NAME: Final = {_name(cls): _kind(cls) for cls in get_args(Happening)}
 KINDS: Final[Mapping[str, type[Happening]]] = {name: kind.cls for name, kind in _BY_NAME.items()}
 """What can stand in the column ``happening``, and its class."""
 _NAMES: Final = {cls: name for name, cls in KINDS.items()}
@@ -214,15 +213,15 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
         if type(line) is not str:
             raise HistoryError(number, "line", None, line, "be a str")
         text = line.strip(_JSON_SPACE)
-        if not text or text.isspace():
-            continue
         try:
             row, end = _read_json(text)
         except (ValueError, RecursionError):
             row, end = None, -1
         if end != len(text):
+            if not line or line.isspace():
+                continue
             raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object")
-        if isinstance(row, dict) and row.get("key_base64") is not None:
+        if type(row) is dict and "key_base64" in row and row["key_base64"] is not None:
             row["key"] = _base64(row, number)
         yield _decode(row, number, "line")
 
@@ -314,9 +313,9 @@ def _fields(happening: Happening, number: int) -> dict[str, object]:
     if name is None:
         raise HistoryError(number, "happening", None, happening, "be a value of keyshared.testing.history")
     row: dict[str, object] = {"version": HISTORY_VERSION, "happening": name}
-    for field in _BY_NAME[name].fields:
-        value = getattr(happening, field.name)
-        row[field.name] = str(value) if isinstance(value, str) else value  # an Enum's value, plainly
+    for column in _BY_NAME[name].fields:
+        value = getattr(happening, column)
+        row[column] = str(value) if isinstance(value, str) else value  # an Enum's value, plainly
     return row
 
 
@@ -378,8 +377,7 @@ def _decode(row: object, number: int, unit: str) -> Happening:
         raise HistoryError(number, unit, "happening", name, f"be one of {', '.join(_BY_NAME)}")
     happening = object.__new__(kind.cls)  # its constructor would only assign, at three times the cost
     told = 2
-    for field in kind.fields:
-        column, wanted, assign, default, _, _, _ = field
+    for column, wanted, assign, default in kind.columns:
         value = row.get(column)
         if value is None and default is not MISSING:
             assign(happening, default)
@@ -387,22 +385,24 @@ def _decode(row: object, number: int, unit: str) -> Happening:
         told += 1
         if wanted is int:
             if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
-                value = _parsed(field, value, number, unit)
+                value = _parsed(column, value, row, number, unit)
         elif type(value) is not wanted:
-            value = _parsed(field, value, number, unit)
+            value = _parsed(column, value, row, number, unit)
         assign(happening, value)
     if len(row) > told:
         _check_others(row, kind, number, unit)
     return happening
 
 
-def _parsed(field: _Field, value: object, number: int, unit: str) -> object:
+def _parsed(column: str, value: object, row: Mapping[object, object], number: int, unit: str) -> object:
+    name = str(row["happening"])
     if value is None:
-        raise HistoryError(number, unit, field.name, None, field.presence)
+        raise HistoryError(number, unit, column, None, f"be there: {name} needs it")
+    field = _BY_NAME[name].fields[column]
     try:
         return field.parse(value)
     except ValueError:
-        raise HistoryError(number, unit, field.name, value, field.requirement) from None
+        raise HistoryError(number, unit, column, value, field.requirement) from None
 
 
 def _check_others(row: Mapping[object, object], kind: _Kind, number: int, unit: str) -> None:

@@ -131,7 +131,10 @@ class Progress(Judge):
         return self.blame(text, *proof, seen)
 
     def _update(self, lane: Lane) -> None:
-        place, known = lane.place, self.known.get(lane.id)
+        known = self.known.get(lane.id)
+        if known is None and not lane.size:
+            return
+        place = lane.place
         owned, owner = (None, None) if place is None else (place.owned, place.owner)
         message = None if owner is None and owned is not None else self._candidate(lane, owner)
         if known is not None:
