@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from keyshared.testing._batches import in_batches
 from keyshared.testing._given import check_count
-from keyshared.testing.batches import in_batches
 from keyshared.testing.errors import HistoryError, HistoryFileError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, get_args
 
-from keyshared.testing.batches import in_batches
+from keyshared.testing._batches import in_batches
 from keyshared.testing.errors import GuaranteesError, HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
