@@ -20,7 +20,6 @@ __all__ = [
     "is_latest_only",
     "is_running",
     "key_of",
-    "most_open",
     "standing",
 ]
 
