@@ -1,17 +1,20 @@
-"""What the checker costs for each happening, beside only decoding it, and what it keeps in memory."""
+"""What a history in a file costs for each happening: read, decoded and judged; and what the checker keeps in memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks._harness import Report, Scale, timed, turns
 
-from keyshared.testing import Checker, Guarantees
+from keyshared.testing import Checker, Guarantees, check_file
 from keyshared.testing.history import Acked, Committed, Connected, Delivered, Happening, Owned, Published, Quiet
 from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
 
 HAPPENINGS: Final = 100_000
 REPEATS: Final = 5
+TARGET: Final = 150_000
 CONSUMERS: Final = 8
 CLAIMS: Final = Guarantees(per_consumer=10_000, window=10_000, cursor_keeps_up=True)
 
@@ -39,13 +42,23 @@ def history(happenings: int, outstanding: int, *, quiet: bool) -> Iterator[Happe
         offset += 1
 
 
-def judged(lines: list[str], claims: Guarantees) -> Callable[[], int]:
+def read_and_judged(path: Path, claims: Guarantees) -> Callable[[], int]:
     def run() -> int:
-        checker = Checker(claims)
-        for happening in read_jsonl(lines):
-            if found := checker.feed(happening):
+        report = check_file(path, claims)
+        if report.found:
+            raise AssertionError(str(report))
+        return report.happenings
+
+    return run
+
+
+def judged(told: list[Happening], claims: Guarantees) -> Callable[[], int]:
+    def run() -> int:
+        feed = Checker(claims).feed
+        for happening in told:
+            if found := feed(happening):
                 raise AssertionError(str(found[0]))
-        return len(lines)
+        return len(told)
 
     return run
 
@@ -61,17 +74,28 @@ def decoded(lines: list[str]) -> Callable[[], int]:
 
 def speed(scale: Scale) -> Report:
     report = Report(
-        "checker", ("us", "decode us", "ratio", "happenings/s"), ["JSON lines decoded and judged, beside only decoded"]
+        "checker",
+        ("file us", "judge us", "decode us", "ratio", "happenings/s"),
+        ["a file of JSON lines, read and judged; only judged; only decoded; the first by the last"],
     )
-    for outstanding in (100, scale.size(10_000)):
-        claims = replace(CLAIMS, window=2 * outstanding + 2)
-        lines = list(write_jsonl(history(scale.size(HAPPENINGS), outstanding, quiet=True)))
-        found = turns({"judge": timed(judged(lines, claims)), "decode": timed(decoded(lines))}, scale.repeats(REPEATS))
-        ratio = found["judge"] / found["decode"]
-        name = f"{len(lines):,} happenings, {outstanding:,} outstanding"
-        report.add(name, found["judge"] / 1_000, found["decode"] / 1_000, ratio, 1e9 / found["judge"])
-        report.judge(f"judging beside decoding, {outstanding:,} outstanding", ratio, 5)
+    with TemporaryDirectory() as folder:
+        for outstanding in (100, scale.size(10_000)):
+            _measure(report, scale, outstanding, Path(folder) / f"{outstanding}.jsonl")
     return report
+
+
+def _measure(report: Report, scale: Scale, outstanding: int, path: Path) -> None:
+    claims = replace(CLAIMS, window=2 * outstanding + 2)
+    told = list(history(scale.size(HAPPENINGS), outstanding, quiet=True))
+    lines = list(write_jsonl(told))
+    path.write_text("".join(lines))
+    cases = {"file": read_and_judged(path, claims), "judge": judged(told, claims), "decode": decoded(lines)}
+    found = turns({name: timed(case) for name, case in cases.items()}, scale.repeats(REPEATS))
+    ratio, speed = found["file"] / found["decode"], 1e9 / found["file"]
+    times = (found[name] / 1_000 for name in cases)
+    report.add(f"{len(lines):,} happenings, {outstanding:,} outstanding", *times, ratio, speed)
+    report.judge(f"read and judged beside decoded, {outstanding:,} outstanding", ratio, 5)
+    report.judge(f"happenings a second from a file, {outstanding:,} outstanding", speed, TARGET, at_most=False)
 
 
 def formats(scale: Scale) -> Report:

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from keyshared.testing._batches import in_batches
 from keyshared.testing._given import check_count
 from keyshared.testing.errors import HistoryError, HistoryFileError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
@@ -79,14 +80,11 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
     shown: list[Violation] = []
     happenings = found = 0
     with closing(lines.read()) as text:
-        try:
-            for happening in _READERS.get(lines.kind, read_jsonl)(text):
-                happenings += 1
-                violations = checker.feed(happening)
+        for batch in in_batches(_numbered(lines, text)):
+            happenings += len(batch)
+            for violations in _judged(batch, checker, path):
                 found += len(violations)
                 shown += violations[: most - len(shown)]
-        except HistoryError as error:
-            raise HistoryFileError(str(path), lines.number, str(error)) from None
     last = checker.finish()
     shown += last[: most - len(shown)]
     unjudged = tuple(checker.unjudged())
@@ -113,20 +111,41 @@ class _Lines:
     """The lines of a file, and the number of the one that was read last."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.number = 0
 
     @property
     def kind(self) -> str:
         """The last suffix of the name, before that of a compressed file."""
-        path = self._path
+        path = self.path
         return (path.with_suffix("") if path.suffix == _GZIP else path).suffix
 
     def read(self) -> Generator[str]:
         try:
-            with gzip.open(self._path) if self._path.suffix == _GZIP else self._path.open("rb") as file:
-                for line in file:
-                    self.number += 1
-                    yield line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+            with gzip.open(self.path) if self.path.suffix == _GZIP else self.path.open("rb") as file:
+                for self.number, line in enumerate(file, 1):
+                    yield str(line, "utf-8-sig" if self.number == 1 else "utf-8")
         except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise HistoryFileError(str(self._path), self.number, f"it cannot be read: {error}") from None
+            raise HistoryFileError(str(self.path), self.number, f"it cannot be read: {error}") from None
+
+
+def _judged(
+    batch: Iterable[tuple[int, Happening]], checker: Checker, path: str | PathLike[str]
+) -> Iterator[list[Violation]]:
+    feed = checker.feed
+    for number, happening in batch:
+        try:
+            violations = feed(happening)
+        except HistoryError as error:
+            raise HistoryFileError(str(path), number, str(error)) from None
+        if violations:
+            yield violations
+
+
+def _numbered(lines: _Lines, text: Iterable[str]) -> Iterator[tuple[int, Happening]]:
+    """Read what stands in a file, each with the line on which it ends."""
+    try:
+        for happening in _READERS.get(lines.kind, read_jsonl)(text):
+            yield lines.number, happening
+    except HistoryError as error:
+        raise HistoryFileError(str(lines.path), lines.number, str(error)) from None

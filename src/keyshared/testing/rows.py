@@ -9,8 +9,9 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, NoReturn, get_args
 
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
@@ -67,54 +68,48 @@ COLUMNS: Final = (
 _TYPES: Final = {column.name: column.arrow for column in COLUMNS}
 _OWN_PREFIX: Final = "x_"
 _SHOWN_CHARACTERS: Final = 80
-_INT64: Final = 1 << 63
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of 64 bits
+_JSON_SPACE: Final = " \t\n\r"
+_read_json: Final = json.JSONDecoder().raw_decode  # `json.loads` costs as much again for what is around the text
 
 
 class _Field(NamedTuple):
-    name: str
-    required: bool
+    """How a field of a happening is read from a value that is not taken as it is.
+
+    Attributes:
+        parse: Returns the field, or raises ValueError.
+        requirement: What the value must be.
+    """
+
     parse: Callable[[object], object]
     requirement: str
 
 
 class _Kind(NamedTuple):
+    """How a happening is read.
+
+    Attributes:
+        cls: Its class.
+        columns: Of each field its name, the type of values that are taken as they are (ints of 64 bits), what assigns
+            it, and what it is if it is null: MISSING if it must not be.
+        fields: How other values become one.
+        names: Of all columns that its rows may have.
+    """
+
     cls: type[Happening]
-    fields: tuple[_Field, ...]
+    columns: tuple[tuple[str, type, Callable[[object, object], None], object], ...]
+    fields: Mapping[str, _Field]
     names: frozenset[str]
 
 
-def _int64(value: object) -> int:
-    if type(value) is not int or not -_INT64 <= value < _INT64:
-        raise ValueError
-    return value
-
-
-def _text(value: object) -> str:
-    if type(value) is not str:
-        raise ValueError
-    return value
-
-
-def _bool(value: object) -> bool:
-    if type(value) is not bool:
-        raise ValueError
-    return value
+def _nothing_else(value: object) -> NoReturn:  # noqa: ARG001  # one shape for all
+    raise ValueError
 
 
 def _key(value: object) -> bytes:
-    if type(value) is str:
-        return value.encode()  # a lone surrogate is a ValueError too
-    if type(value) is not bytes:
+    if type(value) is not str:
         raise ValueError
-    return value
-
-
-def _field(cls: type[Happening], name: str, *, required: bool) -> _Field:
-    reasons = _REASONS.get(cls)
-    if name == "reason" and reasons is not None:
-        return _Field(name, required, reasons, f"be one of {', '.join(map(repr, map(str, reasons)))}")
-    parse, requirement = _PARSERS[_TYPES[name]]
-    return _Field(name, required, parse, requirement)
+    return value.encode()  # a lone surrogate is a ValueError too
 
 
 _REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | SettledBy]]] = {
@@ -122,20 +117,31 @@ _REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | Settled
     SessionEnded: SessionEnds,
     Settled: SettledBy,
 }
-_PARSERS: Final[Mapping[str, tuple[Callable[[object], object], str]]] = {
-    "int64": (_int64, "be an int of 64 bits"),
-    "string": (_text, "be a str"),
-    "bool": (_bool, "be true or false"),
-    "binary": (_key, "be bytes, or a str that UTF-8 can encode"),
+_PARSERS: Final[Mapping[str, tuple[type, Callable[[object], object], str]]] = {
+    "int64": (int, _nothing_else, "be an int of 64 bits"),
+    "string": (str, _nothing_else, "be a str"),
+    "bool": (bool, _nothing_else, "be true or false"),
+    "binary": (bytes, _key, "be bytes, or a str that UTF-8 can encode"),
 }
 
 
 def _kind(cls: type[Happening]) -> _Kind:
-    parsed = tuple(_field(cls, field.name, required=field.default is MISSING) for field in fields(cls))
-    return _Kind(cls, parsed, frozenset(field.name for field in parsed) | {"version", "happening"})
+    parsers = {each.name: _PARSERS[_TYPES[each.name]] for each in fields(cls)}
+    if cls in _REASONS:
+        reasons = _REASONS[cls]
+        parsers["reason"] = reasons, reasons, f"be one of {', '.join(map(repr, map(str, reasons)))}"
+    columns = tuple(
+        (each.name, parsers[each.name][0], getattr(cls, each.name).__set__, each.default) for each in fields(cls)
+    )
+    others = {name: _Field(parse, requirement) for name, (_, parse, requirement) in parsers.items()}
+    return _Kind(cls, columns, others, frozenset({*parsers, "version", "happening"}))
 
 
-_BY_NAME: Final = {re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower(): _kind(cls) for cls in get_args(Happening)}
+def _name(cls: type[Happening]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+_BY_NAME: Final = {_name(cls): _kind(cls) for cls in get_args(Happening)}
 KINDS: Final[Mapping[str, type[Happening]]] = {name: kind.cls for name, kind in _BY_NAME.items()}
 """What can stand in the column ``happening``, and its class."""
 _NAMES: Final = {cls: name for name, cls in KINDS.items()}
@@ -191,13 +197,16 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
     for number, line in enumerate(lines, start=1):
         if type(line) is not str:
             raise HistoryError(number, "line", None, line, "be a str")
-        if not line or line.isspace():
-            continue
+        text = line.strip(_JSON_SPACE)
         try:
-            row = json.loads(line)
+            row, end = _read_json(text)
         except (ValueError, RecursionError):
-            raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object") from None
-        if isinstance(row, dict) and row.get("key_base64") is not None:
+            row, end = None, -1
+        if end != len(text):
+            if not line or line.isspace():
+                continue
+            raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object")
+        if type(row) is dict and "key_base64" in row and row["key_base64"] is not None:
             row["key"] = _base64(row, number)
         yield _decode(row, number, "line")
 
@@ -289,9 +298,9 @@ def _fields(happening: Happening, number: int) -> dict[str, object]:
     if name is None:
         raise HistoryError(number, "happening", None, happening, "be a value of keyshared.testing.history")
     row: dict[str, object] = {"version": HISTORY_VERSION, "happening": name}
-    for field in _BY_NAME[name].fields:
-        value = getattr(happening, field.name)
-        row[field.name] = str(value) if isinstance(value, str) else value  # an Enum's value, plainly
+    for column in _BY_NAME[name].fields:
+        value = getattr(happening, column)
+        row[column] = str(value) if isinstance(value, str) else value  # an Enum's value, plainly
     return row
 
 
@@ -306,10 +315,10 @@ def _base64(row: dict[str, object], number: int) -> bytes:
     text = row.pop("key_base64")
     if row.get("key") is not None:
         raise HistoryError(number, "line", "key_base64", text, "not stand beside key")
-    try:
-        return b64decode(_text(text), validate=True)
-    except (ValueError, Base64Error):
-        raise HistoryError(number, "line", "key_base64", text, "be a str in base64") from None
+    if isinstance(text, str):
+        with suppress(ValueError, Base64Error):
+            return b64decode(text, validate=True)
+    raise HistoryError(number, "line", "key_base64", text, "be a str in base64")
 
 
 def _row_of(columns: list[str], cells: list[str], number: int) -> dict[str, object]:
@@ -340,7 +349,7 @@ _FROM_TEXT: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def _decode(row: object, number: int, unit: str) -> Happening:
-    if not isinstance(row, Mapping):
+    if type(row) is not dict and not isinstance(row, Mapping):
         raise HistoryError(number, unit, None, row, "be an object with the fields of a happening")
     version = row.get("version")
     if type(version) is not int or version != HISTORY_VERSION:
@@ -351,19 +360,34 @@ def _decode(row: object, number: int, unit: str) -> Happening:
     kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
         raise HistoryError(number, unit, "happening", name, f"be one of {', '.join(_BY_NAME)}")
-    values: dict[str, object] = {}
-    for field in kind.fields:
-        value = row.get(field.name)
-        if value is not None:
-            try:
-                values[field.name] = field.parse(value)
-            except ValueError:
-                raise HistoryError(number, unit, field.name, value, field.requirement) from None
-        elif field.required:
-            raise HistoryError(number, unit, field.name, None, f"be there: {name} needs it")
-    if len(row) > len(values) + 2:
+    happening = object.__new__(kind.cls)  # its constructor would only assign, at three times the cost
+    told = 2
+    for column, wanted, assign, default in kind.columns:
+        value = row.get(column)
+        if value is None and default is not MISSING:
+            assign(happening, default)
+            continue
+        told += 1
+        if wanted is int:
+            if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
+                value = _parsed(column, value, row, number, unit)
+        elif type(value) is not wanted:
+            value = _parsed(column, value, row, number, unit)
+        assign(happening, value)
+    if len(row) > told:
         _check_others(row, kind, number, unit)
-    return kind.cls(**values)  # type: ignore[arg-type]  # every field has its own parser
+    return happening
+
+
+def _parsed(column: str, value: object, row: Mapping[object, object], number: int, unit: str) -> object:
+    name = str(row["happening"])
+    if value is None:
+        raise HistoryError(number, unit, column, None, f"be there: {name} needs it")
+    field = _BY_NAME[name].fields[column]
+    try:
+        return field.parse(value)
+    except ValueError:
+        raise HistoryError(number, unit, column, value, field.requirement) from None
 
 
 def _check_others(row: Mapping[object, object], kind: _Kind, number: int, unit: str) -> None:

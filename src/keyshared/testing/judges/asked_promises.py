@@ -1,12 +1,12 @@
 """The promises about what hosts and consumers ask for: not-early and reason-travels."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import DeadLettered, Delivered, Happening, Nacked, Published, Released
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY
-from keyshared.testing.judges.entries import Seen
+from keyshared.testing.judges.entries import Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["NotEarly", "ReasonTravels"]
@@ -29,11 +29,11 @@ class NotEarly(Judge):
             return NO_DELIVERY
         return "the history has no times" if self.untimed else None
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         asked = None if message is None else message.asked
-        if asked is None:
-            return
+        return () if asked is None else self._asked(seen, happening, asked)
+
+    def _asked(self, seen: Seen, happening: Delivered, asked: Seen) -> Iterator[Violation]:
         if seen.now is None:
             self.untimed = True
         elif seen.now < _until(asked):
@@ -52,8 +52,7 @@ class ReasonTravels(Judge):
     def missing(self) -> str | None:
         return None if Delivered in self.books.kinds else NO_DELIVERY
 
-    def _dead_lettered(self, seen: Seen, happening: DeadLettered) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _dead_lettered(self, seen: Seen, happening: DeadLettered, message: Message | None) -> Iterator[Violation]:
         if message is None or (message.named is None and type(message.published.happening) is Delivered):
             return  # what was said before the history began it does not tell
         said = None if message.named is None else _reason(message.named)

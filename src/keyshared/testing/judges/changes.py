@@ -37,9 +37,12 @@ class Places:
                 self.rest(key)
         return place
 
-    def wake(self, key: bytes) -> None:
-        """A key has something outstanding."""
-        self._idle.pop(key, None)
+    def wake(self, key: bytes) -> Place | None:
+        """A key has something outstanding: return what is known of it."""
+        place = self._places.get(key)
+        if place is not None:
+            self._idle.pop(key, None)
+        return place
 
     def rest(self, key: bytes) -> None:
         """A key has nothing outstanding any more."""

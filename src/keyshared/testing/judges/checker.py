@@ -1,13 +1,14 @@
 """Which promises does a history break? The judge of recorded histories, whatever system they are from."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, get_args
 
-from keyshared.testing.errors import GuaranteesError
+from keyshared.testing._batches import in_batches
+from keyshared.testing.errors import GuaranteesError, HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.judges.asked_promises import NotEarly, ReasonTravels
-from keyshared.testing.judges.books import Books
+from keyshared.testing.judges.bookkeeper import Bookkeeper, Write
 from keyshared.testing.judges.delivery_promises import Affinity, Bounds, Fence, KeyOrder, MinimalMove, OneHolder
 from keyshared.testing.judges.fairness import Fairness
 from keyshared.testing.judges.group_fairness import GroupFairness
@@ -55,6 +56,22 @@ _NEVER_JUDGED: Final = {
 }
 
 
+class _Course(NamedTuple):
+    """What is done with a kind of happening.
+
+    Attributes:
+        judgements: Who judges it, with the books as they were before.
+        write: Who writes it into the books.
+        is_of_message: Whether both are told what is outstanding of its message.
+        check: Who refuses one that contradicts the history so far, if any can.
+    """
+
+    judgements: tuple[Judgement, ...]
+    write: Write
+    is_of_message: bool
+    check: Callable[..., None] | None
+
+
 class Checker:
     """Judges a history while it is read, and keeps none of it.
 
@@ -78,13 +95,20 @@ class Checker:
         if type(remembered_keys) is not int or remembered_keys < 0:
             raise GuaranteesError("remembered_keys", remembered_keys, "be an int of at least 0")
         self._claimed = guarantees.promises
-        self._books = Books(guarantees, remembered_keys)
+        self._books = Bookkeeper(guarantees, remembered_keys)
         self._judges = [judge(self._books) for judge in _JUDGES if judge.promise in self._claimed]
         self._afters = [judge.after for judge in self._judges if judge.looks]
-        self._judgements: dict[type[Happening], list[Judgement]] = {kind: [] for kind in get_args(Happening)}
-        for judge in self._judges:
-            for kind, judgement in judge.judgements().items():
-                self._judgements[kind].append(judgement)
+        self._courses = self._all_courses()
+
+    def _all_courses(self) -> dict[type[Happening], _Course]:
+        judged = [judge.judgements() for judge in self._judges]
+        of_messages = self._books.of_messages()
+        writers = {**of_messages, **self._books.of_others()}
+        courses: dict[type[Happening], _Course] = {}
+        for kind in get_args(Happening):
+            judgements = tuple(each[kind] for each in judged if kind in each)
+            courses[kind] = _Course(judgements, writers[kind], kind in of_messages, self._books.checks().get(kind))
+        return courses
 
     def feed(self, happening: Happening) -> list[Violation]:
         """Take the next happening.
@@ -109,15 +133,31 @@ class Checker:
             #0 Published(offset=0, key=b'k')
             #1 Committed(resume_offset=1)
         """
-        books = self._books
-        books.check(happening)
+        kind, books = type(happening), self._books
+        course = self._courses.get(kind)
+        if course is None:
+            requirement = "be a value of keyshared.testing.history"
+            raise HistoryError(books.position, "happening", None, happening, requirement)
+        judgements, write, is_of_message, check = course
+        if check is not None:
+            check(happening)
         seen = books.see(happening)
         found: list[Violation] = []
-        for judge in self._judgements[type(happening)]:
-            found += judge(seen, happening)
-        books.apply(seen)
+        if is_of_message:
+            message = books.messages.get(happening.offset)  # type: ignore[union-attr]  # each of them has one
+            for judge in judgements:
+                if broken := judge(seen, happening, message):
+                    found += broken
+            write(seen, happening, message)
+        else:
+            for judge in judgements:
+                if broken := judge(seen, happening):
+                    found += broken
+            write(seen, happening)
+        books.kinds.add(kind)
         for look in self._afters:
-            found += look(seen)
+            if broken := look(seen):
+                found += broken
         books.changed.clear()
         books.ended.clear()
         return found
@@ -170,4 +210,5 @@ def check_history(history: Iterable[Happening], guarantees: Guarantees | None = 
         HistoryError: The history contradicts itself.
     """
     checker = Checker(guarantees)
-    return [*checker.violations(history), *checker.finish()]
+    found = [violation for batch in in_batches(history) for violation in checker.violations(batch)]
+    return found + checker.finish()

@@ -22,7 +22,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.judges.books import Books
-from keyshared.testing.judges.entries import Lane, Message, Place, Seen, Standing, most_open, standing
+from keyshared.testing.judges.entries import Lane, Member, Message, Place, Seen, Standing, standing
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
 from keyshared.testing.judges.waiting_limits import WaitingLimits
 
@@ -44,9 +44,13 @@ class OneHolder(Judge):
     def missing(self) -> str | None:
         return None if Delivered in self.books.kinds else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
+        if message is not None and not message.lane.holders and self.guarantees.unit_of is None:
+            return ()  # nothing of its key is open, as nearly always
+        return self._held_already(seen, happening, message)
+
+    def _held_already(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         offset, name = happening.offset, happening.consumer
-        message = self.books.messages.get(offset)
         if message is not None and message.is_open:
             text = f"offset {offset} went to {name!r} while a delivery of it was open at {message.consumer!r}"
             yield self.blame(text, message.since, seen)
@@ -76,16 +80,16 @@ class KeyOrder(Judge):
             return NO_PUBLISHED
         return None if Delivered in self.books.kinds else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset = self.books, happening.offset
-        message = books.messages.get(offset)
         lane = self._early_lane(happening) if message is None else message.lane
         if lane is None or not lane.listed or not books.log_is_told:
-            return
+            return ()
         older = books.oldest_waiting(lane)
-        if older is not None and older.offset < offset:
-            text = f"offset {offset} overtook offset {older.offset} of its key, which waits"
-            yield self.blame(text, older.since, seen)
+        if older is None or older.offset >= offset:
+            return ()
+        text = f"offset {offset} overtook offset {older.offset} of its key, which waits"
+        return (self.blame(text, older.since, seen),)
 
     def _early_lane(self, happening: Delivered) -> Lane | None:
         """Where something belongs that is not published yet, as far as is told."""
@@ -135,83 +139,89 @@ class Bounds(Judge):
             return "neither the guarantees nor the history say any limit"
         return None if self.books.kinds & {Delivered, Published} else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        books, name = self.books, happening.consumer
-        message = books.messages.get(happening.offset)
-        lane = message.lane if message else books.lanes.get(books.lane_id(happening.offset, happening.key))
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
+        books, numbers = self.books, self.guarantees
+        lane = books.lane_of(message, happening.offset, happening.key)
         again = message is not None and message.is_open
-        if lane is not None:
-            yield from self._of_key(lane, message, seen)
-        member = books.members.get(name)
-        limit = self.guarantees.per_consumer if member is None else books.limit_of(member)
-        at_consumer = books.open_at.get(name, {})
-        already = len(at_consumer) - (again and happening.offset in at_consumer)
-        if limit is not None and already >= limit:
-            text = f"offset {happening.offset} is open delivery {already + 1} of {name!r}, which may have {limit}"
-            others = [other for other in at_consumer.values() if other is not message]
+        found: list[Violation] = []
+        if lane is not None and lane.most_open is not None and lane.open - again >= lane.most_open:
+            found.append(self._of_key(lane, message, seen))
+        member = books.members.get(happening.consumer)
+        limit = numbers.per_consumer if member is None else member.limit
+        if limit is not None and len(books.open_at.get(happening.consumer, ())) >= limit:
+            found += self._of_consumer(limit, member, message, seen)
+        if numbers.open_at_once is not None and books.open - again >= numbers.open_at_once:
+            found.append(self._of_all(numbers.open_at_once, message, seen))
+        if numbers.window is not None and message is not None and message.held is not None and message.is_spilled:
+            found += self._window(seen, numbers.window, message)
+        return found
+
+    def _of_consumer(
+        self, limit: int, member: Member | None, message: Message | None, seen: Seen
+    ) -> Iterator[Violation]:
+        happening = seen.happening
+        assert isinstance(happening, Delivered)
+        others = [each for each in self.books.open_at.get(happening.consumer, {}).values() if each is not message]
+        if len(others) >= limit:
+            number, name = len(others) + 1, happening.consumer
+            text = f"offset {happening.offset} is open delivery {number} of {name!r}, which may have {limit}"
             yield self.blame(text, None if member is None else member.limited, *sinces(others), seen)
-        yield from self._of_all(message, seen)
-        if message is not None and message.is_spilled:
-            yield from self._window(seen, message)
 
-    def _of_all(self, message: Message | None, seen: Seen) -> Iterator[Violation]:
-        limit = self.guarantees.open_at_once
-        already = self.books.open - (message is not None and message.is_open)
-        if limit is not None and already >= limit:
-            held = [each for at_one in self.books.open_at.values() for each in at_one.values() if each is not message]
-            offset = getattr(seen.happening, "offset", None)
-            text = f"offset {offset} is open delivery {already + 1} of all, of which {limit} may be open"
-            yield self.blame(text, *sinces(held), seen)
+    def _of_all(self, limit: int, message: Message | None, seen: Seen) -> Violation:
+        others = [each for at_one in self.books.open_at.values() for each in at_one.values() if each is not message]
+        offset = getattr(seen.happening, "offset", None)
+        text = f"offset {offset} is open delivery {len(others) + 1} of all, of which {limit} may be open"
+        return self.blame(text, *sinces(others), seen)
 
-    def _of_key(self, lane: Lane, message: Message | None, seen: Seen) -> Iterator[Violation]:
-        limit = most_open(self.guarantees, lane.id)
-        already = lane.open - (message is not None and message.is_open)
-        if limit is None or already < limit:
-            return
+    def _of_key(self, lane: Lane, message: Message | None, seen: Seen) -> Violation:
         others = [each for held in lane.holders.values() for each in held.values() if each is not message]
         offset = getattr(seen.happening, "offset", None)
-        text = f"offset {offset} is open delivery {already + 1} of its key, of which {limit} may be open"
-        yield self.blame(text, *sinces(others), seen)
+        text = f"offset {offset} is open delivery {len(others) + 1} of its key, of which {lane.most_open} may be open"
+        return self.blame(text, *sinces(others), seen)
 
-    def _published(self, seen: Seen, happening: Published) -> Iterator[Violation]:
-        books = self.books
-        if happening.offset not in books.messages and not (books.early.told and happening.offset in books.early):
-            yield from self._one_more(seen, happening)
-            for text, waiting in self.waiting.exceeded(happening):
-                yield self.blame(text, *sinces(waiting), seen)
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
+        early = self.books.early
+        if message is not None or (early.told and happening.offset in early):
+            return ()
+        found = self._one_more(seen, happening)
+        if self.waiting.are_claimed:
+            found += [self.blame(text, *sinces(waiting), seen) for text, waiting in self.waiting.exceeded(happening)]
+        return found
 
-    def _redriven(self, seen: Seen, happening: Redriven) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
-        if message is None or message.doubtful:
-            yield from self._one_more(seen, happening)
+    def _redriven(self, seen: Seen, happening: Redriven, message: Message | None) -> Iterable[Violation]:
+        return self._one_more(seen, happening) if message is None or message.doubtful else ()
 
-    def _one_more(self, seen: Seen, happening: Published | Redriven) -> Iterator[Violation]:
-        books, most = self.books, self.guarantees.max_tracked
-        if most is not None and len(books.messages) - books.doubtful >= most:
-            tracked = books.tracked()
+    def _one_more(self, seen: Seen, happening: Published | Redriven) -> list[Violation]:
+        books, numbers = self.books, self.guarantees
+        found: list[Violation] = []
+        if numbers.max_tracked is not None and len(books.messages) - books.doubtful >= numbers.max_tracked:
+            tracked, most = books.tracked(), numbers.max_tracked
             text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
-            yield self.blame(text, *(message.published for message in tracked), seen)
-        yield from self._window(seen)
+            found.append(self.blame(text, *(message.published for message in tracked), seen))
+        if numbers.window is not None:
+            found += self._window(seen, numbers.window)
+        return found
 
-    def _unspilled(self, seen: Seen, happening: Held | Freed) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _unspilled(self, seen: Seen, happening: Held | Freed, message: Message | None) -> Iterator[Violation]:
         spills = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
-        if message is not None and message.is_spilled and not spills:
-            yield from self._window(seen, message)
+        window = self.guarantees.window
+        if message is not None and message.is_spilled and not spills and window is not None:
+            yield from self._window(seen, window, message)
         if isinstance(happening, Held) and happening.reason in _SPILLING and not self.guarantees.spills:
             yield self.blame(f"offset {happening.offset} is {happening.reason}, though nothing spills", seen)
 
-    def _window(self, seen: Seen, loading: Message | None = None) -> Iterator[Violation]:
+    def _window(self, seen: Seen, most: int, loading: Message | None = None) -> Iterable[Violation]:
         """One more is in memory than was. Where that is the lowest outstanding one, it may have a slot of its own."""
-        books, most = self.books, self.guarantees.window
-        if most is None or len(books.messages) - books.spilled < most:
-            return
+        books = self.books
+        if len(books.messages) - books.spilled < most:
+            return ()  # which is soon seen
         loaded = books.in_memory()
         lowest = books.lowest()
         of_its_own = loading is not None and lowest is not None and loading.offset <= lowest.offset
-        if len(loaded) >= most + of_its_own:
-            text = f"{len(loaded) + 1} messages are in memory; the window is {most}"
-            yield self.blame(text, *(message.published for message in loaded), seen)
+        if len(loaded) < most + of_its_own:
+            return ()
+        text = f"{len(loaded) + 1} messages are in memory; the window is {most}"
+        return (self.blame(text, *(message.published for message in loaded), seen),)
 
 
 class Affinity(Judge):
@@ -230,10 +240,20 @@ class Affinity(Judge):
             return "the history tells neither who is Connected nor who has Owned a key"
         return _forgotten(self.books)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
+        books, name = self.books, happening.consumer
+        member = books.members.get(name)
+        if member is not None and member.suspended is None and message is not None:
+            place = message.lane.place
+            if place is not None and place.owned is not None and place.owner == name:
+                return ()  # it is there and owns the key, as nearly always
+        return self._elsewhere(seen, happening, member, _place(books, happening, message))
+
+    def _elsewhere(
+        self, seen: Seen, happening: Delivered, member: Member | None, place: Place | None
+    ) -> Iterator[Violation]:
         books, name = self.books, happening.consumer
         knows_members = Connected in books.kinds
-        member = books.members.get(name)
         if member is None and knows_members:
             text = f"offset {happening.offset} went to {name!r}, which is not connected"
             yield self.blame(text, books.changes.leavers.get(name), seen)
@@ -241,24 +261,23 @@ class Affinity(Judge):
         if member is not None and member.suspended is not None:
             text = f"offset {happening.offset} went to {name!r}, which is suspended"
             yield self.blame(text, member.suspended, seen)
-        place = _place(books, happening)
         if place is None:
             return
         owned, last = place.owned, place.last
         if owned is not None:
-            owner = _consumer(owned)
-            if owner != name:
-                text = f"offset {happening.offset} went to {name!r}, but its key belongs to {owner!r}"
+            if place.owner != name:
+                text = f"offset {happening.offset} went to {name!r}, but its key belongs to {place.owner!r}"
                 yield self.blame(text, owned, seen)
-        elif last is not None and knows_members and _consumer(last) != name and not _changed_since(books, last):
-            text = f"the key of offset {happening.offset} went from {_consumer(last)!r} to {name!r} for no reason"
+        elif last is not None and knows_members and place.consumer != name and not _changed_since(books, last):
+            text = f"the key of offset {happening.offset} went from {place.consumer!r} to {name!r} for no reason"
             yield self.blame(text, last, seen)
 
-    def _owned(self, seen: Seen, happening: Owned) -> Iterator[Violation]:
-        owned = _moved(self.books, happening)
-        if owned is not None and not self.books.changes.in_block:
-            text = f"key {happening.key!r} moved from {_consumer(owned)!r} to {happening.consumer!r} for no reason"
-            yield self.blame(text, owned, seen)
+    def _owned(self, seen: Seen, happening: Owned) -> Iterable[Violation]:
+        place = None if self.books.changes.in_block else _moved(self.books, happening)
+        if place is None:
+            return ()
+        text = f"key {happening.key!r} moved from {place.owner!r} to {happening.consumer!r} for no reason"
+        return (self.blame(text, place.owned, seen),)
 
 
 class MinimalMove(Judge):
@@ -277,24 +296,26 @@ class MinimalMove(Judge):
             return "the history tells of no Delivered and no Owned"
         return _forgotten(self.books)
 
-    def _owned(self, seen: Seen, happening: Owned) -> Iterator[Violation]:
-        owned = _moved(self.books, happening)
-        if owned is not None and self.books.changes.in_block:
-            old, new = _consumer(owned), happening.consumer
-            text = f"key {happening.key!r} moved from {old!r} to {new!r}, though neither has just left or joined"
-            yield self.blame(text, owned, *self.books.changes.block.values(), seen)
+    def _owned(self, seen: Seen, happening: Owned) -> Iterable[Violation]:
+        place = _moved(self.books, happening) if self.books.changes.in_block else None
+        if place is None:
+            return ()
+        old, new = place.owner, happening.consumer
+        text = f"key {happening.key!r} moved from {old!r} to {new!r}, though neither has just left or joined"
+        return (self.blame(text, place.owned, *self.books.changes.block.values(), seen),)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, new = self.books, happening.consumer
-        place = _place(books, happening)
-        if place is None or place.owned is not None or place.last is None or Connected not in books.kinds:
-            return
-        last = place.last
-        old = _consumer(last)
-        if old == new or new not in books.members or not _changed_since(books, last) or self._is_due(last, old, new):
-            return
+        place = _place(books, happening, message)
+        if place is None or place.owned is not None or place.last is None or place.consumer == new:
+            return ()
+        last, old = place.last, place.consumer
+        if Connected not in books.kinds or new not in books.members:
+            return ()
+        if not _changed_since(books, last) or self._is_due(last, old, new):
+            return ()
         text = f"the key of offset {happening.offset} moved from {old!r} to {new!r}, though neither left or joined"
-        yield self.blame(text, last, books.changes.last, seen)
+        return (self.blame(text, last, books.changes.last, seen),)
 
     def _is_due(self, last: Seen, old: str | None, new: str) -> bool:
         """Whether a join of the new owner, a leave of the old one, or of one that came and went, explains a move."""
@@ -329,36 +350,38 @@ class Fence(Judge):
             return NO_DELIVERY
         return "deliveries without an attempt cannot be told apart" if self.unnumbered else None
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         if happening.attempt is None:
             self.unnumbered = True
-            return
-        message = self.books.messages.get(happening.offset)
-        if message is not None and message.attempt is not None and happening.attempt <= message.attempt:
-            text = f"attempt {happening.attempt} of offset {happening.offset} came after attempt {message.attempt}"
-            yield self.blame(text, message.delivered or message.published, seen)
+            return ()
+        if message is None or message.attempt is None or happening.attempt > message.attempt:
+            return ()
+        text = f"attempt {happening.attempt} of offset {happening.offset} came after attempt {message.attempt}"
+        return (self.blame(text, message.delivered or message.published, seen),)
 
-    def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
-        if not happening.counted:
-            return
-        message = self.books.messages.get(happening.offset)
+    def _acked(self, seen: Seen, happening: Acked, message: Message | None) -> Iterable[Violation]:
+        if message is None or not happening.counted:
+            return ()
         found = standing(message, happening.consumer, happening.attempt)
-        if message is not None and found in {Standing.STALE, Standing.FORGED}:
-            yield self._blame_answer(seen, happening, message, "settled the message")
+        if found is Standing.STALE or found is Standing.FORGED:
+            return (self._blame_answer(seen, happening, message, "settled the message"),)
+        return ()
 
-    def _nacked(self, seen: Seen, happening: Nacked) -> Iterator[Violation]:
-        if happening.counted:
-            yield from self._ended(seen, happening, "was taken")
+    def _nacked(self, seen: Seen, happening: Nacked, message: Message | None) -> Iterable[Violation]:
+        return self._ended(seen, happening, message, "was taken") if happening.counted else ()
 
-    def _released(self, seen: Seen, happening: Expired | Released) -> Iterator[Violation]:
-        yield from self._ended(seen, happening, "ended it")
+    def _released(self, seen: Seen, happening: Expired | Released, message: Message | None) -> Iterable[Violation]:
+        return self._ended(seen, happening, message, "ended it")
 
-    def _ended(self, seen: Seen, happening: Nacked | Expired | Released, outcome: str) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _ended(
+        self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None, outcome: str
+    ) -> Iterable[Violation]:
         if message is None and not self.books.is_over(happening.offset):
-            return  # its delivery may be older than the history
-        if standing(message, happening.consumer, happening.attempt) not in {Standing.CURRENT, Standing.UNSURE}:
-            yield self._blame_answer(seen, happening, message, outcome)
+            return ()  # its delivery may be older than the history
+        found = standing(message, happening.consumer, happening.attempt)
+        if found is Standing.CURRENT or found is Standing.UNSURE:
+            return ()
+        return (self._blame_answer(seen, happening, message, outcome),)
 
     def _blame_answer(
         self, seen: Seen, happening: Acked | Nacked | Expired | Released, message: Message | None, outcome: str
@@ -369,32 +392,26 @@ class Fence(Judge):
         return self.blame(f"{named}, which is not open, and {outcome}", now, seen)
 
 
-def _place(books: Books, happening: Delivered) -> Place | None:
-    message = books.messages.get(happening.offset)
-    return books.place_of(message.lane.id if message else books.lane_id(happening.offset, happening.key))
-
-
-def _consumer(seen: Seen) -> str | None:
-    happening = seen.happening
-    assert isinstance(happening, Delivered | Owned)
-    return happening.consumer
+def _place(books: Books, happening: Delivered, message: Message | None) -> Place | None:
+    if message is not None:
+        return message.lane.place
+    return books.place_of(books.lane_id(happening.offset, happening.key))
 
 
 def _changed_since(books: Books, seen: Seen) -> bool:
     return books.changes.last is not None and books.changes.last.position > seen.position
 
 
-def _moved(books: Books, happening: Owned) -> Seen | None:
-    """What said the former owner of a key, if it has another one now and the latest changes do not explain it."""
+def _moved(books: Books, happening: Owned) -> Place | None:
+    """Where a key was until now, if it has another owner now and the latest changes do not explain it."""
     place = books.places.get(happening.key)
-    owned = None if place is None else place.owned
-    if owned is None:
+    if place is None or place.owned is None:
         return None
-    old, new = _consumer(owned), happening.consumer
+    position, old, new = place.owned.position, place.owner, happening.consumer
     if old is None or new is None or old == new:
         return None
-    since = [change for change in books.changes.block.values() if change.position > owned.position]
-    return None if any(_moves(change.happening, old, new) for change in since) else owned
+    since = [change for change in books.changes.block.values() if change.position > position]
+    return None if any(_moves(change.happening, old, new) for change in since) else place
 
 
 def _moves(change: Happening, old: str | None, new: str | None) -> bool:

@@ -1,9 +1,8 @@
 """What the books of a history hold: messages, lanes, consumers, places of keys, and where each was seen."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum, auto
-from heapq import heappop, heappush
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from keyshared.testing.guarantees import Guarantees
 from keyshared.testing.history import Delivered, Happening, Held, HoldReason, Published
@@ -12,7 +11,6 @@ __all__ = [
     "SLACK",
     "Lane",
     "LaneId",
-    "LazyHeap",
     "Member",
     "Message",
     "Place",
@@ -22,10 +20,7 @@ __all__ = [
     "is_latest_only",
     "is_running",
     "key_of",
-    "most_open",
-    "published_offset",
     "standing",
-    "turn_limit",
 ]
 
 LaneId: TypeAlias = bytes | int
@@ -45,12 +40,15 @@ _ITS_OWN_WAY: Final = frozenset(
 )
 
 
-class Seen(NamedTuple):
+class Seen:
     """A happening, its position in the history, and the time as it is known there."""
 
-    position: int
-    happening: Happening
-    now: int | None
+    __slots__ = ("happening", "now", "position")  # every row makes one: a named tuple costs twice as much
+
+    def __init__(self, position: int, happening: Happening, now: int | None) -> None:
+        self.position = position
+        self.happening = happening
+        self.now = now
 
 
 class Standing(Enum):
@@ -64,14 +62,32 @@ class Standing(Enum):
     UNKNOWN = auto()  # a message that is not outstanding
 
 
+class Place:
+    """Where a key belongs, as far as it is known."""
+
+    __slots__ = ("consumer", "last", "owned", "owner")
+
+    def __init__(self) -> None:
+        self.owned: Seen | None = None  # what says who owns it, by the system's own word
+        self.owner: str | None = None  # who does, by that
+        self.last: Seen | None = None  # its last delivery
+        self.consumer: str | None = None  # to whom that was
+
+
 class Lane:
     """The outstanding messages of one key, or one message that has none."""
 
-    __slots__ = ("doubtful", "holders", "id", "listed", "newest", "open", "size", "turn", "unsure")
+    __slots__ = (
+        *("doubtful", "holders", "id", "listed", "most_open", "newest", "open", "place", "size"),
+        *("turn", "turn_limit", "unsure"),
+    )
 
-    def __init__(self, id: LaneId) -> None:  # noqa: A002  # the field's name
+    def __init__(self, id: LaneId, guarantees: Guarantees, place: Place | None) -> None:  # noqa: A002  # the field's name
         self.id = id
-        self.size = 0
+        self.place = place  # None: nothing is known of its key, or it has none
+        self.most_open = most_open(guarantees, id)  # None: any number
+        self.turn_limit = 1 if guarantees.batches else self.most_open  # at which it waits for its next turn; or None
+        self.size = 0  # and if it gets there again, the lane is over
         self.open = 0
         self.holders: dict[str, dict[int, Message]] = {}  # who has what open
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
@@ -187,46 +203,11 @@ class Member:
 
     def __init__(self, name: str, limit: int | None, seen: Seen) -> None:
         self.name = name
-        self.limit = limit
+        self.limit = limit  # how many deliveries it may have open; None: any number
         self.connected = seen
         self.limited = seen  # what says the limit
         self.suspended: Seen | None = None
         self.room_since: Seen | None = None
-
-
-class Place:
-    """Where a key belongs, as far as it is known."""
-
-    __slots__ = ("last", "owned")
-
-    def __init__(self) -> None:
-        self.owned: Seen | None = None  # by the system's own word
-        self.last: Seen | None = None  # its last delivery
-
-
-class LazyHeap:
-    """A heap of which most is dead: cleaned when the dead outnumber the living."""
-
-    __slots__ = ("_heap", "_is_alive")
-
-    def __init__(self, is_alive: Callable[[int], bool]) -> None:
-        self._heap: list[int] = []
-        self._is_alive = is_alive
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def push(self, value: int, living: int) -> None:
-        """Add a value; ``living`` is how many can be alive."""
-        heappush(self._heap, value)
-        if len(self._heap) > 2 * living + SLACK:
-            self._heap = sorted(filter(self._is_alive, set(self._heap)))
-
-    def first(self) -> int | None:
-        """The lowest that is alive."""
-        while self._heap and not self._is_alive(self._heap[0]):
-            heappop(self._heap)
-        return self._heap[0] if self._heap else None
 
 
 def standing(message: Message | None, consumer: str, attempt: int | None) -> Standing:
@@ -268,11 +249,6 @@ def is_running(lease: tuple[int, Message, Seen]) -> bool:
     return (message.is_open or message.unsure) and message.delivered is seen
 
 
-def turn_limit(guarantees: Guarantees, lane: LaneId) -> int | None:
-    """With how many open deliveries a lane has to wait for its next turn; None if it never has to."""
-    return 1 if guarantees.batches else most_open(guarantees, lane)
-
-
 def most_open(guarantees: Guarantees, lane: LaneId) -> int | None:
     """How many deliveries of a lane may be open; None for any number."""
     if guarantees.limit_of is None or not isinstance(lane, bytes):
@@ -285,13 +261,6 @@ def is_latest_only(guarantees: Guarantees, lane: LaneId) -> bool:
     """Whether of a lane only the latest message counts."""
     claimed = guarantees.latest_only
     return claimed if isinstance(claimed, bool) else isinstance(lane, bytes) and claimed(lane)
-
-
-def published_offset(seen: Seen) -> int:
-    """Return the offset that a publication tells of."""
-    happening = seen.happening
-    assert isinstance(happening, Published)
-    return happening.offset
 
 
 def key_of(seen: Seen) -> bytes | None:

@@ -18,7 +18,7 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
-from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, turn_limit, was_delivered
+from keyshared.testing.judges.entries import Lane, LaneId, Message, Seen, heir_of, was_delivered
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["Fairness", "Turn"]
@@ -91,9 +91,8 @@ class Fairness(Judge):
                 pass
         return ()
 
-    def _settled(self, seen: Seen, happening: Settled) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         """Hand the place of a superseded message on to the one that supersedes it."""
-        message = self.books.messages.get(happening.offset)
         if happening.reason is not SettledBy.SUPERSEDED or message is None or was_delivered(message):
             return ()
         heir = heir_of(message, self.books.messages)
@@ -131,9 +130,8 @@ class Fairness(Judge):
                 turn.quiet, turn.since = seen, books.position
                 self._join(lane_id, turn)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         waiting = self.ready.get(happening.consumer)
-        message = self.books.messages.get(happening.offset)
         most = self.guarantees.fairness
         if waiting is None or message is None or most is None or not self.books.log_is_told:
             return
@@ -165,10 +163,8 @@ class Fairness(Judge):
         return self.blame(text, turn.message.since, turn.owned, turn.quiet, *turn.passed)
 
     def _update(self, lane: Lane) -> None:
-        place = self.books.place_of(lane.id)
-        owned = None if place is None else place.owned
-        happening = None if owned is None else owned.happening
-        owner = happening.consumer if isinstance(happening, Owned) else None
+        place = lane.place
+        owned, owner = (None, None) if place is None else (place.owned, place.owner)
         message = None if owner is None else self._candidate(lane, owner)
         known = self.known.get(lane.id)
         if known is not None:
@@ -197,7 +193,7 @@ class Fairness(Judge):
 
     def _candidate(self, lane: Lane, owner: str) -> Message | None:
         """The message that nothing but room at the owner keeps from going out, whatever is true."""
-        books, limit = self.books, turn_limit(self.guarantees, lane.id)
+        books, limit = self.books, lane.turn_limit
         if books.lanes.get(lane.id) is not lane or lane.unsure or lane.doubtful:
             return None
         if (limit is not None and lane.open >= limit) or lane.holders.keys() - {owner}:

@@ -17,7 +17,7 @@ from keyshared.testing.history import (
     Quiet,
 )
 from keyshared.testing.judges.books import Books
-from keyshared.testing.judges.entries import LaneId, Seen
+from keyshared.testing.judges.entries import LaneId, Message, Seen
 from keyshared.testing.judges.fairness import Fairness, Turn
 from keyshared.testing.judges.judge import Judgement
 
@@ -71,8 +71,7 @@ class GroupFairness(Fairness):
                 pass
         return ()
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         if message is None or not isinstance(message.lane.id, bytes) or not self.books.log_is_told:
             return
         if self.guarantees.batches and message.lane.open > message.is_open:

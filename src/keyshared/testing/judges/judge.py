@@ -13,7 +13,10 @@ from keyshared.testing.judges.entries import Message, Seen
 __all__ = ["Judge", "Judgement", "describe", "sinces"]
 
 Judgement: TypeAlias = Callable[..., Iterable[Violation]]
-"""Takes what was seen and, for typing's sake, its happening again; gives what that breaks."""
+"""Takes what was seen and its happening; and, if that is of a message, what is outstanding of it, or None.
+
+Returns what that breaks. A judgement of every delivery returns at once where nothing is wrong, as nearly always.
+"""
 
 _SHOWN: Final = 8
 

@@ -54,8 +54,7 @@ class LatestOnly(Judge):
     def entries(self) -> int:
         return len(self.crowded) + len(self.blamed)
 
-    def _settled(self, seen: Seen, happening: Settled) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterator[Violation]:
         if happening.reason is not SettledBy.SUPERSEDED or message is None or not self.books.log_is_told:
             return
         if not is_latest_only(self.guarantees, message.lane.id):

@@ -19,7 +19,7 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY
-from keyshared.testing.judges.entries import Seen
+from keyshared.testing.judges.entries import Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["OneSession"]
@@ -129,9 +129,8 @@ class OneSession(Judge):
             text = f"session {session.number} of key {happening.key!r} is idle since {idle}, and ends at {now}"
             yield self.blame(text, session.begun, seen)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         books, offset = self.books, happening.offset
-        message = books.messages.get(offset)
         key = books.lane_id(offset, happening.key) if message is None else message.lane.id
         if not isinstance(key, bytes):
             return

@@ -45,33 +45,36 @@ class SafeCursor(Judge):
             return NO_PUBLISHED
         return None if Committed in self.books.kinds else "the history tells of no Committed"
 
-    def _committed(self, seen: Seen, happening: Committed) -> Iterator[Violation]:
+    def _committed(self, seen: Seen, happening: Committed) -> Iterable[Violation]:
         books, resume = self.books, happening.resume_offset
-        before = books.committed
-        if before is not None and resume < _resume(before):
-            yield self.blame(f"cursor {resume} came after cursor {_resume(before)}", before, seen)
+        found: list[Violation] = []
+        if books.resume_offset is not None and resume < books.resume_offset:
+            text = f"cursor {resume} came after cursor {books.resume_offset}"
+            found.append(self.blame(text, books.committed, seen))
         last, highest = books.last_published, books.highest
         if last is None or highest is None:
-            return
+            return found
         lowest = books.lowest()
         if lowest is not None and lowest.offset < resume:
-            yield self.blame(f"cursor {resume} passed outstanding offset {lowest.offset}", lowest.since, seen)
+            text = f"cursor {resume} passed outstanding offset {lowest.offset}"
+            found.append(self.blame(text, lowest.since, seen))
         if resume > highest + 1:
             text = f"cursor {resume} passed offsets that follow {highest} and were never published"
-            yield self.blame(text, last, seen)
+            found.append(self.blame(text, last, seen))
+        return found
 
-    def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        books, last = self.books, self.books.last_published
-        if not self.guarantees.cursor_keeps_up or last is None or books.doubtful:
-            return
-        lowest = books.lowest()
-        front = _offset(last) if lowest is None else lowest.previous
-        cursor = None if books.committed is None else _resume(books.committed)
+    def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        books = self.books
+        if not self.guarantees.cursor_keeps_up or books.last_published is None or books.doubtful:
+            return ()
+        lowest, cursor = books.lowest(), books.resume_offset
+        front = books.last_offset if lowest is None else lowest.previous
         if front is None or front == self.blamed_front or (cursor is not None and cursor > front):
-            return
+            return ()
         self.blamed_front = front
         text = f"the cursor is {cursor}, though everything up to offset {front} is done"
-        yield self.blame(text, books.committed, last if lowest is None else lowest.published, seen)
+        follows = books.last_published if lowest is None else lowest.published
+        return (self.blame(text, books.committed, follows, seen),)
 
 
 class NoLoss(Judge):
@@ -114,19 +117,17 @@ class NoLoss(Judge):
         for offset in sorted(self.unpublished):
             yield self._blame_unpublished(offset)
 
-    def _published(self, seen: Seen, happening: Published) -> Iterable[Violation]:
-        books = self.books
-        if not self.unpublished and happening.offset not in books.messages and not books.early.told:
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
+        if message is None and not self.unpublished and not self.books.early.told:
             return ()  # nothing was told of it before, as nearly always
-        return self._published_late(seen, happening)
+        return self._published_late(seen, happening, message)
 
-    def _published_late(self, seen: Seen, happening: Published) -> Iterator[Violation]:
+    def _published_late(self, seen: Seen, happening: Published, message: Message | None) -> Iterator[Violation]:
         offset = happening.offset
         if self.unpublished:
             self.unpublished.pop(offset, None)
             for other in sorted(other for other in self.unpublished if other < offset):
                 yield self._blame_unpublished(other, seen)
-        message = self.books.messages.get(offset)
         told = self.books.early.told_of(offset) if message is None else Told(message.published, message.odd)
         first = None if told.first is None or key_of(told.first) == happening.key else told.first
         if first is not None or told.odd is not None:
@@ -138,31 +139,30 @@ class NoLoss(Judge):
         kind = type(told.happening).__name__
         return self.blame(f"{kind} tells of offset {offset}, which was never published", told, seen)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        if not self.books.log_is_told:
-            return
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
+        if (message is not None and message.key == happening.key) or not self.books.log_is_told:
+            return ()
+        return self._unexpected(seen, happening, message)
+
+    def _unexpected(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         offset = happening.offset
-        message = self.books.messages.get(offset)
-        if message is None:
-            if self.books.is_over(offset):
-                text = f"offset {offset} went to {happening.consumer!r}, but it is done, or was never published"
-                yield self.blame(text, seen)
-            else:
-                self.unpublished.setdefault(offset, seen)
-        elif message.key != happening.key:
+        if message is not None:
             yield self.blame(f"offset {offset} was delivered with another key than its own", message.published, seen)
+        elif self.books.is_over(offset):
+            text = f"offset {offset} went to {happening.consumer!r}, but it is done, or was never published"
+            yield self.blame(text, seen)
+        else:
+            self.unpublished.setdefault(offset, seen)
 
-    def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
-        if message is None and happening.counted:
-            yield from self._unasked(seen, happening.offset)
-        elif message is not None and happening.counted is False:
-            yield from self._ignored(seen, happening, message)
+    def _acked(self, seen: Seen, happening: Acked, message: Message | None) -> Iterable[Violation]:
+        if message is None:
+            return self._unasked(seen, happening.offset) if happening.counted else ()
+        return self._ignored(seen, happening, message) if happening.counted is False else ()
 
-    def _nacked(self, seen: Seen, happening: Nacked) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
-        if message is not None and happening.counted is False:
-            yield from self._ignored(seen, happening, message)
+    def _nacked(self, seen: Seen, happening: Nacked, message: Message | None) -> Iterable[Violation]:
+        if message is None or happening.counted is not False:
+            return ()
+        return self._ignored(seen, happening, message)
 
     def _ignored(self, seen: Seen, happening: Acked | Nacked, message: Message) -> Iterator[Violation]:
         found = standing(message, happening.consumer, happening.attempt)
@@ -173,8 +173,7 @@ class NoLoss(Judge):
             )
             yield self.blame(text, message.since, seen)
 
-    def _settled(self, seen: Seen, happening: Settled) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterator[Violation]:
         if message is None:
             yield from self._unasked(seen, happening.offset)
         if happening.reason is SettledBy.NOBODY:
@@ -192,8 +191,9 @@ class NoLoss(Judge):
         claimed = self.guarantees.latest_only
         return bool(claimed) if message is None else is_latest_only(self.guarantees, message.lane.id)
 
-    def _given_up(self, seen: Seen, happening: DeadLettered | Dropped | Skipped) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _given_up(
+        self, seen: Seen, happening: DeadLettered | Dropped | Skipped, message: Message | None
+    ) -> Iterator[Violation]:
         if message is None:
             yield from self._unasked(seen, happening.offset)
         if type(happening) not in self.policies:
@@ -259,8 +259,7 @@ class Attempts(Judge):
             return "the guarantees claim no max_attempts"
         return None if Delivered in self.books.kinds else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         if message is not None and self._is_spent(message):
             text = (
                 f"offset {message.offset} has failed {message.failed} times, and went to {happening.consumer!r} again"
@@ -276,15 +275,3 @@ class Attempts(Judge):
     def _is_spent(self, message: Message) -> bool:
         most = self.guarantees.max_attempts
         return most is not None and message.failed >= most and not message.is_kept_back
-
-
-def _resume(seen: Seen) -> int:
-    happening = seen.happening
-    assert isinstance(happening, Committed)
-    return happening.resume_offset
-
-
-def _offset(seen: Seen) -> int:
-    happening = seen.happening
-    assert isinstance(happening, Published)
-    return happening.offset

@@ -1,10 +1,10 @@
 """The promise about dead letters that come back: redrive-order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import Delivered, Happening, Redriven
-from keyshared.testing.judges.entries import Seen
+from keyshared.testing.judges.entries import Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["RedriveOrder"]
@@ -21,17 +21,16 @@ class RedriveOrder(Judge):
     def missing(self) -> str | None:
         return None if Redriven in self.books.kinds else "the history tells of no Redriven"
 
-    def _redriven(self, seen: Seen, happening: Redriven) -> Iterator[Violation]:
-        message = self.books.messages.get(happening.offset)
+    def _redriven(self, seen: Seen, happening: Redriven, message: Message | None) -> Iterator[Violation]:
         if message is not None and not message.doubtful:
             text = f"offset {happening.offset} was redriven, though it was outstanding"
             yield self.blame(text, message.since, seen)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset = self.books, happening.offset
-        message = books.messages.get(offset)
-        lane = message.lane if message is not None else books.lanes.get(books.lane_id(offset, happening.key))
+        lane = books.lane_of(message, offset, happening.key)
         older = None if lane is None or not lane.listed else books.oldest_waiting(lane)
-        if older is not None and older.redriven and older.offset < offset:
-            text = f"offset {offset} overtook offset {older.offset} of its key, which was redriven and waits"
-            yield self.blame(text, older.since, seen)
+        if older is None or not older.redriven or older.offset >= offset:
+            return ()
+        text = f"offset {offset} overtook offset {older.offset} of its key, which was redriven and waits"
+        return (self.blame(text, older.since, seen),)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Done, Happening, Quiet
 from keyshared.testing.judges.books import Books
-from keyshared.testing.judges.entries import Seen
+from keyshared.testing.judges.entries import Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["SettledOnce"]
@@ -41,9 +41,8 @@ class SettledOnce(Judge):
     def entries(self) -> int:
         return len(self.untold)
 
-    def _done(self, seen: Seen, happening: Done) -> Iterator[Violation]:
+    def _done(self, seen: Seen, happening: Done, message: Message | None) -> Iterator[Violation]:
         offset = happening.offset
-        message = self.books.messages.get(offset)
         if self.untold.pop(offset, None) is not None or (message is not None and message.doubtful):
             return
         if message is None:

@@ -64,18 +64,15 @@ class TokenBudget(Judge):
     def entries(self) -> int:
         return len(self.text.outstanding) + len(self.text.stretches) + len(self.held)
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         lowest = self.text.lowest
-        if (
-            self.full is None
-            or lowest is None
-            or happening.offset <= lowest
-            or happening.offset not in self.text.outstanding
-        ):
-            return
+        if self.full is None or message is None or lowest is None:
+            return ()
+        if happening.offset <= lowest or happening.offset not in self.text.outstanding:
+            return ()
         bytes_ = f"the token has {self.text.length} bytes of {self.guarantees.token_bytes}"
         text = f"offset {happening.offset} went out while {bytes_} and offset {lowest} is outstanding"
-        yield self.blame(text, self.books.messages[lowest].since, self.full, seen)
+        return (self.blame(text, self.books.messages[lowest].since, self.full, seen),)
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         books, budget, lowest = self.books, self.guarantees.token_bytes, self.text.lowest

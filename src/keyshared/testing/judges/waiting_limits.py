@@ -17,6 +17,8 @@ class WaitingLimits:
         self._per_key = books.guarantees.waiting_per_key
         self._per_consumer = books.guarantees.waiting_per_consumer
         self._look_ahead = books.guarantees.look_ahead
+        limits = (self._per_key, self._per_consumer, self._look_ahead)
+        self.are_claimed = any(limit is not None for limit in limits)
         self._places: dict[LaneId, tuple[str, int]] = {}  # whose a lane is, and how much of it is not open
         self._at: dict[str, int] = {}  # the same of all lanes of a consumer
 

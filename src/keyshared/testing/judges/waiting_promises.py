@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -18,17 +17,21 @@ from keyshared.testing.history import (
 )
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_PUBLISHED
-from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen, turn_limit
+from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Member, Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
 
 __all__ = ["Isolation", "Progress", "takers", "waits_for_held"]
 
 
-class _Ready(NamedTuple):
+class _Ready:
     """A lane that only room at a consumer keeps from going on."""
 
-    message: Message
-    since_ms: int | None
+    __slots__ = ("message", "owner", "since_ms")
+
+    def __init__(self, message: Message, owner: str | None, since_ms: int | None) -> None:
+        self.message = message
+        self.owner = owner  # None: it is not known who owns the key
+        self.since_ms = since_ms
 
 
 class Progress(Judge):
@@ -38,8 +41,8 @@ class Progress(Judge):
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # by owner; None: it is not known who owns the key
-        self.owners: dict[LaneId, str | None] = {}  # where a lane is in ``ready``
+        self.known: dict[LaneId, _Ready] = {}
+        self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # the same by owner
         self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
         self.first_ms: int | None = None  # what was before the first time that is told counts from there
         self.seen_ms: int | None = None
@@ -65,26 +68,34 @@ class Progress(Judge):
 
     def entries(self) -> int:
         """How much is kept."""
-        return len(self.owners) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
+        return len(self.known) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
 
     def after(self, seen: Seen) -> Iterable[Violation]:
-        self._wake()
+        if self.wakes:
+            self._wake()
         for lane in self.books.changed.values():
             self._update(lane)
-        within, now = self.guarantees.progress_ms, self.books.now
-        if within is None or now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
+        return () if self.guarantees.progress_ms is None else self._late(seen, self.guarantees.progress_ms)
+
+    def _late(self, seen: Seen, within_ms: int) -> Iterable[Violation]:
+        now = seen.now
+        if now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
             return ()  # since when a unit is free nobody has noted
         self.seen_ms = now
         if self.first_ms is None:
             self.first_ms = now
-        return self._overdue(seen, now - within) if self.books.log_is_told else ()
+        return self._overdue(seen, now - within_ms) if self.books.log_is_told else ()
 
-    def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         if not self.books.log_is_told:
-            return
+            return ()
         self._wake()
         for lane in self.books.changed.values():  # by the time of this moment
             self._update(lane)
+        return self._waiting(seen) if self.ready else ()
+
+    def _waiting(self, seen: Seen) -> Iterator[Violation]:
+        """Lanes that are ready, at consumers that have room."""
         for owner, lanes in list(self.ready.items()):
             if there := _with_room(self.books, owner):
                 for lane_id, entry in list(lanes.items()):
@@ -112,7 +123,7 @@ class Progress(Judge):
         return self.first_ms if since.now is None else since.now
 
     def _blame_lane(self, seen: Seen, lane_id: LaneId, entry: _Ready, there: list[Member]) -> Violation:
-        self._drop(lane_id)  # once, until something changes
+        self._drop(lane_id, entry)  # once, until something changes
         place = self.books.place_of(lane_id)
         names = ", ".join(repr(taker.name) for taker in there)
         text = f"offset {entry.message.offset} waits, though nothing holds it back and {names} had room"
@@ -120,32 +131,39 @@ class Progress(Judge):
         return self.blame(text, *proof, seen)
 
     def _update(self, lane: Lane) -> None:
-        owned = _owned(self.books, lane)
-        owner = None if owned is None else _owner(owned)
-        message = None if owner is None and owned is not None else self._candidate(lane, owner)
-        if message is None:
-            self._drop(lane.id)
+        known = self.known.get(lane.id)
+        if known is None and not lane.size:
             return
-        known = self.ready.get(owner, {}).get(lane.id)
-        if known is None or known.message is not message:
-            self._drop(lane.id)
-            self.owners[lane.id] = owner
-            self.ready.setdefault(owner, {})[lane.id] = _Ready(message, self.books.now)
+        place = lane.place
+        owned, owner = (None, None) if place is None else (place.owned, place.owner)
+        message = None if owner is None and owned is not None else self._candidate(lane, owner)
+        if known is not None:
+            if known.message is message and known.owner == owner:
+                return
+            self._drop(lane.id, known)
+        if message is not None:
+            self._enter(lane.id, _Ready(message, owner, self.books.now))
 
-    def _drop(self, lane_id: LaneId) -> None:
-        if lane_id in self.owners:
-            owner = self.owners.pop(lane_id)
-            lanes = self.ready[owner]
-            del lanes[lane_id]
-            if not lanes:
-                del self.ready[owner]
+    def _enter(self, lane_id: LaneId, entry: _Ready) -> None:
+        self.known[lane_id] = entry
+        lanes = self.ready.get(entry.owner)
+        if lanes is None:
+            self.ready[entry.owner] = {lane_id: entry}
+        else:
+            lanes[lane_id] = entry
+
+    def _drop(self, lane_id: LaneId, entry: _Ready) -> None:
+        del self.known[lane_id]
+        lanes = self.ready[entry.owner]
+        del lanes[lane_id]
+        if not lanes:
+            del self.ready[entry.owner]
 
     def _candidate(self, lane: Lane, owner: str | None) -> Message | None:
         """The message that only room keeps from going out, if there is one."""
-        books = self.books
-        if not isinstance(lane.id, bytes) or books.lanes.get(lane.id) is not lane:
+        books, limit = self.books, lane.turn_limit
+        if not lane.size or not isinstance(lane.id, bytes):
             return None  # it is not told who takes messages without a key
-        limit = turn_limit(self.guarantees, lane.id)
         message = books.oldest_waiting(lane)
         if message is None or lane.unsure or (limit is not None and lane.open >= limit):
             return None  # what may be open has the same right to be
@@ -185,11 +203,18 @@ class Isolation(Judge):
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
-        self.newest: Seen | None = None  # what was published since the last moment of quiet,
-        self.alone = True  # if nothing else has happened
+        self.quiet = -1  # the position of the last moment of quiet
+        self.newest: Seen | None = None  # what was published first since then
+        self.beside = 0  # what else has happened that makes no room and takes none
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Quiet: self._quiet, AtRest: self._quiet}
+        return {
+            Quiet: self._quiet,
+            AtRest: self._quiet,
+            Published: self._published,
+            Owned: self._beside,
+            Committed: self._beside,
+        }
 
     def missing(self) -> str | None:
         if not self.guarantees.spills:
@@ -200,23 +225,25 @@ class Isolation(Judge):
             return NO_PUBLISHED
         return None if self.books.kinds & {Quiet, AtRest} else "the history never says Quiet"
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
-        match seen.happening:
-            case Quiet() | AtRest():
-                self.newest, self.alone = None, True
-            case Published() if self.newest is None:
-                self.newest = seen
-            case Owned() | Committed():
-                pass
-            case _:
-                self.alone = False
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        if self.newest is None:
+            self.newest = seen
         return ()
 
-    def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _beside(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        self.beside += 1
+        return ()
+
+    def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        newest, happened = self.newest, seen.position - self.quiet - 1 - self.beside
+        self.quiet, self.newest, self.beside = seen.position, None, 0
+        return self._crowded(seen, newest) if newest is not None and happened == 1 else ()
+
+    def _crowded(self, seen: Seen, newest: Seen) -> Iterator[Violation]:
         books, window = self.books, self.guarantees.window
-        if window is None or not self.guarantees.spills or self.newest is None or not self.alone:
+        if window is None or not self.guarantees.spills:
             return
-        message = books.messages.get(_offset(self.newest))
+        message = books.messages.get(_offset(newest))
         if message is None or not message.waits or message.held is not None:
             return
         if 2 * (len(books.messages) - books.spilled - 1) < window:
@@ -230,8 +257,8 @@ class Isolation(Judge):
 
 def takers(lane: Lane, books: Books) -> list[Member]:
     """Return who would have to take the next message of a lane, as far as is known."""
-    owned = _owned(books, lane)
-    owner = None if owned is None else _owner(owned)
+    place = lane.place
+    owned, owner = (None, None) if place is None else (place.owned, place.owner)
     if (owned is not None and owner is None) or not books.units_are_free(lane.id, owner):
         return []
     return _with_room(books, owner)
@@ -254,17 +281,6 @@ def _with_room(books: Books, owner: str | None) -> list[Member]:
         return [member] if member is not None and books.has_room(member) else []
     members = list(books.members.values())
     return members if all(map(books.has_room, members)) else []
-
-
-def _owned(books: Books, lane: Lane) -> Seen | None:
-    place = books.place_of(lane.id)
-    return None if place is None else place.owned
-
-
-def _owner(owned: Seen) -> str | None:
-    happening = owned.happening
-    assert isinstance(happening, Owned)
-    return happening.consumer
 
 
 def _is_held(message: Message, books: Books) -> bool:

@@ -6,7 +6,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import Acked, Delivered, Happening, Published
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY
-from keyshared.testing.judges.entries import LaneId, Seen, Standing, standing
+from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, standing
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["WholeBatch"]
@@ -43,10 +43,9 @@ class WholeBatch(Judge):
         told = Published in self.books.kinds
         return None if told else "without Published nobody can tell which older messages wait when one is acked"
 
-    def _delivered(self, seen: Seen, happening: Delivered) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         books, offset = self.books, happening.offset
-        message = books.messages.get(offset)
-        lane = message.lane if message else books.lanes.get(books.lane_id(offset, happening.key))
+        lane = books.lane_of(message, offset, happening.key)
         if lane is None or lane.id == self.turn:
             return
         beside = next((each for held in lane.holders.values() for each in held.values() if each is not message), None)
@@ -54,8 +53,8 @@ class WholeBatch(Judge):
             text = f"offset {offset} went out while offset {beside.offset} was left of the batch before it"
             yield self.blame(text, beside.since, seen)
 
-    def _acked(self, seen: Seen, happening: Acked) -> Iterator[Violation]:
-        books, message = self.books, self.books.messages.get(happening.offset)
+    def _acked(self, seen: Seen, happening: Acked, message: Message | None) -> Iterator[Violation]:
+        books = self.books
         if message is None or happening.counted is False or not books.log_is_told or not message.lane.listed:
             return
         if standing(message, happening.consumer, happening.attempt) is not Standing.CURRENT:
