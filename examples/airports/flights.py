@@ -64,7 +64,9 @@ def airport_log(flights: pa.Table, *, key: str) -> pa.Table:
         These columns, the key under the name that was asked for, and ``partition``.
     """
     origin = flights["origin"]
-    route = pc.binary_join_element_wise(origin, flights["destination"], "-")
+    route = pc.binary_join_element_wise(
+        origin, flights["destination"], pa.scalar("-", origin.type)
+    )  # of large strings too
     keys = (origin if key == "airport" else route).combine_chunks().dictionary_encode()
     homes = pa.array(
         [f"{key}-{XXH64_SEED_42.function(each.as_py().encode()) % _PARTITIONS}" for each in keys.dictionary]
