@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from keyshared._window.lanes import ALONE, LEGAL_MOVES, Transition
+from keyshared._window.lanes import LEGAL_MOVES, Alone, Transition
 from keyshared._window.room_index import RoomIndex
 from keyshared._window.watched import WatchedList
 from keyshared.errors import (
@@ -99,7 +99,7 @@ def books(window: InFlightWindow) -> object:
         window.cursor.safe_cursor,
         window.cursor.last,
         [
-            (e.offset, e.key, e.item, e.state, e.attempt, e.consumer and e.consumer.name, e.lane is ALONE)
+            (e.offset, e.key, e.item, e.state, e.attempt, e.consumer and e.consumer.name, isinstance(e.lane, Alone))
             for e in window.outstanding()
         ],
         [(c.name, c.limit, c.free, list(c.open), list(c.reserved), c.keyless) for c in window.consumers.values()],
@@ -325,12 +325,12 @@ class TestSteps:
     def test_a_message_that_was_alone_gets_a_lane_when_it_comes_back(self) -> None:
         desk = Desk()
         (entry,) = desk.window.offer(0, b"a1")
-        assert entry.lane is ALONE
+        assert desk.ann.alone is entry.lane
 
         desk.window.move(entry, State.DELAYED)
         desk.wake()
         assert desk.window.lanes[b"a1"] is entry.lane
-        assert ALONE is not entry.lane
+        assert desk.ann.alone is not entry.lane
 
     def test_a_message_that_was_alone_gets_a_lane_when_another_of_its_key_comes(self) -> None:
         desk = Desk()
@@ -340,7 +340,8 @@ class TestSteps:
         assert isinstance(desk.window.lanes[b"a1"], Lane)
         assert entry is entry.lane.head
         desk.window.check_invariants()
-        assert (None, None, None, 0) == (ALONE.head, ALONE.tail, ALONE.fresh, ALONE.open)
+        alone = desk.ann.alone
+        assert (None, None, None, 0) == (alone.head, alone.tail, alone.fresh, alone.open)
 
     def test_many_changes_at_one_instant_are_acted_on_by_lowest_offset(self) -> None:
         desk = Desk(ann=3)
@@ -812,7 +813,7 @@ class TestCopies:
         twin.check_invariants()
         lone = twin.find(0)
         assert lone is not None
-        assert lone.lane is ALONE
+        assert twin.consumers["ann"].alone is lone.lane
         assert [4] == [entry.offset for entry in twin.settle(lone)]
         twin.check_invariants()
         assert before == books(desk.window)
@@ -840,7 +841,7 @@ def _swap(desk: Desk) -> None:
 
 DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...]] = {
     "knows its newest": lambda d: setattr(_first(d), "tail", d.at(0)),
-    "reads the same backwards": lambda d: setattr(d.at(1), "before", None),
+    "how many settled messages are in it": lambda d: setattr(_first(d), "gaps", -1),
     "owns its entries": lambda d: setattr(d.at(1), "lane", Lane(b"a1")),
     "delivers from the front": (lambda d: setattr(_first(d), "fresh", None), lambda d: setattr(d.at(2), "state", 2)),
     "nothing in flight behind fresh": lambda d: setattr(d.at(1), "state", 4),
@@ -853,10 +854,12 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
         lambda d: setattr(_first(d), "spilled", d.at(1)),
     ),
     "counts its open deliveries": lambda d: setattr(_first(d), "open", 2),
-    "has one holder": lambda d: setattr(_first(d), "holder", d.bob),
+    "'ann' knows its open": lambda d: setattr(_first(d), "holder", d.bob),
     "has a holder while": lambda d: d.window.consumers.pop("ann"),
     "counts what is loaded": lambda d: setattr(_first(d), "loaded", 3),
     "what has no lane is in flight": lambda d: setattr(d.at(3), "state", 1),
+    "what has no lane is alone at": lambda d: setattr(d.at(3), "lane", Lane(b"b1")),
+    "who has room for its next message": lambda d: setattr(_first(d), "taker", d.bob),
     "what has no lane is alone": lambda d: setattr(d.at(3), "key", b"a1"),
     "lanes are exactly the keys": lambda d: d.window.lanes.update({b"zz": Lane(b"zz")}),
     "'bob' knows its open": lambda d: d.bob.open.clear(),

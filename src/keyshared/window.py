@@ -27,7 +27,6 @@ from keyshared._checks import OFFSET_STOP
 from keyshared._window.books import Owners
 from keyshared._window.invariants import check_window
 from keyshared._window.lanes import (
-    ALONE,
     DELAYED,
     IN_FLIGHT,
     LEGAL_MOVES,
@@ -40,6 +39,7 @@ from keyshared._window.lanes import (
     Entry,
     Lane,
     State,
+    live_from,
 )
 from keyshared._window.strides import WindowStrides
 from keyshared.errors import EntryStateError
@@ -67,7 +67,8 @@ class InFlightWindow(WindowStrides):
     Attributes:
         cursor: What is settled. Read it; only the window moves it.
         consumers: Connected consumers by name.
-        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself while it is `ALONE`.
+        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself if that is in flight
+            and the only one of its key.
         quarantined: Keys whose messages go to the dead-letter store instead of a consumer.
         loaded: Messages that hold a slot of ``capacity``.
         waiting: Those of them that are not in flight.
@@ -213,12 +214,11 @@ class InFlightWindow(WindowStrides):
                 and owner.free > 0
                 and not (owner.ready or self.shared or self.quarantined or self._one_lane)
             ):
-                entry = Entry(offset, key, item, ALONE)
+                entry = Entry(offset, key, item, owner.alone)
                 if self._counts is None or self._counts.admits(entry, owner):
                     self.cursor.append(entry)
                     entry.state = IN_FLIGHT
                     entry.attempt = self.first_attempt + 1
-                    entry.consumer = owner
                     owner.open[offset] = entry
                     owner.free -= 1
                     if not owner.noted:
@@ -258,33 +258,34 @@ class InFlightWindow(WindowStrides):
             EntryStateError: The message is settled already.
         """
         lane = entry.lane
+        head = lane.head
         if (
             entry.state != IN_FLIGHT
-            or (lane is not ALONE and lane.head is not entry)
+            or (head is not entry and head is not None)
             or (self._counts is not None and not self._counts.releases(entry))
         ):
             self.remove(entry)
             return self.wake()
         # The short way: the oldest message of a lane is acked. That is remove() and wake() written out, because every
         # message comes by here: without it a life takes 1.3 to 1.7 times as long (`python -m benchmarks life`).
-        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+        consumer: Consumer = lane.holder  # type: ignore[assignment]  # whatever is in flight has one
         del consumer.open[entry.offset]
         consumer.free += 1
         if not consumer.noted:
             self._rooms.note(consumer)
         self.cursor.close(entry)
         self.loaded -= 1
-        entry.item = entry.consumer = None
+        entry.item = None
         granted: list[Entry] = []
-        if lane is ALONE:
+        if head is None:
             del self.lanes[entry.key]  # type: ignore[arg-type]  # a keyless message has a lane of its own
-        elif (after := entry.after) is None:
+        elif (after := live_from(entry.after) if lane.gaps else entry.after) is None:
             lane.head = lane.tail = None
             if lane.key is not None:
                 del self.lanes[lane.key]
         else:
             lane.head = after
-            after.before = entry.after = None
+            entry.after = None
             lane.loaded -= 1
             if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
                 self._load(lane, lane.spilled, None, granted)
@@ -298,10 +299,9 @@ class InFlightWindow(WindowStrides):
                 and (self._counts is None or self._counts.admits(after, consumer))
             ):
                 # The next one goes where this one was, less what cancels out: a tenth of a life of hot keys.
-                lane.fresh = after.after
+                lane.fresh = live_from(after.after) if lane.gaps else after.after
                 after.state = IN_FLIGHT
                 after.attempt = self._next_attempt(after) if self.first_attempt else after.attempt + 1
-                after.consumer = consumer
                 consumer.open[after.offset] = after
                 consumer.free -= 1
                 self.waiting -= 1
@@ -371,7 +371,6 @@ class InFlightWindow(WindowStrides):
         if waits is None:
             return True
         self._unreserve(waits, entry)
-        entry.consumer = None
         if waits.free > 0 and entry is lane.candidate and self._could_get(waits, lane):
             self._send(lane, entry, waits, self._granted)
         return True
@@ -391,12 +390,12 @@ class InFlightWindow(WindowStrides):
         had_slot = entry.state != SPILLED
         if entry.state == IN_FLIGHT:
             self._close(entry)
-        elif entry.state == LOADING and entry.consumer is not None:
-            self._unreserve(entry.consumer, entry)
+        elif (taker := entry.consumer) is not None:
+            self._unreserve(taker, entry)
         self.held[entry.state] -= 1
-        lane.unlink(entry)
         self.cursor.close(entry)
-        entry.item = entry.consumer = None
+        lane.unlink(entry)
+        entry.item = None
         if had_slot:
             lane.loaded -= 1
             self.loaded -= 1

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from tests.broken_parts import Broken
+from tests.broken_parts import Broken, put_at_the_tail
 from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.placements import RankedPlacement, Ranking
 from tests.properties.broken_admission import (
@@ -98,9 +98,7 @@ class PutBackAtTheTail(Broken):
         def move(self, entry: Entry, to: State) -> None:
             super().move(entry, to)
             if entry.lane.spilled is None:
-                entry.lane.unlink(entry)
-                entry.before = entry.lane.tail
-                entry.lane.append(entry)
+                put_at_the_tail(entry)
 
 
 class RetryLetsNewerOnesPass(Broken):

@@ -113,7 +113,7 @@ def describe(window: InFlightWindow, membership: Membership, endings: Endings, e
         offset=entry.offset,
         key=entry.key,
         attempt=entry.attempt,
-        failures=entry.failures,
+        failures=endings.failures_of(entry.offset),
         loaded=entry.state != State.SPILLED,
         deadline_ms=entry.deadline,
         blocking=why_blocked(window, membership, endings, entry),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
 from keyshared._window.lanes import (
-    ALONE,
     IN_FLIGHT,
     LOADING,
     QUEUED,
@@ -22,6 +21,7 @@ from keyshared._window.lanes import (
     Lane,
     State,
     WorkList,
+    live_from,
     spilled_from,
 )
 from keyshared._window.room_index import RoomIndex
@@ -160,6 +160,7 @@ class WindowBooks:
         if self._counts is not None and self._counts.is_behind:  # what lanes know of their units is of before
             self._follow()
         self.consumers[consumer.name] = consumer
+        consumer.alone.holder = consumer
         if consumer.keyless:
             self._rooms.add(consumer)
         self._freed[consumer] = None
@@ -184,6 +185,7 @@ class WindowBooks:
         self._rooms.discard(consumer)
         self._freed.pop(consumer, None)
         del self.consumers[name]
+        consumer.alone.holder = None  # or only the collector could free the two
 
     def set_limit(self, consumer: Consumer, limit: int) -> None:
         """Set how many messages a consumer may hold; what it holds beyond that stays."""
@@ -195,7 +197,7 @@ class WindowBooks:
     def cancel_reservations(self, consumer: Consumer) -> None:
         """Take back what is being loaded for a consumer: once loaded, it goes to whoever owns it."""
         for entry in consumer.reserved.values():
-            entry.consumer = None
+            entry.lane.taker = None
         consumer.free += len(consumer.reserved)
         consumer.reserved.clear()
         self._rooms.note(consumer)
@@ -226,19 +228,18 @@ class WindowBooks:
             self.lanes[lane_key] = lane
         entry = Entry(offset, key, item, lane)
         entry.state = int(state)
-        entry.consumer = consumer
         self.cursor.append(entry)
         lane.append(entry)
         if delivered:
             lane.fresh = None
             if state is not State.IN_FLIGHT:
                 lane.take_back(entry)
-        self._recount(entry)
+        self._recount(entry, consumer)
         return entry
 
-    def _recount(self, entry: Entry) -> None:
-        """Update every counter for a message that was put back."""
-        lane, consumer = entry.lane, entry.consumer
+    def _recount(self, entry: Entry, consumer: Consumer | None) -> None:
+        """Update every counter for a message that was put back, and whose it is."""
+        lane = entry.lane
         self.held[entry.state] += 1
         if entry.state == SPILLED:
             lane.spilled = lane.spilled or entry
@@ -253,7 +254,11 @@ class WindowBooks:
         else:
             self.waiting += 1
         if consumer is not None and entry.state in {IN_FLIGHT, LOADING}:
-            (consumer.open if entry.state == IN_FLIGHT else consumer.reserved)[entry.offset] = entry
+            if entry.state == IN_FLIGHT:
+                consumer.open[entry.offset] = entry
+            else:
+                consumer.reserved[entry.offset] = entry
+                lane.taker = consumer
             consumer.free -= 1
 
     def enlist(self, lane: Lane, where: WorkList) -> None:
@@ -431,11 +436,12 @@ class WindowBooks:
     def _lane_of(self, entry: Entry) -> Lane:
         """The message's lane; one that was alone gets its own now."""
         lane = entry.lane
-        if lane is not ALONE or entry.key is None:
+        if lane.head is not None or entry.key is None:
             return lane
+        holder = lane.holder
         lane = entry.lane = self.lanes[entry.key] = Lane(entry.key)
         lane.head = lane.tail = entry
-        lane.holder = entry.consumer
+        lane.holder = holder
         lane.open = lane.loaded = 1
         return lane
 
@@ -478,7 +484,7 @@ class WindowBooks:
         if self._is_all_open():
             return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
-        lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}
+        lanes = {entry.lane: None for entry in opened if entry.lane.head is not None}
         return {lane: None for lane in lanes if lane.listed is None}
 
     # what a message does
@@ -489,10 +495,10 @@ class WindowBooks:
         if lane.back:
             lane.back.pop(0)
         else:
-            lane.fresh = entry.after
+            lane.fresh = live_from(entry.after) if lane.gaps else entry.after
         entry.state = IN_FLIGHT
         entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
-        entry.consumer = lane.holder = consumer
+        lane.holder = consumer
         lane.open += 1
         self.waiting -= 1
         consumer.open[entry.offset] = entry
@@ -507,12 +513,12 @@ class WindowBooks:
         return max(entry.attempt, self.first_attempt) + 1
 
     def _close(self, entry: Entry) -> None:
-        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+        lane = entry.lane
+        consumer: Consumer = lane.holder  # type: ignore[assignment]  # whatever is in flight has one
         if self._counts is not None:
             self._counts.closed(entry)
         del consumer.open[entry.offset]
         self._free(consumer)
-        lane = entry.lane
         lane.open -= 1
         if not lane.open:
             lane.holder = None
@@ -540,8 +546,8 @@ class WindowBooks:
         self.loaded += 1
         self.waiting += 1
         entry.state = LOADING
-        entry.consumer = consumer
         if consumer is not None:
+            lane.taker = consumer
             consumer.reserved[entry.offset] = entry
             consumer.free -= 1
             self._rooms.note(consumer)
@@ -549,6 +555,7 @@ class WindowBooks:
 
     def _unreserve(self, consumer: Consumer, entry: Entry) -> None:
         del consumer.reserved[entry.offset]
+        entry.lane.taker = None
         self._free(consumer)
 
     def _free(self, consumer: Consumer) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from keyshared._checks import require
 from keyshared._window.books import WindowBooks
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State
+from keyshared._window.lanes import Alone, Consumer, Entry, Lane, State
 
 __all__ = ["check_window"]
 
@@ -26,8 +26,9 @@ def check_window(window: WindowBooks) -> None:
     lanes = _lanes_of(entries)
     for lane in lanes:
         _check_lane(window, lane)
-    alone = [entry for entry in entries if entry.lane is ALONE]
+    alone = [entry for entry in entries if entry.lane.head is None]
     require(all(entry.state == State.IN_FLIGHT for entry in alone), "what has no lane is in flight")
+    require(all(isinstance(entry.lane, Alone) for entry in alone), "what has no lane is alone at its consumer")
     keyed: dict[bytes | None, Lane | Entry] = {lane.key: lane for lane in lanes if lane.key is not None}
     require(not any(entry.key in keyed for entry in alone), "what has no lane is alone")
     keyed |= {entry.key: entry for entry in alone}
@@ -63,10 +64,10 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require(not spilled or of_log[-len(spilled) :] == spilled, f"{name} spills from the end")
     opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
     require(len(opened) == lane.open, f"{name} counts its open deliveries")
-    holders = {id(entry.consumer) for entry in opened}
-    require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
     connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
     require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
+    awaited = [entry for entry in entries if entry.state == State.LOADING and entry.consumer is not None]
+    require(len(awaited) == (lane.taker is not None), f"{name} knows who has room for its next message")
     require(len(entries) - len(spilled) == lane.loaded, f"{name} counts what is loaded")
     require(len(of_log) - len(spilled) <= window.loaded_per_key, f"{name} is not loaded beyond its limit")
 
@@ -115,7 +116,7 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
     """Derive from the messages and the owners of now where every lane with a key belongs."""
     holders: dict[bytes | int, dict[int, None]] = {}
     for entry in entries:
-        key = entry.key if entry.lane is ALONE else entry.lane.key
+        key = entry.key if entry.lane.head is None else entry.lane.key
         if key is not None and entry.state == State.IN_FLIGHT:
             holders.setdefault(window.unit_of(key), {})[id(entry.consumer)] = None
     for lane in lanes:
@@ -148,13 +149,17 @@ def _is_able(lane: Lane) -> bool:
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
-    return {entry.lane: None for entry in entries if entry.lane is not ALONE}
+    return {entry.lane: None for entry in entries if entry.lane.head is not None}
 
 
 def _entries_of(lane: Lane) -> Iterator[Entry]:
-    entry, before = lane.head, None
+    entry, last = lane.head, None
+    settled = 0
     while entry is not None:
-        require(entry.before is before, "a lane reads the same backwards")
-        yield entry
-        entry, before = entry.after, entry
-    require(lane.tail is before, "a lane knows its newest message")
+        if entry.state == State.SETTLED:
+            settled += 1
+        else:
+            yield entry
+        entry, last = entry.after, entry
+    require(lane.tail is last, "a lane knows its newest message")
+    require(settled <= lane.gaps, "a lane knows how many settled messages are in it at most")
