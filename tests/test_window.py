@@ -2,12 +2,14 @@
 
 import copy
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import product
+from typing import cast
 
 import pytest
 
-from keyshared._window.lanes import LEGAL_MOVES, Alone, Transition
+from keyshared._window.lanes import LEGAL_MOVES, Alone, Transition, place_of
 from keyshared._window.room_index import RoomIndex
 from keyshared._window.watched import WatchedList
 from keyshared.errors import (
@@ -834,6 +836,10 @@ def _first(desk: Desk) -> Lane:
     return desk.at(0).lane
 
 
+def _ready(desk: Desk) -> OrderedDict[object, int]:
+    return cast("OrderedDict[object, int]", desk.ann.ready)
+
+
 def _swap(desk: Desk) -> None:
     first, second = desk.at(0), desk.at(1)
     first.offset, second.offset = 1, 0
@@ -857,8 +863,17 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "'ann' knows its open": lambda d: setattr(_first(d), "holder", d.bob),
     "has a holder while": lambda d: d.window.consumers.pop("ann"),
     "counts what is loaded": lambda d: setattr(_first(d), "loaded", 3),
-    "what has no lane is in flight": lambda d: setattr(d.at(3), "state", 1),
-    "what has no lane is alone at": lambda d: setattr(d.at(3), "lane", Lane(b"b1")),
+    "message 3 has no lane, so it is in flight or": lambda d: setattr(d.at(3), "state", 5),
+    "message 3 has no lane, so it is alone": lambda d: setattr(d.at(3), "lane", Lane(b"b1")),
+    "message 5 waits alone, so it is ready": lambda d: _ready(d).pop(d.at(5)),
+    "never delivered, nor put off": lambda d: setattr(d.at(5), "attempt", 1),
+    "its key is not in quarantine": lambda d: d.window.quarantined.update({b"a3": None}),
+    "ready for its owner of now": lambda d: d.owners.names.update(a="bob"),
+    "stands where it is ready": lambda d: _ready(d).update({d.at(3): 0}),
+    "what stands there for it": lambda d: setattr(d.at(4).lane, "sign", d.at(3)),
+    "nothing stands for a lane": lambda d: setattr(_first(d), "sign", d.at(0)),
+    "what waits longer is served first": lambda d: _ready(d).move_to_end(d.at(4)),
+    "the last place in the sequence": lambda d: setattr(d.window, "_sequence", 0),
     "who has room for its next message": lambda d: setattr(_first(d), "taker", d.bob),
     "what has no lane is alone": lambda d: setattr(d.at(3), "key", b"a1"),
     "lanes are exactly the keys": lambda d: d.window.lanes.update({b"zz": Lane(b"zz")}),
@@ -872,32 +887,32 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "tracked messages fit": lambda d: setattr(d.window, "max_tracked", 1),
     "BLOCKED is counted": lambda d: d.window.held.__setitem__(State.BLOCKED, 1),
     "one work list at most": lambda d: d.window.starved.update({d.at(4).lane: 99}),
-    "sequence is taken once": lambda d: d.ann.ready.update(dict.fromkeys(d.ann.ready, 1)),
+    "sequence is taken once": lambda d: d.window.ownerless.update({Lane(b"zz"): place_of(d.at(4), 0)}),
     "living lanes only": lambda d: d.window.ownerless.update({Lane(b"zz"): 99}),
     "a lane knows its work list": lambda d: setattr(d.at(4).lane, "listed", None),
     "cannot go on stands in no": lambda d: d.window.enlist(d.at(6).lane, d.window.draining),
     "a lane that can go on": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
     ),
     "lane b'a2' drains exactly while": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
         lambda d: d.window.enlist(d.at(4).lane, d.window.draining),
     ),
-    "lane b'a1' drains exactly while": (lambda d: d.owners.names.update(a="bob"), lambda d: d.window.reassign()),
+    "lane b'a1' drains exactly while": (
+        lambda d: d.window.settle(d.at(5)),
+        lambda d: d.owners.names.update(a="bob"),
+        lambda d: d.window.reassign(),
+    ),
     "lane b'a2' waits for what it needs": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
         lambda d: d.window.enlist(d.at(4).lane, d.window.ownerless),
     ),
-    "lane b'a1' knows its owner of now": lambda d: d.owners.names.update(a="bob"),
+    "lane b'a1' knows its owner of now": lambda d: setattr(_first(d), "owner", d.bob),
     "those who take keyless messages": lambda d: setattr(d.window, "_rooms", RoomIndex()),
     "'ann' waits to be brought in if": lambda d: setattr(d.ann, "noted", not d.ann.noted),
     "the room of 'ann' is known": (lambda d: d.window._rooms._bring_in(), lambda d: d.window._rooms._heap.clear()),
     "nothing starves while": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
         lambda d: d.window.enlist(d.at(4).lane, d.window.starved),
     ),
 }  # fmt: skip
@@ -906,7 +921,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
 @pytest.mark.parametrize("fact", DAMAGE)
 def test_damage_is_found(fact: str) -> None:
     desk = Desk(ann=1, loaded_per_key=2)
-    desk.offer(b"a1", b"a1", b"a1", b"b1", b"a2", b"a3", b"b2")
+    desk.offer(b"a1", b"a1", b"a1", b"b1", b"a2", b"a3", b"b2", b"a2")
     desk.move(6, State.DELAYED)
     desk.window.check_invariants()
 

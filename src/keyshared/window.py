@@ -67,8 +67,8 @@ class InFlightWindow(WindowStrides):
     Attributes:
         cursor: What is settled. Read it; only the window moves it.
         consumers: Connected consumers by name.
-        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself if that is in flight
-            and the only one of its key.
+        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself if that is the only
+            one of its key, and is in flight or waits for nothing but room.
         quarantined: Keys whose messages go to the dead-letter store instead of a consumer.
         loaded: Messages that hold a slot of ``capacity``.
         waiting: Those of them that are not in flight.
@@ -206,14 +206,18 @@ class InFlightWindow(WindowStrides):
             self._touched[entry.lane] = None
 
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
-        """Offer the only message of its key. Mostly it goes out at once and needs no lane: a third of its life less."""
-        if lane_key is not None:
+        """Offer the only message of its key. Mostly it goes out at once, or waits for room: then it needs no lane."""
+        if lane_key is not None and not self._one_lane:
             owner = self.consumers.get(self._owners.owner(lane_key))  # type: ignore[arg-type]  # None is no name
-            if (
-                owner is not None
-                and owner.free > 0
-                and not (owner.ready or self.shared or self.quarantined or self._one_lane)
-            ):
+            if owner is None:
+                pass
+            elif owner.free <= 0:
+                if lane_key not in self.quarantined:
+                    waiting = self._wait_alone(offset, lane_key, item, owner)
+                    if waiting is not None:
+                        self.cursor.append(waiting)
+                        return self._spill_alone(waiting) if 2 * self.waiting > self.capacity else []
+            elif not (owner.ready or self.shared or self.quarantined):
                 entry = Entry(offset, key, item, owner.alone)
                 if self._counts is None or self._counts.admits(entry, owner):
                     self.cursor.append(entry)
@@ -227,6 +231,16 @@ class InFlightWindow(WindowStrides):
                     self.lanes[lane_key] = entry
                     return [entry]
         return self._offer_in_lane(offset, key, item, lane_key)
+
+    def _spill_alone(self, entry: Entry) -> list[Entry]:
+        """Spill a message that waits alone while waiting ones, itself aside, take half the window."""
+        if 2 * (self.waiting - 1) < self.capacity or not self.spills:
+            return []
+        self.loaded -= 1
+        self.waiting -= 1
+        entry.state = SPILLED
+        entry.item = None
+        return [entry]
 
     def _offer_in_lane(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
         """Offer the only message of its key, which may have to wait."""
@@ -444,7 +458,8 @@ class InFlightWindow(WindowStrides):
             self._examine_in_turns([*_by_lowest_offset(touched), *let_go], granted)
         if self._stale:
             self._stale = False
-            lanes = [] if self._is_all_open() else self.waiting_lanes()
+            waiting = [] if self._is_all_open() else self._all_waiting()
+            lanes = [self._lane_of(each) if isinstance(each, Entry) else each for each in waiting]
             for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
                 self._unlist(lane)
             self._examine_in_turns(lanes, granted)

@@ -34,6 +34,8 @@ class BatchWindow(InFlightWindow):
         As `InFlightWindow`, and O(1) for each message of a batch.
     """
 
+    has_lone = False
+
     def __init__(self, *args: Any, batch: int, **kwargs: Any) -> None:  # noqa: ANN401  # as those of the window
         super().__init__(*args, **kwargs)
         self._batch = self._turn = batch

@@ -17,6 +17,7 @@ class LatestWindow(InFlightWindow):
     """A window in which a newer message takes the place of those of its key that were never delivered."""
 
     supersedes = True
+    has_lone = False
 
     def overtaken(self, key: bytes | None) -> list[Entry]:
         """Return what the next message of a key takes the place of, oldest first. O(what waits of it)."""

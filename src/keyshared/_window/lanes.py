@@ -32,6 +32,7 @@ __all__ = [
     "DELAYED",
     "IN_FLIGHT",
     "LEGAL_MOVES",
+    "LISTINGS",
     "LOADING",
     "NEXT_STATE",
     "QUEUED",
@@ -42,10 +43,12 @@ __all__ = [
     "Entry",
     "KeyRule",
     "Lane",
+    "ReadyList",
     "State",
     "Transition",
     "WorkList",
     "live_from",
+    "place_of",
     "spilled_from",
 ]
 
@@ -204,10 +207,11 @@ class Lane:
         unit: The drain unit that it is in, as of ``version``; only set where a unit is larger than a key.
         version: Number of the placement that ``owner`` was read from.
         listed: The work list that this lane stands in, if any.
+        sign: The message that stands there for the lane, because it stood there before when it was alone.
     """
 
     __slots__ = (
-        "back", "fresh", "gaps", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "rule",
+        "back", "fresh", "gaps", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "rule", "sign",
         "spilled", "swept", "tail", "taker", "unit", "version",
     )  # fmt: skip
 
@@ -229,7 +233,8 @@ class Lane:
         self.rule: KeyRule
         self.unit: int
         self.version = -1
-        self.listed: WorkList | None = None
+        self.listed: WorkList | ReadyList | None = None
+        self.sign: Entry | None = None
 
     @property
     def candidate(self) -> Entry | None:
@@ -303,7 +308,7 @@ def spilled_from(entry: Entry | None) -> Entry | None:
 
 
 class Alone(Lane):
-    """Stands for the lanes of messages in flight at one consumer each of which is the only one of its key.
+    """Stands for the lanes of messages each of which is the only one of its key, and at one consumer or ready for it.
 
     They need none, and on unique keys a lane would be a third of a message's memory and time. It never has a head, as
     each other lane has while something of it is outstanding. Its holder is set while that is connected.
@@ -314,9 +319,24 @@ class Alone(Lane):
     def __init__(self) -> None:
         super().__init__(None)
 
+    def was_delivered(self, entry: Entry) -> bool:
+        """Whether a message that is alone ever went out: what comes back gets a lane. O(1)."""
+        return entry.state == IN_FLIGHT
+
 
 WorkList: TypeAlias = MutableMapping[Lane, int]
 """Lanes that wait for something, oldest first, each with its place in the sequence over all lists."""
+
+ReadyList: TypeAlias = MutableMapping[Lane | Entry, int]
+"""The same, and messages that wait alone: their places follow from their offsets, see `place_of`."""
+
+LISTINGS: Final = 20
+"""So many bits are between the places of two offsets: for the lanes that are listed between the two offers."""
+
+
+def place_of(waiting: Lane | Entry, number: int) -> int:
+    """The place of what stands in a work list, with this number, in the sequence over all lists."""
+    return waiting.offset << LISTINGS if isinstance(waiting, Entry) else number
 
 
 class Consumer:
@@ -330,9 +350,9 @@ class Consumer:
         keyless: Whether it may get messages without a key.
         open: Its open deliveries by offset.
         reserved: Messages that are being loaded for it, by offset.
-        ready: Lanes whose next message can go to it once it has room.
+        ready: Lanes whose next message can go to it once it has room, and messages that are alone.
         noted: Whether the room index knows that its room has changed.
-        alone: Stands for the lanes of what it holds of keys of which nothing else is outstanding.
+        alone: Stands for the lanes of keys of which a single message is outstanding, in flight at it or ready for it.
     """
 
     __slots__ = ("alone", "free", "keyless", "limit", "name", "noted", "open", "order", "ready", "reserved")
@@ -344,7 +364,7 @@ class Consumer:
         self.keyless = keyless
         self.open: dict[int, Entry] = {}
         self.reserved: dict[int, Entry] = {}
-        self.ready: WorkList = OrderedDict()
+        self.ready: WorkList | ReadyList = OrderedDict()
         self.noted = False
         self.alone = Alone()
 

@@ -7,7 +7,7 @@ other case takes the way of a single call.
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
-from keyshared._window.lanes import IN_FLIGHT, QUEUED, Consumer, Entry, Lane, live_from
+from keyshared._window.lanes import IN_FLIGHT, LISTINGS, QUEUED, Consumer, Entry, Lane, live_from
 from keyshared._window.turns import WindowTurns
 
 __all__ = ["WindowStrides", "offer_each", "settle_each"]
@@ -34,7 +34,7 @@ class WindowStrides(WindowTurns):
     def wake(self) -> list[Entry]:
         """As `InFlightWindow.wake`."""
 
-    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:  # noqa: C901  # see above
         """Take several messages, as `InFlightWindow.offer` would one after the other.
 
         Args:
@@ -69,8 +69,10 @@ class WindowStrides(WindowTurns):
                     granted.append(entry)
                     continue
                 if owner is not None and owner.free <= 0 and 2 * (self.waiting + 1) <= self.capacity:
-                    tracked.append(self._wait_alone(offset, key, item, owner))
-                    continue
+                    waiting = self._wait_alone(offset, key, item, owner)
+                    if waiting is not None:
+                        tracked.append(waiting)
+                        continue
             elif (
                 type(lane) is Lane
                 and lane.open >= per_key
@@ -98,18 +100,19 @@ class WindowStrides(WindowTurns):
         cursor.append_many(tracked)
         return granted
 
-    def _wait_alone(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry:
-        """Put the only message of its key into a lane that waits for its owner."""
-        lane = self.lanes[key] = Lane(key)
-        lane.owner = owner
-        lane.version = self._version
-        lane.head = lane.tail = lane.fresh = entry = Entry(offset, key, item, lane)
-        lane.loaded = 1
+    def _wait_alone(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry | None:
+        """Let the only message of its key wait for its owner, which has no room, without a lane; None if it needs one.
+
+        The cursor has to be told of it. Its place is that of its offset, so it needs no number of its own.
+        """
+        place = offset << LISTINGS
+        if not self._is_lean or place <= self._sequence:
+            return None
+        self._sequence = place
+        entry = self.lanes[key] = Entry(offset, key, item, owner.alone)
+        owner.ready[entry] = 0  # type: ignore[index]  # where messages wait alone, that is a ready list
         self.loaded += 1
         self.waiting += 1
-        self._sequence += 1
-        owner.ready[lane] = self._sequence
-        lane.listed = owner.ready
         return entry
 
     def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:  # noqa: C901, PLR0912, PLR0915  # see above
