@@ -801,6 +801,109 @@ class TestKeyless:
         assert [(0, "bob")] == desk.move(0)
 
 
+class TestWaitingAlone:
+    """The only message of its key waits for room without a lane, and has the place that a lane would have."""
+
+    def test_it_has_no_lane_before_it_goes_out_nor_while_it_is_in_flight(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2")
+        assert (desk.at(1), desk.ann.alone) == (desk.window.lanes[b"a2"], desk.at(1).lane)
+
+        assert [(1, "ann")] == desk.settle(0)
+        assert desk.ann.alone is desk.at(1).lane
+        assert [] == desk.settle(1)
+        assert {} == desk.window.lanes
+
+    def test_the_next_one_of_its_key_waits_with_it_where_it_stood(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3", b"a2")
+        assert isinstance(desk.window.lanes[b"a2"], Lane)
+
+        assert [(1, "ann")] == desk.settle(0)
+        assert [(2, "ann")] == desk.settle(1)
+        assert [(3, "ann")] == desk.settle(2)
+
+    def test_one_that_is_settled_while_it_waits_leaves_nothing_behind(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        assert [] == desk.remove(1)
+        assert [(2, "ann")] == desk.settle(0)
+
+    def test_it_goes_to_the_new_owner_of_its_key(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        assert [(1, "bob"), (2, "bob")] == desk.wake()
+
+    def test_it_goes_elsewhere_when_its_consumer_has_left(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2")
+        desk.window.remove(desk.at(0))
+        desk.window.set_limit(desk.ann, 0)
+        desk.window.discard("ann")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        assert [(1, "bob")] == desk.wake()
+
+    def test_a_quarantine_finds_it(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        desk.window.quarantine(b"a2")
+        assert [(1, "DEAD_LETTERING")] == desk.wake()
+        desk.window.quarantine(b"a4")
+        assert [] == desk.wake()
+        assert [(3, "DEAD_LETTERING")] == desk.offer(b"a4")
+
+    def test_what_is_spilled_is_loaded_in_its_turn(self) -> None:
+        desk = Desk(ann=1, capacity=4)
+        assert [(0, "ann"), (3, "SPILLED")] == desk.offer(b"a1", b"a2", b"a3", b"a4")
+        assert [(1, "ann")] == desk.settle(0)
+        assert [(2, "ann")] == desk.settle(1)
+        assert [(3, "LOADING")] == desk.settle(2)
+        assert [(3, "ann")] == desk.provide(3)
+
+    def test_it_can_be_wanted_alone(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        assert [2] == [entry.offset for entry in desk.window.pull(desk.ann, 1, only=desk.at(2))]
+        desk.window.check_invariants()
+
+    def test_where_places_have_overtaken_offsets_it_has_a_lane(self) -> None:
+        desk = Desk(ann=1)
+        desk.window._sequence = 1 << 40
+        desk.offer(b"a1", b"a2")
+        desk.window.offer_many([(2, b"a3", None)])
+        assert isinstance(desk.window.lanes[b"a2"], Lane)
+        assert [(1, "ann")] == desk.settle(0)
+        assert [(2, "ann")] == desk.settle(1)
+
+
+class TestGaps:
+    """What is settled behind the head of its lane is passed over, and does not pile up."""
+
+    def test_while_the_head_is_open_few_settled_ones_stay(self) -> None:
+        desk = Desk(ann=3, per_key=2)
+        desk.offer(*[b"a1"] * 3)
+        for offset in range(1, 300):
+            assert [(offset + 1, "ann")] == desk.settle(offset)
+            desk.offer(b"a1")
+        linked, entry = 0, desk.at(0).lane.head
+        while entry is not None:
+            linked, entry = linked + 1, entry.after
+        assert linked < 80
+
+    def test_the_next_one_is_never_one_that_is_settled(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(*[b"a1"] * 5)
+        desk.remove(1)
+        assert [(2, "ann")] == desk.settle(0)
+        desk.remove(3)
+        desk.window.move(desk.at(2), State.QUEUED)
+        assert [(2, "ann")] == desk.wake()
+        assert [(4, "ann")] == desk.settle(2)
+
+
 class TestCopies:
     """A window is plain data: it can be copied and pickled."""
 
