@@ -373,7 +373,8 @@ class InFlightWindow(WindowStrides):
         """
         if entry.state != LOADING:
             raise EntryStateError(entry.offset, State(entry.state).name, State.QUEUED.name)
-        lane, waits = entry.lane, entry.consumer
+        lane = entry.lane
+        waits = None if lane.taker is None else entry.consumer
         entry.state = QUEUED
         entry.item = item
         if entry.deadline is not None:
@@ -404,7 +405,7 @@ class InFlightWindow(WindowStrides):
         had_slot = entry.state != SPILLED
         if entry.state == IN_FLIGHT:
             self._close(entry)
-        elif (taker := entry.consumer) is not None:
+        elif lane.taker is not None and (taker := entry.consumer) is not None:
             self._unreserve(taker, entry)
         self.held[entry.state] -= 1
         self.cursor.close(entry)
