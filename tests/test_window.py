@@ -863,6 +863,17 @@ class TestWaitingAlone:
         assert [(3, "LOADING")] == desk.settle(2)
         assert [(3, "ann")] == desk.provide(3)
 
+    def test_where_nothing_is_spilled_it_keeps_its_payload(self) -> None:
+        desk = Desk(ann=1, capacity=4, spills=False)
+        assert [(0, "ann")] == desk.offer(b"a1", b"a2", b"a3", b"a4")
+        assert "item 3" == desk.at(3).item
+
+    def test_the_room_that_it_takes_is_known_to_those_who_look_for_room(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", None)
+        assert [1] == [entry.offset for entry in desk.window.pull(desk.ann, 1)]
+        desk.window.check_invariants()
+
     def test_it_can_be_wanted_alone(self) -> None:
         desk = Desk(ann=1)
         desk.offer(b"a1", b"a2", b"a3")
