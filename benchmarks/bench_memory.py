@@ -3,10 +3,10 @@
 The offsets' own ints (32 bytes each above 256) are counted, because the window keeps them alive; keys and payloads are
 the host's and are not.
 
-Where the bytes are, in CPython 3.11: a message is 128 (16 of it for the collector), its offset 32, its place in the
-log's order 8. On a key of its own it also has an entry in the dict of lanes (30 to 52, by how full that is). In flight
-it stands in the dict of its consumer (30 to 52) and in the queue of timeouts (8). Waiting it has a lane (144), a place
-in an ordered dict of ready lanes (75 to 105) and the number of that place (32).
+Where the bytes are, in CPython 3.11: a message is 104 (nine fields, and 32 that each object has, 16 of them for the
+collector), its offset 28, its place in the log's order 8. On a key of its own it also has an entry in the dict of lanes
+(30 to 52, by how full that is). In flight it stands in the dict of its consumer (30 to 52) and in the queue of timeouts
+(8). Waiting it stands in an ordered dict of its consumer (75 to 105). A lane (184) is shared by all of its key.
 """
 
 import gc

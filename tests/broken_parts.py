@@ -15,12 +15,13 @@ from keyshared._dispatch.timers import Duty
 from keyshared._dispatch.units import SlotUnits
 from keyshared._window.gate import DrainGate
 from keyshared._window.holes import MeasuringCursor
+from keyshared._window.lanes import Entry
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.window import InFlightWindow
 
-__all__ = ["Broken"]
+__all__ = ["Broken", "put_at_the_tail"]
 
 _PARTS: Final[Mapping[type, str]] = {
     InFlightWindow: "_window",
@@ -57,6 +58,22 @@ class Broken(KeySharedDispatcher[object]):
             kinds = (type(part), self._Fault) if isinstance(part, MeasuringCursor) else (self._Fault, type(part))
             part.__class__ = new_class(self._Fault.__name__, kinds, {}, lambda names: names.update(__slots__=()))
             self._duties = {kind: _of_its_class_now(duty) for kind, duty in self._duties.items()}
+
+
+def put_at_the_tail(entry: Entry) -> None:
+    """Take a message out of its lane, and put it behind all others."""
+    lane = entry.lane
+    older, after = lane.head, entry.after
+    while older is not None and older is not entry and older.after is not entry:
+        older = older.after
+    is_last = lane.tail is entry
+    lane.unlink(entry)
+    entry.after = None
+    if older is not None and older is not entry:
+        older.after = after
+        lane.gaps -= 1
+        lane.tail = older if is_last else lane.tail
+    lane.append(entry)
 
 
 def _of_its_class_now(duty: Duty) -> Duty:

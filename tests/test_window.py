@@ -2,12 +2,14 @@
 
 import copy
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import product
+from typing import cast
 
 import pytest
 
-from keyshared._window.lanes import ALONE, LEGAL_MOVES, Transition
+from keyshared._window.lanes import LEGAL_MOVES, Alone, Transition, place_of
 from keyshared._window.room_index import RoomIndex
 from keyshared._window.watched import WatchedList
 from keyshared.errors import (
@@ -99,7 +101,7 @@ def books(window: InFlightWindow) -> object:
         window.cursor.safe_cursor,
         window.cursor.last,
         [
-            (e.offset, e.key, e.item, e.state, e.attempt, e.consumer and e.consumer.name, e.lane is ALONE)
+            (e.offset, e.key, e.item, e.state, e.attempt, e.consumer and e.consumer.name, isinstance(e.lane, Alone))
             for e in window.outstanding()
         ],
         [(c.name, c.limit, c.free, list(c.open), list(c.reserved), c.keyless) for c in window.consumers.values()],
@@ -325,12 +327,12 @@ class TestSteps:
     def test_a_message_that_was_alone_gets_a_lane_when_it_comes_back(self) -> None:
         desk = Desk()
         (entry,) = desk.window.offer(0, b"a1")
-        assert entry.lane is ALONE
+        assert desk.ann.alone is entry.lane
 
         desk.window.move(entry, State.DELAYED)
         desk.wake()
         assert desk.window.lanes[b"a1"] is entry.lane
-        assert ALONE is not entry.lane
+        assert desk.ann.alone is not entry.lane
 
     def test_a_message_that_was_alone_gets_a_lane_when_another_of_its_key_comes(self) -> None:
         desk = Desk()
@@ -340,7 +342,8 @@ class TestSteps:
         assert isinstance(desk.window.lanes[b"a1"], Lane)
         assert entry is entry.lane.head
         desk.window.check_invariants()
-        assert (None, None, None, 0) == (ALONE.head, ALONE.tail, ALONE.fresh, ALONE.open)
+        alone = desk.ann.alone
+        assert (None, None, None, 0) == (alone.head, alone.tail, alone.fresh, alone.open)
 
     def test_many_changes_at_one_instant_are_acted_on_by_lowest_offset(self) -> None:
         desk = Desk(ann=3)
@@ -798,6 +801,120 @@ class TestKeyless:
         assert [(0, "bob")] == desk.move(0)
 
 
+class TestWaitingAlone:
+    """The only message of its key waits for room without a lane, and has the place that a lane would have."""
+
+    def test_it_has_no_lane_before_it_goes_out_nor_while_it_is_in_flight(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2")
+        assert (desk.at(1), desk.ann.alone) == (desk.window.lanes[b"a2"], desk.at(1).lane)
+
+        assert [(1, "ann")] == desk.settle(0)
+        assert desk.ann.alone is desk.at(1).lane
+        assert [] == desk.settle(1)
+        assert {} == desk.window.lanes
+
+    def test_the_next_one_of_its_key_waits_with_it_where_it_stood(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3", b"a2")
+        assert isinstance(desk.window.lanes[b"a2"], Lane)
+
+        assert [(1, "ann")] == desk.settle(0)
+        assert [(2, "ann")] == desk.settle(1)
+        assert [(3, "ann")] == desk.settle(2)
+
+    def test_one_that_is_settled_while_it_waits_leaves_nothing_behind(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        assert [] == desk.remove(1)
+        assert [(2, "ann")] == desk.settle(0)
+
+    def test_it_goes_to_the_new_owner_of_its_key(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        assert [(1, "bob"), (2, "bob")] == desk.wake()
+
+    def test_it_goes_elsewhere_when_its_consumer_has_left(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2")
+        desk.window.remove(desk.at(0))
+        desk.window.set_limit(desk.ann, 0)
+        desk.window.discard("ann")
+        desk.owners.names["a"] = "bob"
+        desk.window.reassign()
+        assert [(1, "bob")] == desk.wake()
+
+    def test_a_quarantine_finds_it(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        desk.window.quarantine(b"a2")
+        assert [(1, "DEAD_LETTERING")] == desk.wake()
+        desk.window.quarantine(b"a4")
+        assert [] == desk.wake()
+        assert [(3, "DEAD_LETTERING")] == desk.offer(b"a4")
+
+    def test_what_is_spilled_is_loaded_in_its_turn(self) -> None:
+        desk = Desk(ann=1, capacity=4)
+        assert [(0, "ann"), (3, "SPILLED")] == desk.offer(b"a1", b"a2", b"a3", b"a4")
+        assert [(1, "ann")] == desk.settle(0)
+        assert [(2, "ann")] == desk.settle(1)
+        assert [(3, "LOADING")] == desk.settle(2)
+        assert [(3, "ann")] == desk.provide(3)
+
+    def test_where_nothing_is_spilled_it_keeps_its_payload(self) -> None:
+        desk = Desk(ann=1, capacity=4, spills=False)
+        assert [(0, "ann")] == desk.offer(b"a1", b"a2", b"a3", b"a4")
+        assert "item 3" == desk.at(3).item
+
+    def test_the_room_that_it_takes_is_known_to_those_who_look_for_room(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", None)
+        assert [1] == [entry.offset for entry in desk.window.pull(desk.ann, 1)]
+        desk.window.check_invariants()
+
+    def test_it_can_be_wanted_alone(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(b"a1", b"a2", b"a3")
+        assert [2] == [entry.offset for entry in desk.window.pull(desk.ann, 1, only=desk.at(2))]
+        desk.window.check_invariants()
+
+    def test_where_places_have_overtaken_offsets_it_has_a_lane(self) -> None:
+        desk = Desk(ann=1)
+        desk.window._sequence = 1 << 40
+        desk.offer(b"a1", b"a2")
+        desk.window.offer_many([(2, b"a3", None)])
+        assert isinstance(desk.window.lanes[b"a2"], Lane)
+        assert [(1, "ann")] == desk.settle(0)
+        assert [(2, "ann")] == desk.settle(1)
+
+
+class TestGaps:
+    """What is settled behind the head of its lane is passed over, and does not pile up."""
+
+    def test_while_the_head_is_open_few_settled_ones_stay(self) -> None:
+        desk = Desk(ann=3, per_key=2)
+        desk.offer(*[b"a1"] * 3)
+        for offset in range(1, 300):
+            assert [(offset + 1, "ann")] == desk.settle(offset)
+            desk.offer(b"a1")
+        linked, entry = 0, desk.at(0).lane.head
+        while entry is not None:
+            linked, entry = linked + 1, entry.after
+        assert linked < 80
+
+    def test_the_next_one_is_never_one_that_is_settled(self) -> None:
+        desk = Desk(ann=1)
+        desk.offer(*[b"a1"] * 5)
+        desk.remove(1)
+        assert [(2, "ann")] == desk.settle(0)
+        desk.remove(3)
+        desk.window.move(desk.at(2), State.QUEUED)
+        assert [(2, "ann")] == desk.wake()
+        assert [(4, "ann")] == desk.settle(2)
+
+
 class TestCopies:
     """A window is plain data: it can be copied and pickled."""
 
@@ -812,7 +929,7 @@ class TestCopies:
         twin.check_invariants()
         lone = twin.find(0)
         assert lone is not None
-        assert lone.lane is ALONE
+        assert twin.consumers["ann"].alone is lone.lane
         assert [4] == [entry.offset for entry in twin.settle(lone)]
         twin.check_invariants()
         assert before == books(desk.window)
@@ -833,6 +950,10 @@ def _first(desk: Desk) -> Lane:
     return desk.at(0).lane
 
 
+def _ready(desk: Desk) -> OrderedDict[object, int]:
+    return cast("OrderedDict[object, int]", desk.ann.ready)
+
+
 def _swap(desk: Desk) -> None:
     first, second = desk.at(0), desk.at(1)
     first.offset, second.offset = 1, 0
@@ -840,7 +961,7 @@ def _swap(desk: Desk) -> None:
 
 DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...]] = {
     "knows its newest": lambda d: setattr(_first(d), "tail", d.at(0)),
-    "reads the same backwards": lambda d: setattr(d.at(1), "before", None),
+    "how many settled messages are in it": lambda d: setattr(_first(d), "gaps", -1),
     "owns its entries": lambda d: setattr(d.at(1), "lane", Lane(b"a1")),
     "delivers from the front": (lambda d: setattr(_first(d), "fresh", None), lambda d: setattr(d.at(2), "state", 2)),
     "nothing in flight behind fresh": lambda d: setattr(d.at(1), "state", 4),
@@ -853,10 +974,21 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
         lambda d: setattr(_first(d), "spilled", d.at(1)),
     ),
     "counts its open deliveries": lambda d: setattr(_first(d), "open", 2),
-    "has one holder": lambda d: setattr(_first(d), "holder", d.bob),
+    "'ann' knows its open": lambda d: setattr(_first(d), "holder", d.bob),
     "has a holder while": lambda d: d.window.consumers.pop("ann"),
     "counts what is loaded": lambda d: setattr(_first(d), "loaded", 3),
-    "what has no lane is in flight": lambda d: setattr(d.at(3), "state", 1),
+    "message 3 has no lane, so it is in flight or": lambda d: setattr(d.at(3), "state", 5),
+    "message 3 has no lane, so it is alone": lambda d: setattr(d.at(3), "lane", Lane(b"b1")),
+    "message 5 waits alone, so it is ready": lambda d: _ready(d).pop(d.at(5)),
+    "never delivered, nor put off": lambda d: setattr(d.at(5), "attempt", 1),
+    "its key is not in quarantine": lambda d: d.window.quarantined.update({b"a3": None}),
+    "ready for its owner of now": lambda d: d.owners.names.update(a="bob"),
+    "stands where it is ready": lambda d: _ready(d).update({d.at(3): 0}),
+    "what stands there for it": lambda d: setattr(d.at(4).lane, "sign", d.at(3)),
+    "nothing stands for a lane": lambda d: setattr(_first(d), "sign", d.at(0)),
+    "what waits longer is served first": lambda d: _ready(d).move_to_end(d.at(4)),
+    "the last place in the sequence": lambda d: setattr(d.window, "_sequence", 0),
+    "who has room for its next message": lambda d: setattr(_first(d), "taker", d.bob),
     "what has no lane is alone": lambda d: setattr(d.at(3), "key", b"a1"),
     "lanes are exactly the keys": lambda d: d.window.lanes.update({b"zz": Lane(b"zz")}),
     "'bob' knows its open": lambda d: d.bob.open.clear(),
@@ -869,32 +1001,32 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "tracked messages fit": lambda d: setattr(d.window, "max_tracked", 1),
     "BLOCKED is counted": lambda d: d.window.held.__setitem__(State.BLOCKED, 1),
     "one work list at most": lambda d: d.window.starved.update({d.at(4).lane: 99}),
-    "sequence is taken once": lambda d: d.ann.ready.update(dict.fromkeys(d.ann.ready, 1)),
+    "sequence is taken once": lambda d: d.window.ownerless.update({Lane(b"zz"): place_of(d.at(4), 0)}),
     "living lanes only": lambda d: d.window.ownerless.update({Lane(b"zz"): 99}),
     "a lane knows its work list": lambda d: setattr(d.at(4).lane, "listed", None),
     "cannot go on stands in no": lambda d: d.window.enlist(d.at(6).lane, d.window.draining),
     "a lane that can go on": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
     ),
     "lane b'a2' drains exactly while": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
         lambda d: d.window.enlist(d.at(4).lane, d.window.draining),
     ),
-    "lane b'a1' drains exactly while": (lambda d: d.owners.names.update(a="bob"), lambda d: d.window.reassign()),
+    "lane b'a1' drains exactly while": (
+        lambda d: d.window.settle(d.at(5)),
+        lambda d: d.owners.names.update(a="bob"),
+        lambda d: d.window.reassign(),
+    ),
     "lane b'a2' waits for what it needs": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
         lambda d: d.window.enlist(d.at(4).lane, d.window.ownerless),
     ),
-    "lane b'a1' knows its owner of now": lambda d: d.owners.names.update(a="bob"),
+    "lane b'a1' knows its owner of now": lambda d: setattr(_first(d), "owner", d.bob),
     "those who take keyless messages": lambda d: setattr(d.window, "_rooms", RoomIndex()),
     "'ann' waits to be brought in if": lambda d: setattr(d.ann, "noted", not d.ann.noted),
     "the room of 'ann' is known": (lambda d: d.window._rooms._bring_in(), lambda d: d.window._rooms._heap.clear()),
     "nothing starves while": (
-        lambda d: d.ann.ready.pop(d.at(4).lane),
-        lambda d: setattr(d.at(4).lane, "listed", None),
+        lambda d: d.window._unlist(d.at(4).lane),
         lambda d: d.window.enlist(d.at(4).lane, d.window.starved),
     ),
 }  # fmt: skip
@@ -903,7 +1035,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
 @pytest.mark.parametrize("fact", DAMAGE)
 def test_damage_is_found(fact: str) -> None:
     desk = Desk(ann=1, loaded_per_key=2)
-    desk.offer(b"a1", b"a1", b"a1", b"b1", b"a2", b"a3", b"b2")
+    desk.offer(b"a1", b"a1", b"a1", b"b1", b"a2", b"a3", b"b2", b"a2")
     desk.move(6, State.DELAYED)
     desk.window.check_invariants()
 

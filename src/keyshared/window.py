@@ -27,7 +27,6 @@ from keyshared._checks import OFFSET_STOP
 from keyshared._window.books import Owners
 from keyshared._window.invariants import check_window
 from keyshared._window.lanes import (
-    ALONE,
     DELAYED,
     IN_FLIGHT,
     LEGAL_MOVES,
@@ -40,6 +39,7 @@ from keyshared._window.lanes import (
     Entry,
     Lane,
     State,
+    live_from,
 )
 from keyshared._window.strides import WindowStrides
 from keyshared.errors import EntryStateError
@@ -67,7 +67,8 @@ class InFlightWindow(WindowStrides):
     Attributes:
         cursor: What is settled. Read it; only the window moves it.
         consumers: Connected consumers by name.
-        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself while it is `ALONE`.
+        lanes: What is outstanding by key, keyless messages excluded: a lane, or the message itself if that is the only
+            one of its key, and is in flight or waits for nothing but room.
         quarantined: Keys whose messages go to the dead-letter store instead of a consumer.
         loaded: Messages that hold a slot of ``capacity``.
         waiting: Those of them that are not in flight.
@@ -205,20 +206,23 @@ class InFlightWindow(WindowStrides):
             self._touched[entry.lane] = None
 
     def _offer_first(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
-        """Offer the only message of its key. Mostly it goes out at once and needs no lane: a third of its life less."""
-        if lane_key is not None:
+        """Offer the only message of its key. Mostly it goes out at once, or waits for room: then it needs no lane."""
+        if lane_key is not None and not self._one_lane:
             owner = self.consumers.get(self._owners.owner(lane_key))  # type: ignore[arg-type]  # None is no name
-            if (
-                owner is not None
-                and owner.free > 0
-                and not (owner.ready or self.shared or self.quarantined or self._one_lane)
-            ):
-                entry = Entry(offset, key, item, ALONE)
+            if owner is None:
+                pass
+            elif owner.free <= 0:
+                if lane_key not in self.quarantined:
+                    waiting = self._wait_alone(offset, lane_key, item, owner)
+                    if waiting is not None:
+                        self.cursor.append(waiting)
+                        return self._spill_alone(waiting) if 2 * self.waiting > self.capacity else []
+            elif not (owner.ready or self.shared or self.quarantined):
+                entry = Entry(offset, key, item, owner.alone)
                 if self._counts is None or self._counts.admits(entry, owner):
                     self.cursor.append(entry)
                     entry.state = IN_FLIGHT
                     entry.attempt = self.first_attempt + 1
-                    entry.consumer = owner
                     owner.open[offset] = entry
                     owner.free -= 1
                     if not owner.noted:
@@ -227,6 +231,16 @@ class InFlightWindow(WindowStrides):
                     self.lanes[lane_key] = entry
                     return [entry]
         return self._offer_in_lane(offset, key, item, lane_key)
+
+    def _spill_alone(self, entry: Entry) -> list[Entry]:
+        """Spill a message that waits alone while waiting ones, itself aside, take half the window."""
+        if 2 * (self.waiting - 1) < self.capacity or not self.spills:
+            return []
+        self.loaded -= 1
+        self.waiting -= 1
+        entry.state = SPILLED
+        entry.item = None
+        return [entry]
 
     def _offer_in_lane(self, offset: int, key: bytes | None, item: object, lane_key: bytes | None) -> list[Entry]:
         """Offer the only message of its key, which may have to wait."""
@@ -258,33 +272,34 @@ class InFlightWindow(WindowStrides):
             EntryStateError: The message is settled already.
         """
         lane = entry.lane
+        head = lane.head
         if (
             entry.state != IN_FLIGHT
-            or (lane is not ALONE and lane.head is not entry)
+            or (head is not entry and head is not None)
             or (self._counts is not None and not self._counts.releases(entry))
         ):
             self.remove(entry)
             return self.wake()
         # The short way: the oldest message of a lane is acked. That is remove() and wake() written out, because every
         # message comes by here: without it a life takes 1.3 to 1.7 times as long (`python -m benchmarks life`).
-        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+        consumer: Consumer = lane.holder  # type: ignore[assignment]  # whatever is in flight has one
         del consumer.open[entry.offset]
         consumer.free += 1
         if not consumer.noted:
             self._rooms.note(consumer)
         self.cursor.close(entry)
         self.loaded -= 1
-        entry.item = entry.consumer = None
+        entry.item = None
         granted: list[Entry] = []
-        if lane is ALONE:
+        if head is None:
             del self.lanes[entry.key]  # type: ignore[arg-type]  # a keyless message has a lane of its own
-        elif (after := entry.after) is None:
+        elif (after := live_from(entry.after) if lane.gaps else entry.after) is None:
             lane.head = lane.tail = None
             if lane.key is not None:
                 del self.lanes[lane.key]
         else:
             lane.head = after
-            after.before = entry.after = None
+            entry.after = None
             lane.loaded -= 1
             if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
                 self._load(lane, lane.spilled, None, granted)
@@ -298,10 +313,9 @@ class InFlightWindow(WindowStrides):
                 and (self._counts is None or self._counts.admits(after, consumer))
             ):
                 # The next one goes where this one was, less what cancels out: a tenth of a life of hot keys.
-                lane.fresh = after.after
+                lane.fresh = live_from(after.after) if lane.gaps else after.after
                 after.state = IN_FLIGHT
                 after.attempt = self._next_attempt(after) if self.first_attempt else after.attempt + 1
-                after.consumer = consumer
                 consumer.open[after.offset] = after
                 consumer.free -= 1
                 self.waiting -= 1
@@ -359,7 +373,8 @@ class InFlightWindow(WindowStrides):
         """
         if entry.state != LOADING:
             raise EntryStateError(entry.offset, State(entry.state).name, State.QUEUED.name)
-        lane, waits = entry.lane, entry.consumer
+        lane = entry.lane
+        waits = None if lane.taker is None else entry.consumer
         entry.state = QUEUED
         entry.item = item
         if entry.deadline is not None:
@@ -371,7 +386,6 @@ class InFlightWindow(WindowStrides):
         if waits is None:
             return True
         self._unreserve(waits, entry)
-        entry.consumer = None
         if waits.free > 0 and entry is lane.candidate and self._could_get(waits, lane):
             self._send(lane, entry, waits, self._granted)
         return True
@@ -391,12 +405,12 @@ class InFlightWindow(WindowStrides):
         had_slot = entry.state != SPILLED
         if entry.state == IN_FLIGHT:
             self._close(entry)
-        elif entry.state == LOADING and entry.consumer is not None:
-            self._unreserve(entry.consumer, entry)
+        elif lane.taker is not None and (taker := entry.consumer) is not None:
+            self._unreserve(taker, entry)
         self.held[entry.state] -= 1
-        lane.unlink(entry)
         self.cursor.close(entry)
-        entry.item = entry.consumer = None
+        lane.unlink(entry)
+        entry.item = None
         if had_slot:
             lane.loaded -= 1
             self.loaded -= 1
@@ -445,7 +459,8 @@ class InFlightWindow(WindowStrides):
             self._examine_in_turns([*_by_lowest_offset(touched), *let_go], granted)
         if self._stale:
             self._stale = False
-            lanes = [] if self._is_all_open() else self.waiting_lanes()
+            waiting = [] if self._is_all_open() else self._all_waiting()
+            lanes = [self._lane_of(each) if isinstance(each, Entry) else each for each in waiting]
             for lane in lanes:  # all of them first: a lane must not queue behind one that is about to go elsewhere
                 self._unlist(lane)
             self._examine_in_turns(lanes, granted)

@@ -34,7 +34,7 @@ class Owned:
 def flying(offset: int, key: bytes, consumer: Consumer) -> Entry:
     entry = Entry(offset, key, None, Lane(key))
     entry.state = IN_FLIGHT
-    entry.consumer = consumer
+    entry.lane.holder = consumer
     return entry
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from tests.broken_parts import Broken
+from tests.broken_parts import Broken, put_at_the_tail
 from tests.kit.broken_own import NeverGivesUp, NewestKeyFirst
 from tests.placements import RankedPlacement, Ranking
 from tests.properties.broken_admission import (
@@ -78,7 +78,7 @@ from keyshared._dispatch.snapshot import _MessageRow
 from keyshared._dispatch.unit_gate import UnitGate
 from keyshared._dispatch.units import Placed, SlotUnits
 from keyshared._window.gate import DrainGate, KeyGate
-from keyshared._window.lanes import SETTLED, Consumer, Entry, Lane, State, WorkList
+from keyshared._window.lanes import SETTLED, Consumer, Entry, Lane, ReadyList, State, WorkList
 from keyshared.config import DispatcherConfig
 from keyshared.cursor import Cell, ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
@@ -98,9 +98,7 @@ class PutBackAtTheTail(Broken):
         def move(self, entry: Entry, to: State) -> None:
             super().move(entry, to)
             if entry.lane.spilled is None:
-                entry.lane.unlink(entry)
-                entry.before = entry.lane.tail
-                entry.lane.append(entry)
+                put_at_the_tail(entry)
 
 
 class RetryLetsNewerOnesPass(Broken):
@@ -492,11 +490,11 @@ class SameKeyTwiceInARow(Broken):
             self.last = entry.lane
             return super().settle(entry)
 
-        def _list(self, lane: Lane, where: WorkList) -> None:
+        def _list(self, lane: Lane, where: WorkList | ReadyList) -> None:
             super()._list(lane, where)
             is_plain = isinstance(where, OrderedDict)  # else groups take turns
             if lane is self.last and lane.owner is not None and where is lane.owner.ready and is_plain:
-                where.move_to_end(lane, last=False)  # type: ignore[attr-defined]  # it is an OrderedDict
+                where.move_to_end(lane, last=False)  # type: ignore[union-attr]  # it is an OrderedDict
 
 
 class HotKeyFillsTheWindow(Broken):
@@ -505,6 +503,9 @@ class HotKeyFillsTheWindow(Broken):
     class _Fault(InFlightWindow):
         def _spill_if_crowded(self, lane: Lane, entry: Entry, granted: list[Entry]) -> None:
             pass
+
+        def _spill_alone(self, entry: Entry) -> list[Entry]:  # noqa: ARG002  # as above
+            return []
 
 
 class SnapshotForgetsAckedRanges(KeySharedDispatcher[object]):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from keyshared._dispatch.batches import BatchEndings, BatchWindow
-from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.endings import Endings, Note
 from keyshared._dispatch.receipts import current, open_through
 from keyshared._window.lanes import QUEUED, Consumer, Entry, Lane, State
 from keyshared.config import DispatcherConfig
@@ -25,7 +25,8 @@ class _CountsThemAll(BatchEndings):
 
     def end(self, entry: Entry, reason: ReleaseReason, notices: list[Effect], now: int, **said: Any) -> None:
         for each in self.together(entry):
-            each.failures += each.offset > entry.offset
+            note = self.notes.setdefault(each.offset, Note())
+            note.failures += each.offset > entry.offset
         super().end(entry, reason, notices, now, **said)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.broken_parts import Broken
 
-from keyshared._dispatch.endings import Endings
+from keyshared._dispatch.endings import Endings, Note
 from keyshared._dispatch.snapshot import _MessageRow
 from keyshared._window.lanes import DELAYED, LOADING, SPILLED, Consumer, Entry, State
 from keyshared.config import DispatcherConfig
@@ -52,9 +52,9 @@ class PostponingCounts(Broken):
     class _Fault(Endings):
         __slots__ = ()
 
-        def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
-            entry.failures += reason is ReleaseReason.RELEASED and bool(delay_ms)
-            return super()._delay_after(reason, entry, delay_ms)
+        def _delay_after(self, reason: ReleaseReason, note: Note, delay_ms: int | None) -> int | None:
+            note.failures += reason is ReleaseReason.RELEASED and bool(delay_ms)
+            return super()._delay_after(reason, note, delay_ms)
 
 
 class DelayHoldsOtherKeys(Broken):

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from tests.broken_parts import put_at_the_tail
+
 from keyshared._dispatch.receipts import StoredLetter
 from keyshared._dispatch.redrive import Redriven
 from keyshared._window.beside import SideCursor
@@ -29,11 +31,8 @@ class _AtTheTail(Redriven):
         for offset in sorted(self._cursor.beside.keys() - known):
             entry = self._cursor.beside[offset]
             assert isinstance(entry, Entry)
-            lane = entry.lane
-            if lane.tail is not entry:
-                lane.unlink(entry)
-                entry.before = lane.tail
-                lane.append(entry)
+            if entry.lane.tail is not entry:
+                put_at_the_tail(entry)
         return ignored
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from keyshared._dispatch.endings import Endings
-from keyshared._window.lanes import ALONE, IN_FLIGHT, QUEUED, Consumer, Entry, Lane
+from keyshared._window.lanes import IN_FLIGHT, QUEUED, Consumer, Entry, Lane
 from keyshared._window.strides import settle_each
 from keyshared.effects import Effect, ReleaseReason
 from keyshared.window import InFlightWindow
@@ -33,6 +33,8 @@ class BatchWindow(InFlightWindow):
     Complexity:
         As `InFlightWindow`, and O(1) for each message of a batch.
     """
+
+    has_lone = False
 
     def __init__(self, *args: Any, batch: int, **kwargs: Any) -> None:  # noqa: ANN401  # as those of the window
         super().__init__(*args, **kwargs)
@@ -97,9 +99,9 @@ class BatchEndings(Endings):
 
     def together(self, entry: Entry) -> list[Entry]:
         """The deliveries that time is given to together: the batch."""
-        if entry.lane is ALONE:
+        first = entry.lane.head
+        if first is None:
             return [entry]
-        first: Entry = entry.lane.head  # type: ignore[assignment]  # it has the entry
         return ([first] if first.state == IN_FLIGHT else []) + _newer_of_batch(first)
 
 

@@ -25,6 +25,7 @@ class BudgetedWindow(InFlightWindow):
     """A window that obeys its cursor: a `MeasuringCursor`, which it has to be given before anything else."""
 
     cursor: MeasuringCursor
+    has_lone = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # as those of a window
         super().__init__(*args, **kwargs)

@@ -60,22 +60,25 @@ class Note:
         ended: Its deliveries that have ended, oldest first: the last `REMEMBERED_DELIVERIES` of them. An ack of one of
             these is a late success; anything else was never delivered, or is forgotten.
         mark: What the end of its open delivery will count as, whichever way it ends.
+        failures: How many of its deliveries failed, as far as they still count.
         postponed: Whether it waits because it was given back with a delay.
         reason: What the last failure that named a reason said.
     """
 
-    __slots__ = ("ended", "mark", "postponed", "reason")
+    __slots__ = ("ended", "failures", "mark", "postponed", "reason")
 
     def __init__(
         self,
         ended: tuple[Ended, ...] = (),
         mark: _SETTLES | None = None,
         *,
+        failures: int = 0,
         postponed: bool = False,
         reason: str | None = None,
     ) -> None:
         self.ended = ended
         self.mark = mark
+        self.failures = failures
         self.postponed = postponed
         self.reason = reason
 
@@ -128,14 +131,14 @@ class Endings:
         if note is None:
             note = self.notes[entry.offset] = Note()
         if note.mark is not None:
-            notices.append(Released(entry.offset, holder.name, entry.attempt, reason, entry.failures, None))
+            notices.append(Released(entry.offset, holder.name, entry.attempt, reason, note.failures, None))
             self._settle_as(note.mark, entry, notices)
             return
         note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, holder.name))
         note.reason = note.reason if why is None else why
-        delay = self._delay_after(reason, entry, delay_ms)
+        delay = self._delay_after(reason, note, delay_ms)
         retry_at = None if delay is None else now + delay
-        fields = (entry.offset, holder.name, entry.attempt, reason, entry.failures, retry_at)
+        fields = (entry.offset, holder.name, entry.attempt, reason, note.failures, retry_at)
         notices.append(_new(Released, fields))
         if delay is None:
             self._give_up(entry, reason, notices)
@@ -158,7 +161,7 @@ class Endings:
     def unblock(self, key: bytes | None) -> None:
         """Resume everything of a key."""
         for entry in self.blocked.pop(key, {}).values():
-            entry.failures = 0
+            self._forgive(entry)
             self._window.move(entry, State.QUEUED)
         if key is not None:
             self._window.lift_quarantine(key)
@@ -167,7 +170,7 @@ class Endings:
         """Resume one blocked message; if its failures stay counted, the next failure is its last again."""
         self._forget_blocked(entry)
         if reset_failures:
-            entry.failures = 0
+            self._forgive(entry)
         self._window.move(entry, State.QUEUED)
 
     def park(self, entry: Entry, notices: list[Effect]) -> None:
@@ -202,6 +205,11 @@ class Endings:
         """Return what the last failure of an outstanding message that named a reason said."""
         note = self.notes.get(offset)
         return None if note is None else note.reason
+
+    def failures_of(self, offset: int) -> int:
+        """How many deliveries of an outstanding message failed, as far as they still count."""
+        note = self.notes.get(offset)
+        return 0 if note is None else note.failures
 
     def is_postponed(self, entry: Entry) -> bool:
         """Whether a message waits because it was given back with a delay."""
@@ -244,16 +252,16 @@ class Endings:
                 note.postponed = False
             self._window.ripen(entry)
 
-    def _delay_after(self, reason: ReleaseReason, entry: Entry, delay_ms: int | None) -> int | None:
+    def _delay_after(self, reason: ReleaseReason, note: Note, delay_ms: int | None) -> int | None:
         """Count the failure, if it is one; return how long the message waits now, None if it is given up."""
         if reason in _NO_FAILURES:
             return delay_ms or 0
-        entry.failures += 1
+        note.failures += 1
         if self._ledger is not None:
             self._ledger.fail()
         if reason is _REJECTED or self._drops(reason):
             return None
-        delay = self._config.retry.delay_ms(entry.failures, delay_ms)
+        delay = self._config.retry.delay_ms(note.failures, delay_ms)
         return 0 if delay is not None and reason in _LOSSES else delay
 
     def _drops(self, reason: ReleaseReason) -> bool:
@@ -286,6 +294,12 @@ class Endings:
             notices.append(Dropped(entry.offset, entry.key, DropReason.POISON))
             self.settle(entry, Ending.DROPPED)
 
+    def _forgive(self, entry: Entry) -> None:
+        """Count no failure of a message any more."""
+        note = self.notes.get(entry.offset)
+        if note is not None:
+            note.failures = 0
+
     def _forget_blocked(self, entry: Entry) -> None:
         of_key = self.blocked[entry.key]
         del of_key[entry.offset]
@@ -295,7 +309,8 @@ class Endings:
     def _block(self, entry: Entry, notices: list[Effect]) -> None:
         self._window.move(entry, State.BLOCKED)
         self.blocked.setdefault(entry.key, {})[entry.offset] = entry
-        notices.append(Blocked(entry.offset, entry.key, entry.failures, self.reason_of(entry.offset)))
+        failures, reason = self.failures_of(entry.offset), self.reason_of(entry.offset)
+        notices.append(Blocked(entry.offset, entry.key, failures, reason))
 
 
 def endings_for(

@@ -113,7 +113,7 @@ def describe(window: InFlightWindow, membership: Membership, endings: Endings, e
         offset=entry.offset,
         key=entry.key,
         attempt=entry.attempt,
-        failures=entry.failures,
+        failures=endings.failures_of(entry.offset),
         loaded=entry.state != State.SPILLED,
         deadline_ms=entry.deadline,
         blocking=why_blocked(window, membership, endings, entry),
@@ -135,7 +135,7 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     own = _OWN_REASONS.get(State(entry.state))
     if own is not None:
         return Blocking(own, entry.consumer.name if own is BlockReason.LOADING and entry.consumer else None)
-    lane = entry.lane
+    lane = window.lane_of(entry)
     first = lane.candidate
     if first is not None and first is not entry:
         return Blocking(BlockReason.OLDER_WAITS, behind=first.offset)

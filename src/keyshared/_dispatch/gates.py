@@ -12,7 +12,7 @@ from typing import Protocol
 
 from keyshared._dispatch.explain import Blocking
 from keyshared._window.gate import CountingGate, DrainGate
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, WorkList
+from keyshared._window.lanes import Consumer, Entry, Lane, WorkList
 
 __all__ = ["Gate", "Gates", "key_of"]
 
@@ -175,4 +175,4 @@ class Gates(CountingGate):
 def key_of(entry: Entry) -> bytes | None:
     """What a message is ordered by: its key, b"" where everything is one lane, None for a message without order."""
     lane = entry.lane
-    return entry.key if lane is ALONE else lane.key
+    return entry.key if lane.head is None else lane.key

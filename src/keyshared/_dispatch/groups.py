@@ -79,7 +79,7 @@ class Groups:
         """The groups by name; those that are as new ones would be are left out. O(groups and ready lanes)."""
         ready = dict.fromkeys(self._book.groups, 0)
         for consumer in self._window.consumers.values():
-            for lane in consumer.ready:
+            for lane in self._window.served(consumer):
                 ready[lane.group.name] += 1
         known = [group for group in self._book.groups.values() if not group.is_as_new]
         return [

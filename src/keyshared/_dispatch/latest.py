@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from keyshared._dispatch.ruled import RuledWindow
-from keyshared._window.lanes import DELAYED, LOADING, QUEUED, SPILLED, Consumer, Entry, Lane
+from keyshared._window.lanes import DELAYED, LOADING, QUEUED, SPILLED, Consumer, Entry, Lane, live_from
 from keyshared.window import InFlightWindow
 
 __all__ = ["KeyLatestWindow", "LatestWindow"]
@@ -17,18 +17,20 @@ class LatestWindow(InFlightWindow):
     """A window in which a newer message takes the place of those of its key that were never delivered."""
 
     supersedes = True
+    has_lone = False
 
     def overtaken(self, key: bytes | None) -> list[Entry]:
-        """Return what the next message of a key takes the place of, oldest first. O(result)."""
+        """Return what the next message of a key takes the place of, oldest first. O(what waits of it)."""
         lane = None if key is None else self.lanes.get(key)
         older: list[Entry] = []
         back = self.beside
-        entry = lane.tail if isinstance(lane, Lane) else None  # what has no lane is delivered
-        while entry is not None and entry.state in _WAITS and not entry.lane.was_delivered(entry):
-            if entry.offset not in back:  # what has come back was delivered long ago
+        entry = lane.fresh if isinstance(lane, Lane) else None  # what has no lane is delivered
+        while entry is not None:
+            if entry.state not in _WAITS:
+                older.clear()
+            elif entry.offset not in back:  # what has come back was delivered long ago
                 older.append(entry)
-            entry = entry.before
-        older.reverse()
+            entry = live_from(entry.after)
         return older
 
     def replace(

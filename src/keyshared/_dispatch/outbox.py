@@ -24,7 +24,7 @@ from keyshared.effects import (
 )
 from keyshared.window import InFlightWindow
 
-__all__ = ["RANKS", "STATES", "Outbox", "delivery", "load"]
+__all__ = ["RANKS", "STATES", "Outbox", "load"]
 
 RANKS: Final[dict[type[Effect], int]] = {
     Done: 1,
@@ -61,6 +61,7 @@ class Outbox:
         "_cursor",
         "_endings",
         "_membership",
+        "_notes",
         "_resume_at",
         "_rooms",
         "_sessions",
@@ -86,6 +87,7 @@ class Outbox:
         self._cursor = window.cursor
         self._membership = membership
         self._endings = endings
+        self._notes = endings.notes
         self._timers = timers
         self._rooms = rooms
         self._sessions = membership.sessions
@@ -111,6 +113,7 @@ class Outbox:
     def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect[Any]]:  # noqa: C901, PLR0912  # for speed
         """Add obligations and state to the notices in ``out``: what a call returns. O(granted)."""
         if granted:
+            notes = self._notes
             place, mixed = len(out), False
             loads: list[Effect] = []
             for entry in granted:
@@ -118,8 +121,10 @@ class Outbox:
                 if state == IN_FLIGHT:
                     if self._ack_timeout_ms is not None:
                         self._timers.start_last(entry, now + self._ack_timeout_ms)
-                    name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-                    fields = (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
+                    name = entry.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+                    offset = entry.offset
+                    failures = notes[offset].failures if offset in notes else 0
+                    fields = (offset, entry.key, name, entry.attempt, failures, entry.item)
                     out.append(_new(Deliver, fields))
                 elif state == LOADING:
                     loads.append(_new(Load, (entry.offset, entry.key)))
@@ -163,10 +168,12 @@ class Outbox:
             out += self._other_obligations(granted)
         if self._ack_timeout_ms is not None:
             self._timers.start_all_last(opened, now + self._ack_timeout_ms)
-        out += [
-            _new(Deliver, (each.offset, each.key, each.consumer.name, each.attempt, each.failures, each.item))  # type: ignore[union-attr]  # whatever is in flight has a consumer
-            for each in opened
-        ]
+        notes = self._notes
+        for each in opened:
+            offset = each.offset
+            name = each.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            failures = notes[offset].failures if offset in notes else 0
+            out.append(_new(Deliver, (offset, each.key, name, each.attempt, failures, each.item)))
         self.paused = self.paused or was_full
         return self.finish(out, [], now)
 
@@ -188,8 +195,10 @@ class Outbox:
         if state == IN_FLIGHT:
             if self._ack_timeout_ms is not None:
                 self._timers.start_last(entry, now + self._ack_timeout_ms)
-            name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-            return [_new(Deliver, (entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item))]
+            name = entry.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+            notes, offset = self._notes, entry.offset
+            failures = notes[offset].failures if offset in notes else 0
+            return [_new(Deliver, (offset, entry.key, name, entry.attempt, failures, entry.item))]
         return [_new(Spilled, (entry.offset,))] if state == SPILLED else self.finish([], granted, now)
 
     def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] = ()) -> list[Effect[Any]]:
@@ -217,7 +226,13 @@ class Outbox:
         archive = [self._dead_letter(entry) for entry in entries if entry.state == DEAD_LETTERING]
         loads = [load(entry) for entry in entries if entry.state == LOADING]
         flushes = [] if self._sessions is None else self._sessions.outstanding()
-        return [*flushes, *archive, *loads, *(delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
+        return [*flushes, *archive, *loads, *(self.delivery(entry) for entry in entries if entry.state == IN_FLIGHT)]
+
+    def delivery(self, entry: Entry) -> Deliver[Any]:
+        """What a message in flight asks for."""
+        name = entry.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
+        failures = self._endings.failures_of(entry.offset)
+        return Deliver(entry.offset, entry.key, name, entry.attempt, failures, entry.item)
 
     def is_current(self, effect: Effect) -> bool:
         """Whether an effect still holds. O(log n)."""
@@ -248,7 +263,8 @@ class Outbox:
 
     def _dead_letter(self, entry: Entry) -> DeadLetter[Any]:
         reason = self._endings.reason_of(entry.offset)
-        return DeadLetter(entry.offset, entry.key, entry.attempt, entry.failures, entry.item, reason)
+        failures = self._endings.failures_of(entry.offset)
+        return DeadLetter(entry.offset, entry.key, entry.attempt, failures, entry.item, reason)
 
     def _other_obligations(self, entries: list[Entry]) -> list[Effect[Any]]:
         """Spill notices, dead letters and loads. Deliveries, and what was settled within the call, are passed over."""
@@ -277,12 +293,6 @@ class Outbox:
     def _is_roomy(self) -> bool:
         """Whether there is so much room that a pause ends."""
         return self._window.capacity - self._resume_at <= self._window.free_slots
-
-
-def delivery(entry: Entry) -> Deliver[Any]:
-    """What a message in flight asks for."""
-    name = entry.consumer.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
-    return Deliver(entry.offset, entry.key, name, entry.attempt, entry.failures, entry.item)
 
 
 def load(entry: Entry) -> Load:

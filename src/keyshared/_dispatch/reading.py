@@ -19,7 +19,7 @@ from keyshared._dispatch.explain import (
 from keyshared._dispatch.health import Health, gather_health
 from keyshared._dispatch.members import Member
 from keyshared._dispatch.membership import Membership, held_by
-from keyshared._dispatch.outbox import Outbox, delivery
+from keyshared._dispatch.outbox import Outbox
 from keyshared._dispatch.routing import Routing
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
@@ -191,7 +191,7 @@ class DispatcherReading(Generic[Item]):
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
         names = self._members if consumer is None else [consumer]
         chosen = [self._members[name] for name in names if name in self._members]
-        return [delivery(entry) for member in chosen for entry in held_by(member)]
+        return [self._outbox.delivery(entry) for member in chosen for entry in held_by(member)]
 
     def outstanding_effects(self) -> list[Effect[Item]]:
         """Every obligation that is not met: `KeyEnding`, `DeadLetter`, `Load`, then `Deliver`, each by age. O(n)."""

@@ -104,12 +104,12 @@ def current(members: dict[str, Member], offset: int, consumer: str, attempt: int
 def open_through(entry: Entry) -> list[Receipt]:
     """The receipts of all open deliveries of a lane up to this one, oldest first. O(what was delivered of the lane)."""
     receipts: list[Receipt] = []
-    each: Entry | None = entry
-    while each is not None:
+    each: Entry | None = entry.lane.head or entry  # what is alone is in no lane
+    while each is not None and each.offset <= entry.offset:
         if each.state == IN_FLIGHT and each.consumer is not None:
             receipts.append((each.offset, each.consumer.name, each.attempt))
-        each = each.before
-    return receipts[::-1]
+        each = each.after
+    return receipts
 
 
 def explain_ignored(call: Call, receipt: Receipt, entry: Entry | None, ended: Sequence[Ended]) -> Ignored:

@@ -19,6 +19,7 @@ class LanedWindow(InFlightWindow):
     """A window in which each key has a lane, and may have no answer for a new one."""
 
     asks_keys = True
+    has_lone = False
 
     def check_key(self, key: bytes | None) -> None:
         """Raise what `offer` would raise because of the key: a function has no answer for it."""

@@ -224,8 +224,8 @@ class ScopedWindow(LanedWindow):
             lane.group.open -= 1
             self.note_opened(lane.group)
 
-    def _recount(self, entry: Entry) -> None:
-        super()._recount(entry)
+    def _recount(self, entry: Entry, consumer: Consumer | None) -> None:
+        super()._recount(entry, consumer)
         if entry.state == IN_FLIGHT:
             self._count(entry.lane)
 

@@ -355,7 +355,7 @@ def _dump_entry(entry: Entry, endings: Endings, now: int) -> list[object]:
         delivered=entry.lane.was_delivered(entry),
         holder=None if holder is None else holder.name,
         attempt=entry.attempt,
-        failures=entry.failures,
+        failures=note.failures,
         remaining_ms=_remaining(entry, now),
         mark=None if note.mark is None else note.mark.value,
         ended=[list(ended) for ended in note.ended],
@@ -381,7 +381,6 @@ def _load_entry(
     item = None if state is State.SPILLED else items.get(offset)
     entry = readmit(offset, row.key.maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
     entry.attempt = row.attempt.count()
-    entry.failures = row.failures.count()
     return entry
 
 
@@ -411,7 +410,7 @@ def _read_ended(data: Reader, entry: Entry) -> tuple[Ended, ...]:
 
 def _read_note(row: _MessageRow[Reader], entry: Entry, endings: Endings) -> None:
     ended, mark, reason = _read_ended(row.ended, entry), row.mark.maybe(_read_mark), row.reason.maybe(Reader.text)
-    postponed = row.postponed.flag()
+    failures, postponed = row.failures.count(), row.postponed.flag()
     if entry.deadline is None:
         if entry.state == State.DELAYED:
             raise row.remaining_ms.refuse("be there: a delayed message has a time to wait for")
@@ -421,8 +420,8 @@ def _read_note(row: _MessageRow[Reader], entry: Entry, endings: Endings) -> None
         raise row.postponed.refuse("be False: only what was delivered and waits for its time is postponed")
     if reason is not None and (not ended or len(reason) > MAX_REASON):
         raise row.reason.refuse(f"be of a delivery that has ended, and have at most {MAX_REASON} characters")
-    if ended or mark is not None:
-        endings.notes[entry.offset] = Note(ended, mark, postponed=postponed, reason=reason)
+    if ended or mark is not None or failures:
+        endings.notes[entry.offset] = Note(ended, mark, failures=failures, postponed=postponed, reason=reason)
 
 
 def _read_mark(data: Reader) -> SettleReason | SkipReason:

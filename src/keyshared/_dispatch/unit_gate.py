@@ -12,7 +12,7 @@ from keyshared._checks import check_kind, configuration, require
 from keyshared._dispatch.units import Placed, units_of
 from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane
+from keyshared._window.lanes import Consumer, Entry, Lane
 from keyshared._window.watched import WatchedList
 from keyshared.config import DispatcherConfig, DrainUnit, Rules
 from keyshared.errors import ArgumentError
@@ -145,7 +145,7 @@ class UnitGate(CountingGate):
         lane = entry.lane
         if lane.version == self._version:
             return lane.unit
-        key = entry.key if lane is ALONE else lane.key
+        key = entry.key if lane.head is None else lane.key
         return None if key is None else self._units.unit_of(key)
 
 

@@ -135,7 +135,9 @@ class WaitingLimits:
 
     def _waiting_of(self, lane_key: bytes) -> int:
         lane = self._window.lanes.get(lane_key)
-        return lane.loaded - lane.open if isinstance(lane, Lane) else 0  # what has no lane is open
+        if isinstance(lane, Lane):
+            return lane.loaded - lane.open
+        return int(lane is not None and lane.state != IN_FLIGHT)
 
 
 @cache

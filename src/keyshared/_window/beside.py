@@ -102,7 +102,7 @@ def come_back(
     entry.attempt = attempt
     if entry.lane.was_delivered(entry):
         entry.lane.take_back(entry)
-    window._recount(entry)
+    window._recount(entry, None)
     window._touched[entry.lane] = None
     return entry
 
@@ -121,14 +121,13 @@ def readmit_beside(
     """Put a side cell of a snapshot back, unchecked, as `WindowBooks.readmit` does what is of the log."""
     entry = _put(window, offset, key, item, near)
     entry.state = int(state)
-    entry.consumer = consumer
     lane = entry.lane
     if not delivered:
         if lane.fresh is None or entry.offset < lane.fresh.offset:
             lane.fresh = entry
     elif entry.state != IN_FLIGHT:
         lane.take_back(entry)
-    window._recount(entry)
+    window._recount(entry, consumer)
     return entry
 
 
@@ -147,15 +146,13 @@ def _put(window: WindowBooks, offset: int, key: bytes | None, item: object, near
 
 def _link(lane: Lane, entry: Entry, after: Entry | None) -> None:
     """Link a message where its offset belongs, looking from a message on that is not newer."""
+    before: Entry | None = None
     while after is not None and after.offset < entry.offset:
-        after = after.after
-    before = lane.tail if after is None else after.before
-    entry.before, entry.after = before, after
+        before, after = after, after.after
+    entry.after = after
     if before is None:
         lane.head = entry
     else:
         before.after = entry
     if after is None:
         lane.tail = entry
-    else:
-        after.before = entry

@@ -4,7 +4,7 @@ Every method here is one step that keeps the books consistent; `InFlightWindow` 
 """
 
 from collections import OrderedDict
-from collections.abc import ItemsView, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
 from keyshared._window.lanes import (
-    ALONE,
     IN_FLIGHT,
     LOADING,
     QUEUED,
@@ -20,8 +19,11 @@ from keyshared._window.lanes import (
     Consumer,
     Entry,
     Lane,
+    ReadyList,
     State,
     WorkList,
+    live_from,
+    place_of,
     spilled_from,
 )
 from keyshared._window.room_index import RoomIndex
@@ -62,6 +64,7 @@ class WindowBooks:
         "_freed",
         "_gate",
         "_granted",
+        "_is_lean",
         "_one_lane",
         "_orphaned",
         "_owners",
@@ -91,6 +94,7 @@ class WindowBooks:
 
     asks_keys: ClassVar[bool] = False  # whether `check_key` may raise
     has_scopes: ClassVar[bool] = False  # whether lanes share limits
+    has_lone: ClassVar[bool] = True  # whether what waits alone of its key may have no lane
     supersedes: ClassVar[bool] = False  # whether a newer message may take the place of an older one of its key
 
     def __init__(
@@ -138,6 +142,7 @@ class WindowBooks:
         known: DrainGate = KeyGate() if gate is None else check_kind("gate", gate, DrainGate)  # type: ignore[type-abstract]
         self._gate = known
         self._counts = known if isinstance(known, CountingGate) else None
+        self._is_lean = self.has_lone and self._counts is None and not one_lane
         self._rooms = RoomIndex()
         self._orphaned: WorkList = OrderedDict()  # ready lanes of consumers that have left
         self._version = 0
@@ -160,6 +165,7 @@ class WindowBooks:
         if self._counts is not None and self._counts.is_behind:  # what lanes know of their units is of before
             self._follow()
         self.consumers[consumer.name] = consumer
+        consumer.alone.holder = consumer
         if consumer.keyless:
             self._rooms.add(consumer)
         self._freed[consumer] = None
@@ -178,12 +184,15 @@ class WindowBooks:
         if consumer.open:
             raise EntryStateError(min(consumer.open), State.IN_FLIGHT.name, State.QUEUED.name)
         self.cancel_reservations(consumer)
-        for lane, sequence in consumer.ready.items():
-            self._orphaned[lane] = sequence
+        for waiting, number in consumer.ready.items():
+            lane = self._lane_of(waiting) if isinstance(waiting, Entry) else waiting
+            self._orphaned[lane] = place_of(waiting, number)
             lane.listed = self._orphaned
+            lane.sign = None
         self._rooms.discard(consumer)
         self._freed.pop(consumer, None)
         del self.consumers[name]
+        consumer.alone.holder = None  # or only the collector could free the two
 
     def set_limit(self, consumer: Consumer, limit: int) -> None:
         """Set how many messages a consumer may hold; what it holds beyond that stays."""
@@ -195,7 +204,7 @@ class WindowBooks:
     def cancel_reservations(self, consumer: Consumer) -> None:
         """Take back what is being loaded for a consumer: once loaded, it goes to whoever owns it."""
         for entry in consumer.reserved.values():
-            entry.consumer = None
+            entry.lane.taker = None
         consumer.free += len(consumer.reserved)
         consumer.reserved.clear()
         self._rooms.note(consumer)
@@ -226,19 +235,18 @@ class WindowBooks:
             self.lanes[lane_key] = lane
         entry = Entry(offset, key, item, lane)
         entry.state = int(state)
-        entry.consumer = consumer
         self.cursor.append(entry)
         lane.append(entry)
         if delivered:
             lane.fresh = None
             if state is not State.IN_FLIGHT:
                 lane.take_back(entry)
-        self._recount(entry)
+        self._recount(entry, consumer)
         return entry
 
-    def _recount(self, entry: Entry) -> None:
-        """Update every counter for a message that was put back."""
-        lane, consumer = entry.lane, entry.consumer
+    def _recount(self, entry: Entry, consumer: Consumer | None) -> None:
+        """Update every counter for a message that was put back, and whose it is."""
+        lane = entry.lane
         self.held[entry.state] += 1
         if entry.state == SPILLED:
             lane.spilled = lane.spilled or entry
@@ -253,10 +261,14 @@ class WindowBooks:
         else:
             self.waiting += 1
         if consumer is not None and entry.state in {IN_FLIGHT, LOADING}:
-            (consumer.open if entry.state == IN_FLIGHT else consumer.reserved)[entry.offset] = entry
+            if entry.state == IN_FLIGHT:
+                consumer.open[entry.offset] = entry
+            else:
+                consumer.reserved[entry.offset] = entry
+                lane.taker = consumer
             consumer.free -= 1
 
-    def enlist(self, lane: Lane, where: WorkList) -> None:
+    def enlist(self, lane: Lane, where: WorkList | ReadyList) -> None:
         """Put a lane at the end of a work list."""
         self._list(lane, where)
 
@@ -382,8 +394,12 @@ class WindowBooks:
         return False
 
     def waiting_lanes(self) -> list[Lane]:
-        """Lanes of all work lists, longest waiting first. O(n log n) over them."""
-        return [lane for lane, _ in sorted(chain.from_iterable(map(_items, self._work_lists())), key=_second)]
+        """Lanes of all work lists, longest waiting first; made for the answer where there is none. O(n log n)."""
+        return [self.lane_of(each) if isinstance(each, Entry) else each for each in self._all_waiting()]
+
+    def lane_of(self, entry: Entry) -> Lane:
+        """The message's lane; one that is made for the answer if it is alone."""
+        return entry.lane if entry.lane.head is not None else self._lane_for(entry)
 
     # where a lane is
 
@@ -391,12 +407,25 @@ class WindowBooks:
         """Return a lane that nothing is in yet; raise what `check_key` raises."""
         return Lane(key)
 
-    def _work_lists(self) -> list[WorkList]:
+    def _all_waiting(self) -> list[Lane | Entry]:
+        """What stands in all work lists, longest waiting first. O(n log n)."""
+        listed = chain.from_iterable(work_list.items() for work_list in self._work_lists())
+        placed = [(place_of(waiting, number), waiting) for waiting, number in listed]
+        return [waiting for _, waiting in sorted(placed, key=_first)]
+
+    def _work_lists(self) -> list[WorkList | ReadyList]:
         """Every list that a lane can wait in, but empty ready lists; a lane stands in one at most. O(consumers)."""
         # asked for its length: a list may be false while nothing in it can be served
         ready = [consumer.ready for consumer in self.consumers.values() if len(consumer.ready) > 0]
         kept_back = self._gate.kept_back
-        lists = [self.shared, self.ownerless, self.draining, self.starved, self._orphaned, *ready]
+        lists: list[WorkList | ReadyList] = [
+            self.shared,
+            self.ownerless,
+            self.draining,
+            self.starved,
+            self._orphaned,
+            *ready,
+        ]
         return lists if kept_back is None else [*lists, kept_back]
 
     def _is_all_open(self) -> bool:
@@ -434,18 +463,31 @@ class WindowBooks:
 
     def _lane_of(self, entry: Entry) -> Lane:
         """The message's lane; one that was alone gets its own now."""
-        lane = entry.lane
-        if lane is not ALONE or entry.key is None:
-            return lane
-        lane = entry.lane = self.lanes[entry.key] = Lane(entry.key)
+        if entry.lane.head is None and entry.key is not None:
+            entry.lane = self.lanes[entry.key] = self._lane_for(entry)
+        return entry.lane
+
+    def _lane_for(self, entry: Entry) -> Lane:
+        """Make the lane of a message that is alone. Changes nothing."""
+        lane, holder = Lane(entry.key), entry.lane.holder
         lane.head = lane.tail = entry
-        lane.holder = entry.consumer
-        lane.open = lane.loaded = 1
+        lane.loaded = 1
+        if entry.state == IN_FLIGHT:
+            lane.holder = holder
+            lane.open = 1
+            return lane
+        lane.fresh = lane.sign = entry
+        lane.listed = holder.ready  # type: ignore[union-attr]  # for whom it is ready is connected
+        if entry.state == SPILLED:
+            lane.spilled = entry
+            lane.loaded = 0
         return lane
 
     def touch_key(self, key: bytes) -> None:
         """Look at the lane of a key in the next `wake`: its gate has opened or closed."""
         lane = self.lanes.get(key)
+        if isinstance(lane, Entry) and lane.state != IN_FLIGHT:
+            lane = self._lane_of(lane)
         if isinstance(lane, Lane):  # else nothing of it waits
             self._touched[lane] = None
 
@@ -455,7 +497,7 @@ class WindowBooks:
         if lane.key is not None:
             del self.lanes[lane.key]
 
-    def _list(self, lane: Lane, where: WorkList) -> None:
+    def _list(self, lane: Lane, where: WorkList | ReadyList) -> None:
         if lane.listed is where:
             return
         if lane.listed is not None:
@@ -471,7 +513,11 @@ class WindowBooks:
             return
         if self._counts is not None and lane.listed is self.draining:
             self._counts.stop_waiting(lane)
-        del lane.listed[lane]
+        if lane.sign is None:
+            del lane.listed[lane]
+        else:
+            del lane.listed[lane.sign]  # type: ignore[arg-type]  # the list is a ready list
+            lane.sign = None
         lane.listed = None
 
     def _at_limit(self) -> dict[Lane, None]:
@@ -482,7 +528,7 @@ class WindowBooks:
         if self._is_all_open():
             return {}
         opened = chain.from_iterable(consumer.open.values() for consumer in self.consumers.values())
-        lanes = {entry.lane: None for entry in opened if entry.lane is not ALONE}
+        lanes = {entry.lane: None for entry in opened if entry.lane.head is not None}
         return {lane: None for lane in lanes if lane.listed is None}
 
     # what a message does
@@ -493,10 +539,10 @@ class WindowBooks:
         if lane.back:
             lane.back.pop(0)
         else:
-            lane.fresh = entry.after
+            lane.fresh = live_from(entry.after) if lane.gaps else entry.after
         entry.state = IN_FLIGHT
         entry.attempt = self._next_attempt(entry) if self.first_attempt else entry.attempt + 1
-        entry.consumer = lane.holder = consumer
+        lane.holder = consumer
         lane.open += 1
         self.waiting -= 1
         consumer.open[entry.offset] = entry
@@ -511,12 +557,12 @@ class WindowBooks:
         return max(entry.attempt, self.first_attempt) + 1
 
     def _close(self, entry: Entry) -> None:
-        consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+        lane = entry.lane
+        consumer: Consumer = lane.holder  # type: ignore[assignment]  # whatever is in flight has one
         if self._counts is not None:
             self._counts.closed(entry)
         del consumer.open[entry.offset]
         self._free(consumer)
-        lane = entry.lane
         lane.open -= 1
         if not lane.open:
             lane.holder = None
@@ -544,8 +590,8 @@ class WindowBooks:
         self.loaded += 1
         self.waiting += 1
         entry.state = LOADING
-        entry.consumer = consumer
         if consumer is not None:
+            lane.taker = consumer
             consumer.reserved[entry.offset] = entry
             consumer.free -= 1
             self._rooms.note(consumer)
@@ -553,6 +599,7 @@ class WindowBooks:
 
     def _unreserve(self, consumer: Consumer, entry: Entry) -> None:
         del consumer.reserved[entry.offset]
+        entry.lane.taker = None
         self._free(consumer)
 
     def _free(self, consumer: Consumer) -> None:
@@ -567,9 +614,5 @@ def _room_of(consumer: Consumer) -> tuple[int, int]:
     return consumer.free, -consumer.order
 
 
-def _items(lanes: WorkList) -> ItemsView[Lane, int]:
-    return lanes.items()
-
-
-def _second(item: tuple[Lane, int]) -> int:
-    return item[1]
+def _first(placed: tuple[int, Lane | Entry]) -> int:
+    return placed[0]

@@ -1,12 +1,13 @@
 """What must hold between any two calls: the window's books recounted from the messages themselves."""
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import starmap
 from typing import Final
 
 from keyshared._checks import require
 from keyshared._window.books import WindowBooks
-from keyshared._window.lanes import ALONE, Consumer, Entry, Lane, State
+from keyshared._window.lanes import Alone, Consumer, Entry, Lane, ReadyList, State, WorkList, place_of
+from keyshared.errors import InvariantError
 
 __all__ = ["check_window"]
 
@@ -26,8 +27,9 @@ def check_window(window: WindowBooks) -> None:
     lanes = _lanes_of(entries)
     for lane in lanes:
         _check_lane(window, lane)
-    alone = [entry for entry in entries if entry.lane is ALONE]
-    require(all(entry.state == State.IN_FLIGHT for entry in alone), "what has no lane is in flight")
+    alone = [entry for entry in entries if entry.lane.head is None]
+    for entry in alone:
+        _check_alone(window, entry)
     keyed: dict[bytes | None, Lane | Entry] = {lane.key: lane for lane in lanes if lane.key is not None}
     require(not any(entry.key in keyed for entry in alone), "what has no lane is alone")
     keyed |= {entry.key: entry for entry in alone}
@@ -42,6 +44,19 @@ def check_window(window: WindowBooks) -> None:
         with_key = [lane for lane in lanes if lane.key is not None]
         window._counts.check_invariants(window._version, with_key, opened, window.draining)
     window._rooms.check_invariants(consumer for consumer in window.consumers.values() if consumer.keyless)
+
+
+def _check_alone(window: WindowBooks, entry: Entry) -> None:
+    name, holder, key = f"message {entry.offset}", entry.lane.holder, entry.key
+    if holder is None or key is None or holder.alone is not entry.lane:
+        raise InvariantError(f"{name} has no lane, so it is alone at a consumer")
+    if entry.state == State.IN_FLIGHT:
+        return
+    require(entry.state in {State.QUEUED, State.SPILLED}, f"{name} has no lane, so it is in flight or waits for room")
+    require(entry in holder.ready, f"{name} waits alone, so it is ready")
+    require(not entry.attempt and entry.deadline is None, f"{name} waits alone, so it was never delivered, nor put off")
+    require(key not in window.quarantined, f"{name} waits alone, so its key is not in quarantine")
+    require(window.owner_named(key) is holder, f"{name} waits alone, so it is ready for its owner of now")
 
 
 def _check_lane(window: WindowBooks, lane: Lane) -> None:
@@ -63,10 +78,10 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require(not spilled or of_log[-len(spilled) :] == spilled, f"{name} spills from the end")
     opened = [entry for entry in entries if entry.state == State.IN_FLIGHT]
     require(len(opened) == lane.open, f"{name} counts its open deliveries")
-    holders = {id(entry.consumer) for entry in opened}
-    require(holders == ({id(lane.holder)} if opened else set()), f"{name} has one holder")
     connected = lane.holder is not None and window.consumers.get(lane.holder.name) is lane.holder
     require(connected if opened else lane.holder is None, f"{name} has a holder while something of it is open")
+    awaited = [entry for entry in entries if entry.state == State.LOADING and entry.consumer is not None]
+    require(len(awaited) == (lane.taker is not None), f"{name} knows who has room for its next message")
     require(len(entries) - len(spilled) == lane.loaded, f"{name} counts what is loaded")
     require(len(of_log) - len(spilled) <= window.loaded_per_key, f"{name} is not loaded beyond its limit")
 
@@ -96,14 +111,29 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
 
 
 def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
-    places = {lane: work_list for work_list in window._work_lists() for lane in work_list}
-    require(len(places) == sum(map(len, window._work_lists())), "a lane stands in one work list at most")
-    sequence = list(chain.from_iterable(work_list.values() for work_list in window._work_lists()))
+    places: dict[Lane, WorkList | ReadyList] = {}
+    sequence: list[int] = []
+    for work_list in window._work_lists():
+        for waiting, number in work_list.items():
+            sequence.append(place_of(waiting, number))
+            lane = waiting.lane if isinstance(waiting, Entry) else waiting
+            if isinstance(waiting, Entry) and isinstance(lane, Alone):
+                at = None if waiting.state in {State.SETTLED, State.IN_FLIGHT} or lane.holder is None else lane.holder
+                require(at is not None and at.ready is work_list, "what waits alone stands where it is ready")
+                continue
+            require(lane not in places, "a lane stands in one work list at most")
+            places[lane] = work_list
     require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
+    for work_list in (consumer.ready for consumer in window.consumers.values()):
+        taken = list(starmap(place_of, work_list.items()))
+        require(taken == sorted(taken), "what waits longer is served first")
     require(all(lane in lanes for lane in places), "work lists hold living lanes only")
+    require(all(place <= window._sequence for place in sequence), "the last place in the sequence is known")
     for lane in lanes:
         where = lane.listed
         require(where is places.get(lane), "a lane knows its work list")
+        require(where is None or (lane.sign or lane) in where, "a lane knows what stands there for it")
+        require(where is not None or lane.sign is None, "nothing stands for a lane that stands nowhere")
         able = _is_able(lane)
         require(able or where is None, "a lane that cannot go on stands in no work list")
         waits_for_itself = lane.open >= window.turn_limit(lane) or (lane.open > 0 and lane.key in window.quarantined)
@@ -115,7 +145,7 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
     """Derive from the messages and the owners of now where every lane with a key belongs."""
     holders: dict[bytes | int, dict[int, None]] = {}
     for entry in entries:
-        key = entry.key if entry.lane is ALONE else entry.lane.key
+        key = entry.key if entry.lane.head is None else entry.lane.key
         if key is not None and entry.state == State.IN_FLIGHT:
             holders.setdefault(window.unit_of(key), {})[id(entry.consumer)] = None
     for lane in lanes:
@@ -148,13 +178,17 @@ def _is_able(lane: Lane) -> bool:
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:
-    return {entry.lane: None for entry in entries if entry.lane is not ALONE}
+    return {entry.lane: None for entry in entries if entry.lane.head is not None}
 
 
 def _entries_of(lane: Lane) -> Iterator[Entry]:
-    entry, before = lane.head, None
+    entry, last = lane.head, None
+    settled = 0
     while entry is not None:
-        require(entry.before is before, "a lane reads the same backwards")
-        yield entry
-        entry, before = entry.after, entry
-    require(lane.tail is before, "a lane knows its newest message")
+        if entry.state == State.SETTLED:
+            settled += 1
+        else:
+            yield entry
+        entry, last = entry.after, entry
+    require(lane.tail is last, "a lane knows its newest message")
+    require(settled <= lane.gaps, "a lane knows how many settled messages are in it at most")

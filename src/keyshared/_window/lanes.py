@@ -27,24 +27,28 @@ if TYPE_CHECKING:  # a scope remembers consumers
     from keyshared._window.served import Scope
 
 __all__ = [
-    "ALONE",
     "BLOCKED",
     "DEAD_LETTERING",
     "DELAYED",
     "IN_FLIGHT",
     "LEGAL_MOVES",
+    "LISTINGS",
     "LOADING",
     "NEXT_STATE",
     "QUEUED",
     "SETTLED",
     "SPILLED",
+    "Alone",
     "Consumer",
     "Entry",
     "KeyRule",
     "Lane",
+    "ReadyList",
     "State",
     "Transition",
     "WorkList",
+    "live_from",
+    "place_of",
     "spilled_from",
 ]
 
@@ -119,6 +123,8 @@ LEGAL_MOVES: Final = frozenset(
 )
 """The steps that ``InFlightWindow.move`` may take."""
 
+_SLACK: Final = 64  # settled messages that may stay in a lane beyond one for each live one
+
 _offset_of: Final = attrgetter("offset")
 
 
@@ -132,16 +138,13 @@ class Entry(Cell):
         key: Its key, or None.
         item: The passenger given with it; None once it is spilled or settled.
         state: One of `State`, as a plain int.
-        lane: The lane it waits in, or `ALONE`.
-        before: The next older outstanding message of the lane.
-        after: The next newer one.
-        consumer: Who holds it, held it last, or is waiting for it to be loaded.
+        lane: The lane it waits in, or `Consumer.alone`.
+        after: The next newer message of the lane, which may be settled.
         attempt: Deliveries so far.
-        failures: For the embedder to count; the window never reads it.
         deadline: For the embedder's timer. What was never delivered waits while it has one.
     """
 
-    __slots__ = ("after", "attempt", "before", "consumer", "deadline", "failures", "item", "key", "lane")
+    __slots__ = ("after", "attempt", "deadline", "item", "key", "lane")
 
     def __init__(self, offset: int, key: bytes | None, item: Any, lane: "Lane") -> None:  # noqa: ANN401  # its owner knows
         # Cell has no constructor: one call less on the path that every message takes.
@@ -151,11 +154,17 @@ class Entry(Cell):
         self.item = item
         self.attempt = 0
         self.lane = lane
-        self.before: Entry | None = lane.tail
         self.after: Entry | None = None
-        self.consumer: Consumer | None = None
-        self.failures = 0
         self.deadline: int | None = None
+
+    @property
+    def consumer(self) -> "Consumer | None":
+        """Who holds it, or has room for it while it is being loaded; of what is in flight that is its lane's holder."""
+        lane = self.lane
+        if self.state == IN_FLIGHT:
+            return lane.holder
+        is_awaited = self.state == LOADING and lane.taker is not None and self.offset in lane.taker.reserved
+        return lane.taker if is_awaited else None
 
     def __repr__(self) -> str:
         return f"<Entry {self.offset} key={self.key!r} {State(self.state).name}>"
@@ -176,27 +185,34 @@ class KeyRule(NamedTuple):
 class Lane:
     """The outstanding messages of one key, oldest first.
 
+    Each message knows the next newer one, not the older one: a link less for each. So what is settled behind the head
+    stays linked, and is passed over, until the head comes by or a sweep takes all of it out.
+
     Attributes:
         key: The key; None for the one-message lane of a keyless message.
         head: The oldest message.
-        tail: The newest message.
+        tail: The newest message, or a settled one behind it.
+        gaps: How many settled messages may still be linked, at most; there are none before the head.
+        swept: How many outstanding ones there were at the last sweep.
         fresh: The oldest message that was never delivered.
         back: Delivered messages that are not open now, oldest first; None or empty when there are none.
         spilled: The oldest spilled message; everything newer is spilled too, but for what has come back beside the log.
         open: How many are in flight.
         loaded: How many have, or will have, their payload in memory.
         holder: The consumer of the open ones.
+        taker: The consumer that has room for the next one once that is loaded.
         owner: The consumer that the placement names, as of ``version``.
         group: The group that it is in; only set where lanes are served by groups.
         rule: What the rules have answered for its key; only set where lanes have rules.
         unit: The drain unit that it is in, as of ``version``; only set where a unit is larger than a key.
         version: Number of the placement that ``owner`` was read from.
         listed: The work list that this lane stands in, if any.
+        sign: The message that stands there for the lane, because it stood there before when it was alone.
     """
 
     __slots__ = (
-        "back", "fresh", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "rule", "spilled",
-        "tail", "unit", "version",
+        "back", "fresh", "gaps", "group", "head", "holder", "key", "listed", "loaded", "open", "owner", "rule", "sign",
+        "spilled", "swept", "tail", "taker", "unit", "version",
     )  # fmt: skip
 
     def __init__(self, key: bytes | None) -> None:
@@ -208,13 +224,17 @@ class Lane:
         self.spilled: Entry | None = None
         self.open = 0
         self.loaded = 0
+        self.gaps = 0
+        self.swept = 0
         self.holder: Consumer | None = None
+        self.taker: Consumer | None = None
         self.owner: Consumer | None = None
         self.group: Scope  # not set here, as the rule and the unit: most windows never need them
         self.rule: KeyRule
         self.unit: int
         self.version = -1
-        self.listed: WorkList | None = None
+        self.listed: WorkList | ReadyList | None = None
+        self.sign: Entry | None = None
 
     @property
     def candidate(self) -> Entry | None:
@@ -232,23 +252,34 @@ class Lane:
             self.fresh = entry
 
     def unlink(self, entry: Entry) -> None:
-        """Take a message out, wherever it stands, and break its references so that no cycle is left to collect."""
-        before, after = entry.before, entry.after
-        if before is None:
-            self.head = after
-        else:
-            before.after = after
-        if after is None:
-            self.tail = before
-        else:
-            after.before = before
+        """Take a message out, wherever it stands, that is settled now. O(1) amortised."""
+        after = live_from(entry.after)
         if self.spilled is entry:
             self.spilled = spilled_from(after)
         if self.fresh is entry:
             self.fresh = after
         elif self.back and entry in self.back:
             self.back.remove(entry)
-        entry.before = entry.after = None
+        if self.head is entry:
+            self.head = after
+            entry.after = None
+            if after is None:
+                self.tail = None
+        else:
+            self.gaps += 1
+            if self.gaps > self.swept + _SLACK:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Take out everything that is settled. O(messages), paid for by as many settlements or offers."""
+        live, last = 0, self.head
+        while last is not None:
+            live += 1
+            last.after = after = live_from(last.after)
+            self.tail = last
+            last = after
+        self.gaps = 0
+        self.swept = live
 
     def was_delivered(self, entry: Entry) -> bool:
         """Whether a message of this lane ever went out. O(1)."""
@@ -262,6 +293,13 @@ class Lane:
             insort(self.back, entry, key=_offset_of)
 
 
+def live_from(entry: Entry | None) -> Entry | None:
+    """The oldest outstanding message of a lane from one on."""
+    while entry is not None and entry.state == SETTLED:
+        entry = entry.after
+    return entry
+
+
 def spilled_from(entry: Entry | None) -> Entry | None:
     """The oldest spilled message of a lane from one on: what has come back beside the log is never spilled."""
     while entry is not None and entry.state != SPILLED:
@@ -269,21 +307,36 @@ def spilled_from(entry: Entry | None) -> Entry | None:
     return entry
 
 
-class _Alone(Lane):
-    """Stays the one object that it is when a dispatcher is copied or pickled."""
+class Alone(Lane):
+    """Stands for the lanes of messages each of which is the only one of its key, and at one consumer or ready for it.
+
+    They need none, and on unique keys a lane would be a third of a message's memory and time. It never has a head, as
+    each other lane has while something of it is outstanding. Its holder is set while that is connected.
+    """
 
     __slots__ = ()
 
-    def __reduce__(self) -> str:
-        return "ALONE"
+    def __init__(self) -> None:
+        super().__init__(None)
 
+    def was_delivered(self, entry: Entry) -> bool:
+        """Whether a message that is alone ever went out: what comes back gets a lane. O(1)."""
+        return entry.state == IN_FLIGHT
 
-ALONE: Final = _Alone(None)
-"""Stands for the lane of a message that is in flight and the only one of its key: that needs none, and on unique keys
-a lane would be a third of a message's memory and time. Never changed."""
 
 WorkList: TypeAlias = MutableMapping[Lane, int]
 """Lanes that wait for something, oldest first, each with its place in the sequence over all lists."""
+
+ReadyList: TypeAlias = MutableMapping[Lane | Entry, int]
+"""The same, and messages that wait alone: their places follow from their offsets, see `place_of`."""
+
+LISTINGS: Final = 20
+"""So many bits are between the places of two offsets: for the lanes that are listed between the two offers."""
+
+
+def place_of(waiting: Lane | Entry, number: int) -> int:
+    """The place of what stands in a work list, with this number, in the sequence over all lists."""
+    return waiting.offset << LISTINGS if isinstance(waiting, Entry) else number
 
 
 class Consumer:
@@ -297,11 +350,12 @@ class Consumer:
         keyless: Whether it may get messages without a key.
         open: Its open deliveries by offset.
         reserved: Messages that are being loaded for it, by offset.
-        ready: Lanes whose next message can go to it once it has room.
+        ready: Lanes whose next message can go to it once it has room, and messages that are alone.
         noted: Whether the room index knows that its room has changed.
+        alone: Stands for the lanes of keys of which a single message is outstanding, in flight at it or ready for it.
     """
 
-    __slots__ = ("free", "keyless", "limit", "name", "noted", "open", "order", "ready", "reserved")
+    __slots__ = ("alone", "free", "keyless", "limit", "name", "noted", "open", "order", "ready", "reserved")
 
     def __init__(self, name: str, order: int, limit: int, *, keyless: bool = True) -> None:
         self.name = name
@@ -310,8 +364,9 @@ class Consumer:
         self.keyless = keyless
         self.open: dict[int, Entry] = {}
         self.reserved: dict[int, Entry] = {}
-        self.ready: WorkList = OrderedDict()
+        self.ready: WorkList | ReadyList = OrderedDict()
         self.noted = False
+        self.alone = Alone()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {len(self.open)}/{self.limit}>"

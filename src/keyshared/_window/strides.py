@@ -7,7 +7,7 @@ other case takes the way of a single call.
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
-from keyshared._window.lanes import ALONE, IN_FLIGHT, QUEUED, Consumer, Entry, Lane
+from keyshared._window.lanes import IN_FLIGHT, LISTINGS, QUEUED, Consumer, Entry, Lane, live_from
 from keyshared._window.turns import WindowTurns
 
 __all__ = ["WindowStrides", "offer_each", "settle_each"]
@@ -34,7 +34,7 @@ class WindowStrides(WindowTurns):
     def wake(self) -> list[Entry]:
         """As `InFlightWindow.wake`."""
 
-    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:
+    def offer_many(self, messages: Iterable[tuple[int, bytes | None, object]]) -> list[Entry]:  # noqa: C901  # see above
         """Take several messages, as `InFlightWindow.offer` would one after the other.
 
         Args:
@@ -56,11 +56,10 @@ class WindowStrides(WindowTurns):
                 owner = consumers.get(owner_of(key))  # type: ignore[arg-type]  # None is no name
                 if owner is not None and owner.free > 0 and not owner.ready:
                     # It is alone, and goes out.
-                    entry = Entry(offset, key, item, ALONE)
+                    entry = Entry(offset, key, item, owner.alone)
                     tracked.append(entry)
                     entry.state = IN_FLIGHT
                     entry.attempt = attempt
-                    entry.consumer = owner
                     owner.open[offset] = entry
                     owner.free -= 1
                     if not owner.noted:
@@ -70,8 +69,10 @@ class WindowStrides(WindowTurns):
                     granted.append(entry)
                     continue
                 if owner is not None and owner.free <= 0 and 2 * (self.waiting + 1) <= self.capacity:
-                    tracked.append(self._wait_alone(offset, key, item, owner))
-                    continue
+                    waiting = self._wait_alone(offset, key, item, owner)
+                    if waiting is not None:
+                        tracked.append(waiting)
+                        continue
             elif (
                 type(lane) is Lane
                 and lane.open >= per_key
@@ -99,18 +100,19 @@ class WindowStrides(WindowTurns):
         cursor.append_many(tracked)
         return granted
 
-    def _wait_alone(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry:
-        """Put the only message of its key into a lane that waits for its owner."""
-        lane = self.lanes[key] = Lane(key)
-        lane.owner = owner
-        lane.version = self._version
-        lane.head = lane.tail = lane.fresh = entry = Entry(offset, key, item, lane)
-        lane.loaded = 1
+    def _wait_alone(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry | None:
+        """Let the only message of its key wait for its owner, which has no room, without a lane; None if it needs one.
+
+        The cursor has to be told of it. Its place is that of its offset, so it needs no number of its own.
+        """
+        place = offset << LISTINGS
+        if not self._is_lean or place <= self._sequence:
+            return None
+        self._sequence = place
+        entry = self.lanes[key] = Entry(offset, key, item, owner.alone)
+        owner.ready[entry] = 0  # type: ignore[index]  # where messages wait alone, that is a ready list
         self.loaded += 1
         self.waiting += 1
-        self._sequence += 1
-        owner.ready[lane] = self._sequence
-        lane.listed = owner.ready
         return entry
 
     def settle_many(self, entries: Sequence[Entry]) -> tuple[list[Entry], bool]:  # noqa: C901, PLR0912, PLR0915  # see above
@@ -128,7 +130,8 @@ class WindowStrides(WindowTurns):
         cursor, lanes, rooms = self.cursor, self.lanes, self._rooms
         for entry in entries:
             lane = entry.lane
-            if (lane is not ALONE and lane.head is not entry) or (
+            head = lane.head
+            if (head is not entry and head is not None) or (
                 self._counts is not None and not self._counts.releases(entry)
             ):
                 cursor.close_many(closed)
@@ -137,23 +140,23 @@ class WindowStrides(WindowTurns):
                 granted += self.wake()
                 was_full = was_full or self.loaded >= self.capacity
                 continue
-            consumer: Consumer = entry.consumer  # type: ignore[assignment]  # whatever is in flight has one
+            consumer: Consumer = lane.holder  # type: ignore[assignment]  # whatever is in flight has one
             del consumer.open[entry.offset]
             consumer.free += 1
             if not consumer.noted:
                 rooms.note(consumer)
             closed.append(entry)
             self.loaded -= 1
-            entry.item = entry.consumer = None
-            if lane is ALONE:
+            entry.item = None
+            if head is None:
                 del lanes[entry.key]  # type: ignore[arg-type]  # a keyless message has a lane of its own
-            elif (after := entry.after) is None:
+            elif (after := live_from(entry.after) if lane.gaps else entry.after) is None:
                 lane.head = lane.tail = None
                 if lane.key is not None:
                     del lanes[lane.key]
             else:
                 lane.head = after
-                after.before = entry.after = None
+                entry.after = None
                 lane.loaded -= 1
                 if lane.spilled is not None and self.loaded < self.capacity and lane.loaded < self.loaded_per_key:
                     self._load(lane, lane.spilled, None, granted)
@@ -167,10 +170,9 @@ class WindowStrides(WindowTurns):
                     and not (consumer.ready or self.shared or self.quarantined or self.starved)
                     and (self._counts is None or self._counts.admits(after, consumer))
                 ):
-                    lane.fresh = after.after
+                    lane.fresh = live_from(after.after) if lane.gaps else after.after
                     after.state = IN_FLIGHT
                     after.attempt = self._next_attempt(after) if self.first_attempt else after.attempt + 1
-                    after.consumer = consumer
                     consumer.open[after.offset] = after
                     consumer.free -= 1
                     self.waiting -= 1

@@ -6,7 +6,18 @@ A lane whose turn it is sends one message at a time. Who looks at it, and when, 
 from collections import deque
 
 from keyshared._window.books import WindowBooks
-from keyshared._window.lanes import DEAD_LETTERING, SPILLED, Consumer, Entry, Lane, WorkList
+from keyshared._window.lanes import (
+    DEAD_LETTERING,
+    IN_FLIGHT,
+    QUEUED,
+    SPILLED,
+    Consumer,
+    Entry,
+    Lane,
+    ReadyList,
+    WorkList,
+    place_of,
+)
 
 __all__ = ["WindowTurns"]
 
@@ -107,17 +118,36 @@ class WindowTurns(WindowBooks):
         """Hand out what waits for this consumer, one message per lane and turn, while it has room."""
         ready, shared = consumer.ready, self.shared
         while consumer.free > 0:
-            turn = ready
+            turn: WorkList | ReadyList = ready
             if shared and consumer.keyless and (not ready or _first(shared) < _first(ready)):
                 turn = shared
             if not turn:
                 return
-            lane = next(iter(turn))
-            del turn[lane]
+            waiting = next(iter(turn))
+            del turn[waiting]  # type: ignore[arg-type]  # it was there
+            if type(waiting) is not Entry:
+                lane = waiting
+            elif waiting.lane.head is None and waiting.state == QUEUED:
+                self._open_alone(waiting, consumer, granted)
+                continue
+            else:
+                lane = self._lane_of(waiting)
+                lane.sign = None
             lane.listed = None
             entry: Entry = lane.candidate  # type: ignore[assignment]  # a listed lane has one
             if self._send(lane, entry, consumer, granted):
                 self._examine(lane, granted)
+
+    def _open_alone(self, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
+        """Open the first delivery of a message that has waited alone."""
+        entry.state = IN_FLIGHT
+        entry.attempt = self.first_attempt + 1
+        self.waiting -= 1
+        consumer.open[entry.offset] = entry
+        consumer.free -= 1
+        if not consumer.noted:
+            self._rooms.note(consumer)
+        granted.append(entry)
 
     def _serve_shared(self, granted: list[Entry]) -> None:
         """Find a consumer for keyless messages that stood back behind one which then took something older."""
@@ -126,7 +156,7 @@ class WindowTurns(WindowBooks):
 
     def _hand_out(self, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
         """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""
-        lane = entry.lane
+        lane = self._lane_of(entry)
         mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
         if lane.candidate is not entry or not (mine or lane.listed is self.starved):
             return
@@ -157,5 +187,5 @@ class WindowTurns(WindowBooks):
                 self._examine(lane, granted)
 
 
-def _first(lanes: WorkList) -> int:
-    return next(iter(lanes.values()))
+def _first(lanes: WorkList | ReadyList) -> int:
+    return place_of(*next(iter(lanes.items())))
