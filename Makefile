@@ -174,6 +174,10 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
 
+.PHONY: gallery
+gallery: $(DEV) $(KAFKA) servers ## run the systems of the gallery and write what is found; ARGS="pgmq celery" only some
+	@"$(BIN)/python" tools/draw_gallery.py $(ARGS)
+
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
 	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo $(ARGS)
