@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import psycopg
 from examples.subjects.in_time import InTimeMachine
 from examples.subjects.servers import postgres_address
+from hypothesis import strategies as st
 from pgmq.install import get_embedded_install_sql
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
@@ -75,7 +76,9 @@ class GroupedDriver(Driver):
         self.postgres.close()
 
     def _ask(self, function: str, *arguments: str) -> Sequence[Any]:
-        return self.postgres.execute(f"SELECT * FROM pgmq.{function}('orders', {', '.join(arguments)})").fetchall()
+        asked = f"SELECT * FROM pgmq.{function}('orders', {', '.join(arguments)})"
+        answer: Sequence[Any] = self.postgres.execute(asked).fetchall()
+        return answer
 
 
 class GroupedMachine(InTimeMachine):
@@ -87,7 +90,8 @@ class GroupedMachine(InTimeMachine):
         per_key=None,
         ack_timeout_ms=HIDDEN_MS,
     )
-    rest_ms = HIDDEN_MS
+    rest_ms = 10 * HIDDEN_MS  # delays that outlast the hiding are drawn more often, and show holes
+    keys = st.sampled_from([b"a", b"b"])
 
 
 class HeadDriver(GroupedDriver):

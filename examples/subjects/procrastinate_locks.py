@@ -54,7 +54,7 @@ class LockDriver(AsyncDriver):
 
     async def publish(self, key: bytes | None) -> int:
         job = Job(id=None, queue="orders", lock=(key or b"").hex(), queueing_lock=None, task_name="handle")
-        offset = (await self.manager.defer_job_async(job)).id
+        offset: int | None = (await self.manager.defer_job_async(job)).id
         assert offset is not None
         return offset
 

@@ -14,7 +14,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -71,7 +71,7 @@ def nats_address() -> str:
         f'mappings = {{ "orders.*": "orders.{{{{partition({PARTITIONS},1)}}}}.{{{{wildcard(1)}}}}" }}\n'
     )
     command = [_program("nats-server"), "-c", str(folder / "nats.conf")]
-    _serve(command, lambda: socket.create_connection(("127.0.0.1", port)).close(), folder / "log")
+    _serve(command, partial(_knock, port), folder / "log")
     return f"nats://127.0.0.1:{port}"
 
 
@@ -100,13 +100,8 @@ def rabbit_address() -> str:
     found = _program("rabbitmq-server")
     server = str(DEBIAN_RABBIT if DEBIAN_RABBIT.exists() else found)
     register = [shutil.which("epmd") or "epmd", "-address", "127.0.0.1", "-port", str(names)]
-    for command, asked in ((register, names), ([server], port)):
-        _serve(
-            command,
-            lambda at=asked: socket.create_connection(("127.0.0.1", at)).close(),
-            folder / f"log-{asked}",
-            environment=environment,
-        )
+    for command, at in ((register, names), ([server], port)):
+        _serve(command, partial(_knock, at), folder / f"log-{at}", environment=environment)
     return f"amqp://127.0.0.1:{port}/"
 
 
@@ -121,6 +116,10 @@ def version_of(program: str) -> str:
     numbers = re.search(r"\d+(\.\d+)+", said)
     assert numbers is not None, said
     return numbers[0]
+
+
+def _knock(port: int) -> None:
+    socket.create_connection(("127.0.0.1", port)).close()
 
 
 def _free_port() -> int:
