@@ -207,7 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     known = [exhibit.page for exhibit in EXHIBITS]
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(known)}; default: all")
-    parser.add_argument("--tries", type=int, default=TRIES, help="how often each machine is tried (default: %(default)s)")
+    parser.add_argument("--tries", type=int, default=TRIES, help="tries of each machine (default: %(default)s)")
     parser.add_argument("--map-only", action="store_true", help="run nothing, and draw the map from the pages")
     asked = parser.parse_args()
     unknown = set(asked.pages) - set(known)
