@@ -33,7 +33,7 @@ NOTHING: Final = "nothing"
 TRIES: Final = 50
 # Each step waits for a server: the tries of the default budget would take hours.
 BUDGET: Final = settings(max_examples=TRIES, stateful_step_count=30, derandomize=True, database=None, deadline=None)
-ROW: Final = re.compile(r"^\| `(\w+)` \| .* \| ([\w-]+) \| (\w+) \|$", re.MULTILINE)
+ROW: Final = re.compile(r"^\| `(\w+)` \| .* \| ([\w, -]+) \| (\w+) \|$", re.MULTILINE)
 WAY: Final = re.compile(r"^### `(\w+)` breaks ([\w-]+)\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -81,7 +81,8 @@ def rows(drawn: str) -> list[Row]:
     ways = {(machine, promise): schedule_of(text, promise) for machine, promise, text in WAY.findall(drawn)}
     return [
         Row(machine, promise, None if found == NOTHING else ways[machine, promise])
-        for machine, promise, found in ROW.findall(drawn)
+        for machine, promises, found in ROW.findall(drawn)
+        for promise in promises.split(", ")
     ]
 
 
@@ -150,18 +151,20 @@ def draw(exhibit: Exhibit, budget: settings) -> str:
     )
     return (
         (f"Run with {named}.\n\n" if named else "")
-        + "| machine | what is tried | promise | found |\n|---|---|---|---|\n"
+        + "| machine | the system | claimed | found |\n|---|---|---|---|\n"
         + f"{table}\n{ways}{draw_programs(exhibit)}"
     )
 
 
 def draw_rows(machine: type[KeySharedMachine], found: Sequence[Finding]) -> str:
-    """Return a row for each promise that a machine claims."""
-    about = (machine.__doc__ or "").partition("\n")[0]
+    """Return a row for the promises that a machine claims and that are broken, and one for the others."""
+    about = (machine.driver_class.__doc__ or "").partition("\n")[0].replace("``", "`")
     broken = {each.violation.promise for each in found}
+    parts = {"breaks": sorted(broken), NOTHING: sorted(machine.guarantees.promises - broken)}
     return "".join(
-        f"| `{machine.__name__}` | {about} | {promise} | {'breaks' if promise in broken else NOTHING} |\n"
-        for promise in sorted(machine.guarantees.promises)
+        f"| `{machine.__name__}` | {about} | {', '.join(promises)} | {said} |\n"
+        for said, promises in parts.items()
+        if promises
     )
 
 

@@ -43,6 +43,7 @@ class CommitEachDriver(Driver):
             "log_level": 0,
         }
         self.published = 0
+        self.committed: int | None = None
         self.threads: dict[str, Delivery | None] = {}
         self.restart()
 
@@ -92,7 +93,7 @@ class CommitEachDriver(Driver):
         """The process dies; the next one goes on where the commit is."""
         self.consumer: Any = Consumer(self.config)
         committed = self.consumer.committed([self.topic], timeout=PATIENCE_S)[0].offset
-        self.committed: int | None = None if committed < 0 else int(committed)
+        self.committed = None if committed < 0 else int(committed)
         self.read_to = self.committed or 0
         self.consumer.assign([TopicPartition(self.topic.topic, 0, self.read_to)])
         self.threads.clear()
