@@ -107,9 +107,12 @@ def program_of(exhibit: Exhibit) -> Path:
 def programs(exhibit: Exhibit) -> list[Program]:
     """Return the programs of a system, in their order."""
     source = program_of(exhibit).read_text("utf-8")
+    lines = source.splitlines()
     return [
         Program(
-            each.name, (ast.get_docstring(each) or "").partition("\n")[0], ast.get_source_segment(source, each) or ""
+            each.name,
+            (ast.get_docstring(each) or "").partition("\n")[0],
+            "\n".join(lines[each.lineno - 1 : each.end_lineno]),  # with a comment behind the last statement
         )
         for each in ast.parse(source).body
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
@@ -159,8 +162,9 @@ def draw(exhibit: Exhibit, budget: settings) -> str:
 def draw_rows(machine: type[KeySharedMachine], found: Sequence[Finding]) -> str:
     """Return a row for the promises that a machine claims and that are broken, and one for the others."""
     about = (machine.driver_class.__doc__ or "").partition("\n")[0].replace("``", "`")
-    broken = {each.violation.promise for each in found}
-    parts = {"breaks": sorted(broken), NOTHING: sorted(machine.guarantees.promises - broken)}
+    claimed = {str(promise) for promise in machine.guarantees.promises}
+    broken = {str(each.violation.promise) for each in found}
+    parts = {"breaks": sorted(broken), NOTHING: sorted(claimed - broken)}
     return "".join(
         f"| `{machine.__name__}` | {about} | {', '.join(promises)} | {said} |\n"
         for said, promises in parts.items()

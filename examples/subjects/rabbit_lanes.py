@@ -148,6 +148,7 @@ class GrowingDriver(LaneDriver):
 
 
 class GrowingMachine(LaneMachine):
-    """The same claims while the hash is given more queues."""
+    """Asked whether the order of keys survives when the hash is given more queues."""
 
     driver_class = GrowingDriver
+    guarantees = Guarantees(promises={Promise.KEY_ORDER})

@@ -43,7 +43,9 @@ def claiming(machine: type[KeySharedMachine], promises: set[str]) -> type[KeySha
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.page)
 def test_a_page_names_every_machine_and_every_promise_that_it_claims(exhibit: Exhibit) -> None:
     named = {(row.machine, row.promise) for row in rows(cut(page_of(exhibit))[1])}
-    assert named == {(each.__name__, promise.value) for each in machines(exhibit) for promise in each.guarantees.promises}
+    assert named == {
+        (each.__name__, str(promise)) for each in machines(exhibit) for promise in each.guarantees.promises
+    }
 
 
 @broken
