@@ -13,15 +13,26 @@ from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.replay import run_schedule
 from keyshared.testing.trial import find_violation
 
+
+def name_of(part: Exhibit | Row | Program | str) -> str:
+    match part:
+        case Exhibit():
+            return part.page
+        case Row():
+            return f"{part.machine}.{part.promise}"
+        case Program():
+            return part.name
+        case str():
+            return part
+
+
 FIRST = settings(BUDGET, phases=(Phase.generate,))  # shortening costs more than finding
 ROWS = [(exhibit, row) for exhibit in EXHIBITS for row in rows(cut(page_of(exhibit))[1])]
 BROKEN = [(exhibit, row) for exhibit, row in ROWS if row.schedule is not None]
 TRIED = list(dict.fromkeys((exhibit, row.machine) for exhibit, row in ROWS))
 
 pytestmark = pytest.mark.slow
-broken = pytest.mark.parametrize(
-    ("exhibit", "row"), BROKEN, ids=lambda part: ".".join(part[:2]) if isinstance(part, Row) else ""
-)
+broken = pytest.mark.parametrize(("exhibit", "row"), BROKEN, ids=name_of)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +51,7 @@ def claiming(machine: type[KeySharedMachine], promises: set[str]) -> type[KeySha
     return type(machine.__name__, (machine,), {"guarantees": claims})
 
 
-@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.page)
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=name_of)
 def test_a_page_names_every_machine_and_every_promise_that_it_claims(exhibit: Exhibit) -> None:
     named = {(row.machine, row.promise) for row in rows(cut(page_of(exhibit))[1])}
     assert named == {
@@ -72,7 +83,7 @@ def test_the_kit_finds_what_the_page_says(exhibit: Exhibit, row: Row) -> None:
     assert finding.violation.promise == row.promise
 
 
-@pytest.mark.parametrize(("exhibit", "name"), TRIED, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.parametrize(("exhibit", "name"), TRIED, ids=name_of)
 def test_nothing_is_found_where_the_page_says_nothing(exhibit: Exhibit, name: str) -> None:
     kept = {row.promise for _, row in ROWS if (_, row.machine) == (exhibit, name) and row.schedule is None}
     finding = find_violation(claiming(machine_of(exhibit, name), kept), FIRST) if kept else None
@@ -82,7 +93,7 @@ def test_nothing_is_found_where_the_page_says_nothing(exhibit: Exhibit, name: st
 @pytest.mark.parametrize(
     ("exhibit", "program"),
     [(exhibit, program) for exhibit in EXHIBITS for program in programs(exhibit)],
-    ids=lambda part: part.name if isinstance(part, Program) else part.page,
+    ids=name_of,
 )
 def test_a_program_shows_the_fault_without_the_kit(exhibit: Exhibit, program: Program) -> None:
     module = import_module(f"examples.subjects.alone.{program_of(exhibit).stem}")
