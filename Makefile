@@ -206,6 +206,10 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 mutants: $(DEV) ## change the core in one place at a time, for 20 minutes, and see who notices; ARGS="--modules window.py"
 	"$(BIN)/python" tools/mutants.py $(ARGS)
 
+.PHONY: gallery
+gallery: $(DEV) $(KAFKA) servers ## run the systems of the gallery and write what is found; ARGS="pgmq celery" only some
+	@"$(BIN)/python" tools/draw_gallery.py $(ARGS)
+
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
 	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo $(ARGS)

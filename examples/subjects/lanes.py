@@ -60,7 +60,7 @@ class LanePoolDriver(Driver):
         self.taken: dict[str, int] = {}  # what each worker has in hand
         self.told: dict[bytes, str | None] = {}
 
-    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002  # takes no filters
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # takes no filters
         self.pool.join(consumer)
 
     def disconnect(self, consumer: str) -> None:

@@ -1,14 +1,20 @@
-"""Start the servers that the real subjects run on: fresh ones, on sockets in a temporary folder, for this process."""
+"""Start the servers that the real subjects run on: fresh ones, in a temporary folder, for this process.
+
+Redis and PostgreSQL listen on sockets in that folder, NATS and RabbitMQ on ports of loopback.
+"""
 
 import atexit
 import os
 import pwd
+import re
 import shutil
+import signal
+import socket
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -16,7 +22,9 @@ import psycopg
 import redis
 from tools.find_servers import SERVERS, locate
 
-PATIENCE_S = 30
+PATIENCE_S = 300  # RabbitMQ takes ten seconds of a processor, and may have to share it
+DEBIAN_RABBIT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one on Debian's path becomes another user
+PARTITIONS = 2  # of the subjects that begin with "orders."
 
 
 @cache
@@ -54,6 +62,71 @@ def postgres_address() -> str:
     return address
 
 
+@cache
+def nats_address() -> str:
+    """Start a NATS with JetStream that maps ``orders.KEY`` to ``orders.PARTITION.KEY``; return its address."""
+    folder, port = _folder(), _free_port()
+    (folder / "nats.conf").write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream: {{ store_dir: "{folder}/store" }}\n'
+        f'mappings = {{ "orders.*": "orders.{{{{partition({PARTITIONS},1)}}}}.{{{{wildcard(1)}}}}" }}\n'
+    )
+    command = [_program("nats-server"), "-c", str(folder / "nats.conf")]
+    _serve(command, partial(_knock, port), folder / "log")
+    return f"nats://127.0.0.1:{port}"
+
+
+@cache
+def rabbit_address() -> str:
+    """Start a RabbitMQ with the consistent-hash exchange, and Erlang's register of nodes; return its address."""
+    folder, port, names, between = _folder(), _free_port(), _free_port(), _free_port()
+    (folder / "plugins").write_text("[rabbitmq_consistent_hash_exchange].")
+    environment = {
+        **os.environ,
+        "HOME": str(folder),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "ERL_EPMD_PORT": str(names),
+        "RABBITMQ_NODENAME": f"subject{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(between),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "none"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log-of-server"),
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+    }
+    found = _program("rabbitmq-server")
+    server = str(DEBIAN_RABBIT if DEBIAN_RABBIT.exists() else found)
+    register = [shutil.which("epmd") or "epmd", "-address", "127.0.0.1", "-port", str(names)]
+    for command, at in ((register, names), ([server], port)):
+        _serve(command, partial(_knock, at), folder / f"log-{at}", environment=environment)
+    return f"amqp://127.0.0.1:{port}/"
+
+
+def version_of(program: str) -> str:
+    """Return the version of a server; of RabbitMQ as it greets, because its tools start a daemon."""
+    if program == "rabbitmq-server":
+        with socket.create_connection(("127.0.0.1", int(rabbit_address().split(":")[-1].strip("/")))) as connection:
+            connection.sendall(b"AMQP\0\0\x09\x01")
+            said = connection.recv(4_096).decode("latin-1").partition("version")[2]
+    else:
+        said = subprocess.run([_program(program), "--version"], capture_output=True, text=True, check=True).stdout
+    numbers = re.search(r"\d+(\.\d+)+", said)
+    assert numbers is not None, said
+    return numbers[0]
+
+
+def _knock(port: int) -> None:
+    socket.create_connection(("127.0.0.1", port)).close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
 def _program(name: str) -> str:
     program = locate(name)
     if program is None:
@@ -85,16 +158,30 @@ def _folder() -> Path:
     return folder
 
 
-def _serve(command: Sequence[str], ask: Callable[[], object], log: Path, user: str | None = None) -> None:
+def _serve(
+    command: Sequence[str],
+    ask: Callable[[], object],
+    log: Path,
+    user: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
     """Start a server that ends with this process, and wait until it answers."""
     with log.open("wb") as said:
-        server = subprocess.Popen(command, user=user, cwd=log.parent, stdout=said, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command,
+            user=user,
+            cwd=log.parent,
+            env=environment,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     atexit.register(_stop, server)
     give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
             ask()
-        except (psycopg.OperationalError, redis.ConnectionError) as error:
+        except (psycopg.OperationalError, redis.ConnectionError, OSError) as error:
             if server.poll() is not None or time.monotonic() > give_up:
                 error.add_note(f"{command[0]} said: {log.read_text('utf-8', 'replace')[-2_000:] or 'nothing'}")
                 raise
@@ -104,9 +191,10 @@ def _serve(command: Sequence[str], ask: Callable[[], object], log: Path, user: s
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
+    """End a server, and what it has started: nothing of it is kept."""
+    os.killpg(server.pid, signal.SIGTERM)
     try:
         server.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
-        server.kill()
+        os.killpg(server.pid, signal.SIGKILL)
         server.wait()

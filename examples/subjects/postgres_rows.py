@@ -1,4 +1,4 @@
-"""A queue in a PostgreSQL table, read with ``FOR UPDATE SKIP LOCKED``, and ways to keep its keys in order."""
+"""A queue in a PostgreSQL table, read with ``FOR UPDATE SKIP LOCKED``: the oldest row that nobody has locked."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class SkipLockedDriver(Driver):
         # The table does not count; without numbers an old answer would look like a new one.
         self.attempts: Counter[int] = Counter()
 
-    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002  # takes no filters
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # takes no filters
         self.workers[consumer] = [psycopg.connect(postgres_address()) for _ in range(self.threads)]
         self.in_hand[consumer] = {}
 
@@ -105,46 +105,3 @@ class SkipLockedMachine(KeySharedMachine):
     guarantees = Guarantees(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.PROGRESS}, per_consumer=2
     )
-
-
-class AdvisoryLockDriver(SkipLockedDriver):
-    """The usual repair: lock the key as well, with an advisory lock of its hash, in the same WHERE."""
-
-    take = """
-        SELECT id, key FROM queue WHERE pg_try_advisory_xact_lock(hashtext(encode(key, 'hex')))
-        ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
-    """
-
-
-class AdvisoryLockMachine(SkipLockedMachine):
-    """The same claims."""
-
-    driver_class = AdvisoryLockDriver
-
-
-class SortedAdvisoryLockDriver(SkipLockedDriver):
-    """The same repair in an order that no index gives: all keys are locked before the first row is known."""
-
-    take = AdvisoryLockDriver.take.replace("ORDER BY id", "ORDER BY priority DESC, id")
-
-
-class SortedAdvisoryLockMachine(SkipLockedMachine):
-    """The same claims."""
-
-    driver_class = SortedAdvisoryLockDriver
-
-
-class HeadOfKeyDriver(SkipLockedDriver):
-    """Only the oldest row of each key may be taken; it is deleted when it is done, so the next one follows."""
-
-    take = """
-        SELECT id, key FROM queue AS head
-        WHERE NOT EXISTS (SELECT FROM queue AS older WHERE older.key = head.key AND older.id < head.id)
-        ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
-    """
-
-
-class HeadOfKeyMachine(SkipLockedMachine):
-    """The same claims."""
-
-    driver_class = HeadOfKeyDriver
