@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from tests.kit.asked_broker import AskedMachine, GroupedMachine
 from tests.kit.later_broker import LaterMachine
 from tests.kit.small_broker import SmallMachine
 
@@ -233,6 +234,8 @@ class PipelinedWindowMachine(WindowMachine):
 MACHINES = (
     SmallMachine,
     LaterMachine,
+    AskedMachine,
+    GroupedMachine,
     DispatcherMachine,
     PipelinedMachine,
     TellingMachine,

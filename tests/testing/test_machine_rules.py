@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import ClassVar
 
 import pytest
+from tests.kit.asked_broker import AskedMachine
 from tests.kit.later_broker import LaterBroker, LaterDriver, LaterMachine
 from tests.kit.own_machines import BatchingMachine, DispatcherMachine
 from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS, SmallBroker, SmallDriver, SmallMachine
@@ -32,7 +34,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
-from keyshared.testing.steps import Connect
+from keyshared.testing.steps import Connect, Poll
 
 
 class CursorOnlyDriver(SmallDriver):
@@ -165,6 +167,40 @@ def test_a_consumer_that_leaves_unread_has_read_first() -> None:
     machine.publish(b"a")
     machine.disconnect(0)
     assert kinds(machine).index(Delivered) < kinds(machine).index(Gone)
+
+
+def test_each_step_draws_who_is_polled_first_and_how_much_is_asked_for() -> None:
+    orders, amounts = set(), set()
+    for seed in range(40):
+        machine = AskedMachine()
+        machine.draw_polls(Random(seed))
+        for name in ("c1", "c2", "c3"):
+            machine.connect(name, ())
+        machine.publish(b"a")
+        last = machine.bench.taken[-2]
+        poll = last if isinstance(last, Poll) else Poll()
+        orders.add(poll.first)
+        amounts.add(poll.most)
+    assert orders == {(), ("c1", "c3"), ("c2",), ("c2", "c3"), ("c3",), ("c3", "c2")}, "all six, as short as can be"
+    assert amounts == {None, 1, 2}
+
+
+def test_who_joins_may_be_polled_first_at_once() -> None:
+    def first(seed: int) -> bool:
+        machine = AskedMachine()
+        machine.connect("c1", ())
+        machine.draw_polls(Random(seed))
+        machine.connect("c2", ())
+        return any(isinstance(step, Poll) and step.first == ("c2",) for step in machine.bench.taken)
+
+    assert {True, False} == {first(seed) for seed in range(10)}
+
+
+def test_without_dice_and_where_a_broker_pushes_nothing_is_drawn() -> None:
+    machine = SmallMachine()
+    machine.draw_polls(Random(1))
+    machine.connect("c1", ())
+    assert [Connect("c1")] == machine.bench.taken
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

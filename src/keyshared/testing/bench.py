@@ -43,6 +43,7 @@ from keyshared.testing.steps import (
     Flap,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -140,6 +141,8 @@ class Bench:
         self._earliest: dict[int, int] = {}  # of what was published for later
         self._latest = 0  # no time that anybody has asked for is later
         self._committed: int | None = None
+        self._poll = Poll()
+        self._asked_for_less = False  # at the last look
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
@@ -155,12 +158,16 @@ class Bench:
         if self.can(step):
             self.taken.append(step)
             self._do(step)
-            if not isinstance(step, ReadOn):
+            if not isinstance(step, ReadOn | Poll):
                 self._look()
+            if not isinstance(step, Poll):
+                self._poll = Poll()
 
     def can(self, step: Step) -> bool:  # noqa: C901, PLR0911, PLR0912  # one answer for each kind
         """Return whether a step would do anything now."""
         match step:
+            case Poll(first, most):
+                return bool(first) or (most is not None and "receive_some" in self.abilities)
             case Connect(consumer):
                 return consumer not in self.members
             case Disconnect(consumer) | Flap(consumer):
@@ -197,6 +204,7 @@ class Bench:
 
     def heal(self) -> None:
         """Answer everything for everybody until nothing comes any more."""
+        self._poll = Poll()
         self._read_on()
         if self.takes_filters or not self.members:
             self._connect(_HEALER, ())  # somebody who wants everything
@@ -216,6 +224,8 @@ class Bench:
 
     def _do(self, step: Step) -> None:  # noqa: C901, PLR0912  # one case for each kind
         match step:
+            case Poll():
+                self._poll = step
             case Connect(consumer, filters):
                 self._read_on()
                 self._connect(consumer, filters if self.takes_filters else ())
@@ -405,6 +415,7 @@ class Bench:
     def _pass_time(self, ms: int) -> None:
         """Move time on; deliveries that may have expired by then are no longer open."""
         self._read_on()
+        self._ask_for_all()
         self.driver.advance(ms)
         self.now += ms
         timeout = self._claimed.ack_timeout_ms
@@ -413,6 +424,13 @@ class Bench:
                 self._end(receipt)
                 self._hold_for_retry(receipt.delivery.offset)
         self._look()
+
+    def _ask_for_all(self) -> None:
+        """Ask for the rest before time passes: nothing waits only because nobody has asked for it."""
+        if self._asked_for_less:
+            poll, self._poll = self._poll, Poll(self._poll.first)
+            self._look()
+            self._poll = poll
 
     def _restart(self) -> None:
         self._read_on()
@@ -451,11 +469,17 @@ class Bench:
             if cursor is not None and cursor != self._committed:
                 self._committed = cursor
                 self._tell(Committed(resume_offset=cursor, at_ms=self.now))
-        for name in self.members:
-            if name not in self.unread:
-                self._receive(name, self.driver.receive(name))
-        if self._claimed.progress_ms is None:
+        most = self._poll.most if "receive_some" in self.abilities else None
+        self._asked_for_less = most is not None
+        for name in self._in_turn():
+            self._receive(name, self.driver.receive(name) if most is None else self.driver.receive_some(name, most))
+        if self._claimed.progress_ms is None and not self._asked_for_less:
             self._tell(Quiet(at_ms=self.now))
+
+    def _in_turn(self) -> list[str]:
+        """Who reads, in the order in which they are polled."""
+        order = dict.fromkeys([*self._poll.first, *self.members])
+        return [name for name in order if name in self.members and name not in self.unread]
 
     def _notice(self, happening: Happening) -> None:
         if isinstance(happening, Expired | Released):

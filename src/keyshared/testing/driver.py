@@ -1,6 +1,6 @@
 """How the kit operates a broker: one small class connects any broker with the machine that tries to break it.
 
-Five methods are needed: connect, disconnect, publish, receive, ack. Eight more are abilities that a broker may have;
+Five methods are needed: connect, disconnect, publish, receive, ack. The others are abilities that a broker may have;
 what a driver does not override is not tried, and the promises that only it could show are reported as not judged.
 """
 
@@ -109,6 +109,18 @@ class Driver:
             consumer: Its name; it is connected.
         """
         raise UnsupportedError(type(self).__name__, "receive")
+
+    def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
+        """Ask for a few messages only, as `receive` asks for as many as the consumer may have.
+
+        For a broker that is asked. What a broker has pushed to a consumer is out already, however little of it is read:
+        leave this method out then.
+
+        Args:
+            consumer: Its name; it is connected.
+            most: How many, at least one.
+        """
+        raise UnsupportedError(type(self).__name__, "receive_some")
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         """Report that a message is processed. The report may be late: the delivery may be long over.
@@ -229,6 +241,10 @@ class AsyncDriver:
         """See `Driver.receive`."""
         raise UnsupportedError(type(self).__name__, "receive")
 
+    async def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
+        """See `Driver.receive_some`."""
+        raise UnsupportedError(type(self).__name__, "receive_some")
+
     async def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         """See `Driver.ack`."""
         raise UnsupportedError(type(self).__name__, "ack")
@@ -270,7 +286,9 @@ class AsyncDriver:
 
 
 AnyDriver = Driver | AsyncDriver
-ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later")
+ABILITIES: Final = (
+    *("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later", "receive_some"),
+)
 """The methods that a driver may leave out."""
 
 
@@ -320,6 +338,9 @@ class _InLoop(Driver):
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
         return self._wait(self._driver.receive(consumer))
+
+    def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
+        return self._wait(self._driver.receive_some(consumer, most))
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         return self._wait(self._driver.ack(consumer, delivery))

@@ -6,6 +6,7 @@ everything is healed: all consumers answer, and what has no answer then is lost.
 """
 
 import sys
+from random import Random
 from typing import ClassVar
 
 from keyshared._checks import check_extra
@@ -14,7 +15,7 @@ check_extra("testing", "hypothesis")
 
 from hypothesis import event
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from keyshared.testing import strategies
 from keyshared.testing.bench import Bench, World, pick
@@ -31,12 +32,14 @@ from keyshared.testing.steps import (
     Flap,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
     ReadOn,
     Restart,
     Schedule,
+    Step,
     StopReading,
     Wait,
 )
@@ -65,6 +68,9 @@ class PromiseBrokenError(AssertionError):
 
 # One class for each promise: Hypothesis tells failures apart by class and place, and must not shrink one into another.
 _BROKEN = {promise: type(f"{promise.name.title()}BrokenError", (PromiseBrokenError,), {}) for promise in Promise}
+
+
+_MOSTS = (None, None, 1, 2)  # how much to ask for, as much as may be most of the time
 
 
 class KeySharedMachine(RuleBasedStateMachine):
@@ -119,6 +125,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         super().__init__()
         self.is_broken = False
         self.bench = Bench(self.driver_class, self.world(), self.blame)
+        self._dice: Random | None = None  # without it everybody is polled in joining order
 
     # --- consumers --------------------------------------------------------------------------------------------------
 
@@ -129,33 +136,31 @@ class KeySharedMachine(RuleBasedStateMachine):
     )
     def connect(self, name: str, filters: tuple[str, ...]) -> None:
         """A consumer joins."""
-        self.bench.take(Connect(name, filters))
+        self.take(Connect(name, filters))
 
     @precondition(lambda self: self.bench.members)
     @rule(which=st.integers(0, 3))
     def disconnect(self, which: int) -> None:
         """A consumer leaves with whatever it has."""
-        self.bench.take(Disconnect(pick(list(self.bench.members), which)))
+        self.take(Disconnect(pick(list(self.bench.members), which)))
 
     @precondition(lambda self: self.bench.members)
     @rule(which=st.integers(0, 3))
     def flap(self, which: int) -> None:
         """A consumer loses its connection and comes back at once."""
-        self.bench.take(Flap(pick(list(self.bench.members), which)))
+        self.take(Flap(pick(list(self.bench.members), which)))
 
     @precondition(lambda self: len(self.bench.members) > len(self.bench.unread))
     @rule(which=st.integers(0, 3))
     def stop_reading(self, which: int) -> None:
         """A consumer stays connected and reads nothing, until others come or go, or time passes."""
-        self.bench.take(
-            StopReading(pick([name for name in self.bench.members if name not in self.bench.unread], which))
-        )
+        self.take(StopReading(pick([name for name in self.bench.members if name not in self.bench.unread], which)))
 
     @precondition(lambda self: self.bench.unread)
     @rule()
     def read_on(self) -> None:
         """Everybody reads again."""
-        self.bench.take(ReadOn())
+        self.take(ReadOn())
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -163,13 +168,13 @@ class KeySharedMachine(RuleBasedStateMachine):
     @rule(key=st.runner().flatmap(lambda self: self.keys))
     def publish(self, key: bytes | None) -> None:
         """A message enters the log."""
-        self.bench.take(Publish(key))
+        self.take(Publish(key))
 
     @precondition(lambda self: len(self.bench.outstanding) < self.max_outstanding)
     @rule(key=st.runner().flatmap(lambda self: self.keys), count=st.integers(2, 4))
     def publish_some(self, key: bytes | None, count: int) -> None:
         """Several messages of a key enter the log one after the other."""
-        self.bench.take(Publish(key, count))
+        self.take(Publish(key, count))
 
     @precondition(lambda self: self.bench.can(PublishLater(None, 1)))
     @rule(
@@ -178,49 +183,49 @@ class KeySharedMachine(RuleBasedStateMachine):
     )
     def publish_later(self, key: bytes | None, ms: int) -> None:
         """A message enters the log that shall not be delivered yet."""
-        self.bench.take(PublishLater(key, ms))
+        self.take(PublishLater(key, ms))
 
     @precondition(lambda self: self.bench.open)
     @rule(which=st.integers(0, 7))
     def ack(self, which: int) -> None:
         """A consumer is done with a message."""
-        self.bench.take(Ack(which))
+        self.take(Ack(which))
 
     @precondition(lambda self: self.bench.over)
     @rule(which=st.integers(0, 3))
     def ack_late(self, which: int) -> None:
         """A consumer answers for a delivery that is over."""
-        self.bench.take(AckLate(which))
+        self.take(AckLate(which))
 
     @precondition(lambda self: self.bench.can(AckThrough()))
     @rule(which=st.integers(0, 7))
     def ack_through(self, which: int) -> None:
         """A consumer is done with a message and all older ones of its key that it has."""
-        self.bench.take(AckThrough(which))
+        self.take(AckThrough(which))
 
     @precondition(lambda self: self.bench.can(Postpone()))
     @rule(which=st.integers(0, 7), ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)))
     def postpone(self, which: int, ms: int) -> None:
         """A consumer gives a message back for later."""
-        self.bench.take(Postpone(which, ms))
+        self.take(Postpone(which, ms))
 
     @precondition(lambda self: self.bench.can(Nack()))
     @rule(which=st.integers(0, 7))
     def nack(self, which: int) -> None:
         """A consumer gives a message back."""
-        self.bench.take(Nack(which))
+        self.take(Nack(which))
 
     @precondition(lambda self: self.bench.can(NackLate()))
     @rule(which=st.integers(0, 3))
     def nack_late(self, which: int) -> None:
         """A consumer gives a message back that it no longer has."""
-        self.bench.take(NackLate(which))
+        self.take(NackLate(which))
 
     @precondition(lambda self: self.bench.can(Fail()))
     @rule(which=st.integers(0, 7), times=st.integers(2, 6))
     def fail_again_and_again(self, which: int, times: int) -> None:
         """A message fails wherever it goes: poison."""
-        self.bench.take(Fail(which, times))
+        self.take(Fail(which, times))
 
     # --- time and crashes -------------------------------------------------------------------------------------------
 
@@ -228,13 +233,36 @@ class KeySharedMachine(RuleBasedStateMachine):
     @rule(ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)))
     def advance(self, ms: int) -> None:
         """Time passes."""
-        self.bench.take(Wait(ms))
+        self.take(Wait(ms))
 
     @precondition(lambda self: "restart" in self.bench.abilities)
     @rule()
     def restart(self) -> None:
         """The broker crashes and comes back, and so do its consumers."""
-        self.bench.take(Restart())
+        self.take(Restart())
+
+    # --- how steps are taken ---------------------------------------------------------------------------------------
+
+    @initialize(dice=st.randoms(use_true_random=False))
+    def draw_polls(self, dice: Random) -> None:
+        """From here on each step draws in which order consumers are polled, and for how much they ask."""
+        self._dice = dice
+
+    def take(self, step: Step) -> None:
+        """Take a step; the order in which consumers are polled after it is drawn, and how much they ask for.
+
+        Args:
+            step: What happens.
+
+        Raises:
+            Exception: As `Bench.take`.
+        """
+        if self._dice is not None:
+            newcomer = [step.consumer] if isinstance(step, Connect) else []
+            first = _some_order(list(dict.fromkeys([*self.bench.members, *newcomer])), self._dice)
+            most = self._dice.choice(_MOSTS) if "receive_some" in self.bench.abilities else None
+            self.bench.take(Poll(first, most))
+        self.bench.take(step)
 
     # --- what others ask --------------------------------------------------------------------------------------------
 
@@ -265,3 +293,14 @@ class KeySharedMachine(RuleBasedStateMachine):
                     event(str(unjudged))
         finally:
             self.bench.driver.close()
+
+
+def _some_order(names: list[str], dice: Random) -> tuple[str, ...]:
+    """Draw an order, and return who has to come first for it; nobody if all come as they are."""
+    left, order = [*names], []
+    while left:
+        order.append(left.pop(dice.randrange(len(left))) if len(left) > 1 else left.pop())
+    placed = 0
+    while [*order[:placed], *(name for name in names if name not in order[:placed])] != order:
+        placed += 1
+    return tuple(order[:placed])

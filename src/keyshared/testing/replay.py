@@ -15,6 +15,7 @@ from keyshared.testing.steps import (
     Fail,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -29,6 +30,7 @@ _FEW: Final = 12  # steps: so many may be tried in pairs
 _PLACES: Final = range(4)
 _PLAIN_KEYS: Final = (b"a", b"b", b"c")
 _DELAYS_MS: Final = (1, 10, 100)
+_MORE: Final = (None, 2)  # as much as it may have is easier than two, and two easier than one
 
 
 class ScheduleRun(NamedTuple):
@@ -173,6 +175,10 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
 
 def _easier(step: Step) -> Iterator[Step]:
     match step:
+        case Poll(first, most):
+            yield from (replace(step, first=first[:fewer]) for fewer in range(len(first)))
+            if most is not None:
+                yield from (replace(step, most=more) for more in _MORE if more is None or more > most)
         case Publish(key, count):
             yield from (replace(step, count=fewer) for fewer in range(1, count))
             yield from (replace(step, key=plain) for plain in _earlier(_PLAIN_KEYS, key))

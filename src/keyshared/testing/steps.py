@@ -20,6 +20,7 @@ __all__ = [
     "Flap",
     "Nack",
     "NackLate",
+    "Poll",
     "Postpone",
     "Publish",
     "PublishLater",
@@ -30,6 +31,19 @@ __all__ = [
     "StopReading",
     "Wait",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """In the next step consumers are polled in another order than they joined, or ask for less than they may have.
+
+    Attributes:
+        first: Who is polled first, in this order; the others follow in the order in which they joined.
+        most: How many messages each of them asks for, if the driver can ask for some; None: as many as it may have.
+    """
+
+    first: tuple[str, ...] = ()
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +221,8 @@ class Restart:
 
 
 Step: TypeAlias = (
-    Connect
+    Poll
+    | Connect
     | Disconnect
     | Flap
     | StopReading

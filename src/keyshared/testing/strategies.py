@@ -22,6 +22,7 @@ from keyshared.testing.steps import (
     Flap,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -163,6 +164,8 @@ def _steps(
         st.just(ReadOn()),
         st.builds(AckLate, over),
     ]
+    some = st.integers(1, 2) if "receive_some" in can else st.none()
+    rare.append(st.builds(Poll, st.lists(names, min_size=1, max_size=2, unique=True).map(tuple), st.none() | some))
     if "nack" in can:
         rare += [st.builds(Nack, open_now), st.builds(NackLate, over)]
     if "advance" in can:

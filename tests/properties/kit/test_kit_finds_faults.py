@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import Phase, settings
 from tests.kit.all_faults import FAULTS
+from tests.kit.asked_broker import ASKED_FAULTS, AskedFault
 from tests.kit.broken_own import OWN_FAULTS, OwnFault
 from tests.kit.fault import Fault
 from tests.kit.later_broker import LATER_FAULTS, LaterFault
@@ -40,6 +41,13 @@ def test_a_fault_in_a_part_of_the_library_is_caught_through_its_driver(fault: Ow
 
 @pytest.mark.parametrize("fault", LATER_FAULTS, ids=lambda fault: fault.broker.__name__)
 def test_a_fault_of_a_broker_with_delays_is_caught_and_its_promise_named(fault: LaterFault) -> None:
+    found = find_violation(fault.machine, QUICK)
+    assert found is not None
+    assert found.violation.promise in fault.promises
+
+
+@pytest.mark.parametrize("fault", ASKED_FAULTS, ids=lambda fault: fault.broker.__name__)
+def test_a_fault_of_a_broker_that_is_asked_is_caught_and_its_promise_named(fault: AskedFault) -> None:
     found = find_violation(fault.machine, QUICK)
     assert found is not None
     assert found.violation.promise in fault.promises
