@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from tests.kit.asked_broker import AskedMachine, GroupedMachine
+from tests.kit.jittery_broker import JitteryMachine
 from tests.kit.later_broker import LaterMachine
 from tests.kit.small_broker import SmallMachine
 
@@ -234,6 +235,7 @@ class PipelinedWindowMachine(WindowMachine):
 MACHINES = (
     SmallMachine,
     LaterMachine,
+    JitteryMachine,
     AskedMachine,
     GroupedMachine,
     DispatcherMachine,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pytest
 from tests.kit.asked_broker import AskedMachine
+from tests.kit.jittery_broker import TOLERANCE_MS, JitteryMachine
 from tests.kit.later_broker import LaterBroker, LaterDriver, LaterMachine
 from tests.kit.own_machines import BatchingMachine, DispatcherMachine
 from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS, SmallBroker, SmallDriver, SmallMachine
@@ -278,6 +279,26 @@ def test_what_is_not_answered_in_time_is_over() -> None:
     assert 1 == len(machine.bench.open)
     machine.advance(1)
     assert ({}, 1) == (machine.bench.open, len(machine.bench.over))
+
+
+def test_within_the_tolerance_a_delivery_is_open_and_its_retry_may_be_under_way() -> None:
+    machine = JitteryMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.advance(ACK_TIMEOUT_MS - TOLERANCE_MS - 1)
+    assert [] == told(machine, Held)
+    machine.advance(1)
+    assert (1, 1) == (len(machine.bench.open), len(told(machine, Held)))
+    machine.advance(2 * TOLERANCE_MS)
+    assert {} == machine.bench.open
+    machine.teardown()
+    assert AtRest is kinds(machine)[-1]
+
+
+def test_time_passes_up_to_the_edges_of_the_tolerance() -> None:
+    near = {ACK_TIMEOUT_MS - TOLERANCE_MS, ACK_TIMEOUT_MS, ACK_TIMEOUT_MS + TOLERANCE_MS}
+    assert near <= {*JitteryMachine.world().timeouts}
+    assert (ACK_TIMEOUT_MS, RETRY_MS, SmallMachine.rest_ms) == SmallMachine.world().timeouts
 
 
 def test_after_a_crash_everybody_is_back() -> None:

@@ -89,7 +89,9 @@ class World(NamedTuple):
     def timeouts(self) -> tuple[int, ...]:
         """The times that matter: just before, at and after them something may happen."""
         times = (self.guarantees.ack_timeout_ms, self.retry_ms, self.rest_ms)
-        return tuple(ms for ms in times if ms is not None)
+        slack = self.guarantees.tolerance_ms
+        exact = [ms for ms in times if ms is not None]
+        return tuple([near for ms in exact for near in (ms - slack, ms, ms + slack)] if slack else exact)
 
 
 class Bench:
@@ -210,7 +212,7 @@ class Bench:
             self._connect(_HEALER, ())  # somebody who wants everything
             self._look()
         if self._latest > self.now:
-            self._pass_time(self._latest - self.now)
+            self._pass_time(self._latest - self.now + self._claimed.tolerance_ms)
         for _ in range(4 * len(self._log) + 4):
             answered = list(self.open.values())
             for receipt in answered:
@@ -413,15 +415,16 @@ class Bench:
     # --- time and crashes -------------------------------------------------------------------------------------------
 
     def _pass_time(self, ms: int) -> None:
-        """Move time on; deliveries that may have expired by then are no longer open."""
+        """Move time on; deliveries that have expired by then by any clock are no longer open."""
         self._read_on()
         self._ask_for_all()
         self.driver.advance(ms)
         self.now += ms
-        timeout = self._claimed.ack_timeout_ms
+        timeout, slack = self._claimed.ack_timeout_ms, self._claimed.tolerance_ms
         if timeout is not None:
-            for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout]:
-                self._end(receipt)
+            for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout - slack]:
+                if self.now - receipt.at_ms >= timeout + slack:
+                    self._end(receipt)  # until then somebody may still have it
                 self._hold_for_retry(receipt.delivery.offset)
         self._look()
 

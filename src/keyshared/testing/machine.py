@@ -79,7 +79,8 @@ class KeySharedMachine(RuleBasedStateMachine):
     Attributes:
         driver_class: How to operate the broker; a `Driver` or an `AsyncDriver`.
         guarantees: What the broker claims. Set ``ack_timeout_ms`` if it takes unanswered messages back and its driver
-            gives no `Expired`; ``per_consumer`` if it has such a limit, which is then tried.
+            gives no `Expired`, with ``tolerance_ms`` if its timers are not exact; ``per_consumer`` if it has such a
+            limit, which is then tried.
         max_consumers: How many are connected at once.
         max_outstanding: How many messages are published and not done at once; at most what the broker can take.
         retry_ms: How long a message may wait at most after it was nacked or has expired.

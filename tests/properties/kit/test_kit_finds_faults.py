@@ -10,6 +10,7 @@ from tests.kit.all_faults import FAULTS
 from tests.kit.asked_broker import ASKED_FAULTS, AskedFault
 from tests.kit.broken_own import OWN_FAULTS, OwnFault
 from tests.kit.fault import Fault
+from tests.kit.jittery_broker import ExpiresEarlyMachine, JitteryMachine
 from tests.kit.later_broker import LATER_FAULTS, LaterFault
 from tests.kit.own_machines import MACHINES
 from tests.kit.small_broker import Message, SmallBroker, SmallDriver, SmallMachine
@@ -51,6 +52,17 @@ def test_a_fault_of_a_broker_that_is_asked_is_caught_and_its_promise_named(fault
     found = find_violation(fault.machine, QUICK)
     assert found is not None
     assert found.violation.promise in fault.promises
+
+
+def test_a_timeout_that_is_much_too_short_is_caught_within_a_tolerance_too() -> None:
+    found = find_violation(ExpiresEarlyMachine, QUICK)
+    assert found is not None
+    assert found.violation.promise in {Promise.ONE_HOLDER, Promise.FENCE}
+
+
+def test_a_clock_that_is_not_exact_looks_like_a_fault_where_no_tolerance_is_claimed() -> None:
+    exact = type("ExactMachine", (JitteryMachine,), {"guarantees": SmallMachine.guarantees})
+    assert find_violation(exact, QUICK) is not None
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)

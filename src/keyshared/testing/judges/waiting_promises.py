@@ -158,14 +158,16 @@ class Progress(Judge):
         return message
 
     def _wake_later(self, message: Message) -> None:
-        until_ms = _until(message)
+        until_ms = _until(message, self.books)
         if until_ms is None:
             return
         heappush(self.wakes, (until_ms, message.offset))
         if len(self.wakes) > 2 * len(self.books.messages) + SLACK:
             messages = self.books.messages
             self.wakes = [
-                wake for wake in set(self.wakes) if wake[1] in messages and _until(messages[wake[1]]) == wake[0]
+                wake
+                for wake in set(self.wakes)
+                if wake[1] in messages and _until(messages[wake[1]], self.books) == wake[0]
             ]
             heapify(self.wakes)
 
@@ -270,16 +272,16 @@ def _owner(owned: Seen) -> str | None:
 def _is_held(message: Message, books: Books) -> bool:
     if message.held is None:
         return False
-    until_ms = _until(message)
+    until_ms = _until(message, books)
     return until_ms is None or books.now is None or books.now < until_ms
 
 
-def _until(message: Message) -> int | None:
-    """When the hold is over by itself. Where a payload is does not change with time."""
+def _until(message: Message, books: Books) -> int | None:
+    """When the hold is over by itself, by any clock. Where a payload is does not change with time."""
     held = None if message.held is None else message.held.happening
     if not isinstance(held, Held) or held.reason in {HoldReason.SPILLED, HoldReason.LOADING}:
         return None
-    return held.until_ms
+    return None if held.until_ms is None else held.until_ms + books.guarantees.tolerance_ms
 
 
 def _offset(seen: Seen) -> int:
