@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing.driver import AnyDriver
@@ -68,8 +68,16 @@ class AskedBroker:
         return found[: max(0, min(room, most))]
 
     def take(self, name: str, rows: Iterable[Row]) -> list[Delivery]:
-        """The second one: write down who has it."""
-        return [self.lease(name, row) for row in rows]
+        """The second one: write down who has it, if it may still have it."""
+        return [self.lease(name, row) for row in rows if row in self.find(name, LIMIT)]
+
+    def delete(self, name: str, delivery: Delivery) -> bool:
+        """The second statement of an ack, where the first has seen that the consumer has the message."""
+        row = self.rows.get(delivery.offset)
+        if row is None or not self.has(row, name, delivery):
+            return False
+        del self.rows[delivery.offset]
+        return True
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -111,17 +119,33 @@ class AskedDriver(Driver):
         return self.broker.take(consumer, self.broker.find(consumer, most))
 
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
-        row = self.broker.rows.get(delivery.offset)
-        if row is None or not self.broker.has(row, consumer, delivery):
-            return False
-        del self.broker.rows[delivery.offset]
-        return True
+        return self.finish_ack(self.begin_ack(consumer, delivery, 1))
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
         return self.broker.give_back(consumer, delivery)
 
     def advance(self, ms: int) -> None:
         self.broker.tick(ms)
+
+    # Each half is one statement; a call that stands still after the second one has only its answer to give.
+
+    def begin_receive(self, consumer: str, statements: int) -> object:
+        found = self.broker.find(consumer, LIMIT)
+        return consumer, found, self.broker.take(consumer, found) if statements > 1 else None
+
+    def finish_receive(self, begun: Any) -> Sequence[Delivery]:
+        consumer, found, taken = begun
+        return self.broker.take(consumer, found) if taken is None else taken
+
+    def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
+        row = self.broker.rows.get(delivery.offset)
+        may = row is not None and self.broker.has(row, consumer, delivery)
+        done = may and self.broker.delete(consumer, delivery) if statements > 1 or not may else None
+        return consumer, delivery, done
+
+    def finish_ack(self, begun: Any) -> bool | None:
+        consumer, delivery, done = begun
+        return self.broker.delete(consumer, delivery) if done is None else done
 
 
 class AskedMachine(KeySharedMachine):
@@ -182,6 +206,20 @@ class LeasesMoreThanItHandsOver(AskedBroker):
         return handed
 
 
+class TwoTakeTheSame(AskedBroker):
+    """What was found free is leased, without a second look: two that ask at once get the same message."""
+
+    def take(self, name: str, rows: Iterable[Row]) -> list[Delivery]:
+        return [self.lease(name, row) for row in rows]
+
+
+class DeletesWhatItHasSeen(AskedBroker):
+    """The lease is looked at, and then the message is deleted by its number, whoever has it by then."""
+
+    def delete(self, name: str, delivery: Delivery) -> bool:  # noqa: ARG002  # the fault
+        return self.rows.pop(delivery.offset, None) is not None
+
+
 class AskedFault(NamedTuple):
     """A broker that is asked, with one fault."""
 
@@ -200,4 +238,6 @@ class AskedFault(NamedTuple):
 ASKED_FAULTS: Final = (
     AskedFault(SplitsTheGroup, frozenset({Promise.ONE_HOLDER}), GroupedMachine),
     AskedFault(LeasesMoreThanItHandsOver, frozenset({Promise.PROGRESS, Promise.NO_LOSS})),
+    AskedFault(TwoTakeTheSame, frozenset({Promise.ONE_HOLDER})),
+    AskedFault(DeletesWhatItHasSeen, frozenset({Promise.FENCE})),
 )

@@ -7,6 +7,7 @@ from typing import ClassVar
 from tests.kit.asked_broker import AskedMachine, GroupedMachine
 from tests.kit.jittery_broker import JitteryMachine
 from tests.kit.later_broker import LaterMachine
+from tests.kit.mortal_broker import MortalMachine
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import KeySessions, OnEvict, Poison
@@ -236,6 +237,7 @@ MACHINES = (
     SmallMachine,
     LaterMachine,
     JitteryMachine,
+    MortalMachine,
     AskedMachine,
     GroupedMachine,
     DispatcherMachine,

@@ -18,10 +18,15 @@ from keyshared.testing.steps import (
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Connect,
     Disconnect,
     Fail,
+    FinishAck,
+    FinishReceive,
     Flap,
+    KillAt,
     Nack,
     NackLate,
     Poll,
@@ -174,6 +179,11 @@ def test_everything_is_claimed_by_default() -> None:
         PublishLater(b"a", 1),
         Poll(),
         Poll(most=1),
+        KillAt(1),
+        BeginReceive("c1"),
+        FinishReceive(),
+        BeginAck(),
+        FinishAck(),
     ],
     ids=str,
 )
@@ -262,11 +272,11 @@ def test_an_order_is_for_one_step_only() -> None:
     assert asked(GroupedMachine, SplitsTheGroup, later).violation is None
 
 
-SOME: Schedule = (Connect("c1"), StopReading("c1"), Publish(b"a"), Publish(b"b"), Poll(most=1), ReadOn(), Ack())
+SOME: Schedule = (Publish(b"a"), Publish(b"b"), Poll(most=1), Connect("c1"), Ack())
 
 
 def test_who_asks_for_less_gets_the_rest_at_the_next_step() -> None:
-    replay = asked(AskedMachine, None, (*SOME[:-1], Poll(most=1), Flap("c1")))
+    replay = asked(AskedMachine, None, (*SOME[:-1], Poll(most=1), Publish(b"c")))
     assert replay.violation is None
     first, second = (at for at, each in enumerate(replay.history) if isinstance(each, Delivered) and each.attempt == 1)
     assert Quiet not in kinds(replay.history[first:second]), "it had room, and did not ask"
@@ -318,6 +328,12 @@ def test_what_is_not_needed_is_left_out_and_numbers_are_lowered() -> None:
         (PublishLater(b"c", 50), (PublishLater, Publish), Publish(b"a")),
         (Disconnect("c1"), (Disconnect,), Disconnect("c1")),
         (Poll(("c2", "c1"), 1), (Poll,), Poll((), None)),
+        (KillAt(5), (KillAt,), KillAt(1)),
+        (BeginReceive("c1", 3), (BeginReceive,), BeginReceive("c1", 1)),
+        (BeginAck(2, 3), (BeginAck,), BeginAck(0, 1)),
+        (BeginAck(2, 3), (BeginAck, Ack), Ack(0)),
+        (FinishAck(2), (FinishAck,), FinishAck(0)),
+        (FinishReceive(2), (FinishReceive,), FinishReceive(0)),
     ],
     ids=str,
 )

@@ -6,7 +6,7 @@ oracle that shares code with what it judges is no oracle.
 
 from keyshared.testing.claims import read_claims
 from keyshared.testing.driver import AsyncDriver, Delivery, Driver
-from keyshared.testing.errors import GuaranteesError, HistoryError, HistoryFileError, UnsupportedError
+from keyshared.testing.errors import GuaranteesError, HistoryError, HistoryFileError, KilledError, UnsupportedError
 from keyshared.testing.files import FileReport, check_file
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.judges.checker import Checker, check_history
@@ -22,6 +22,7 @@ __all__ = [
     "GuaranteesError",
     "HistoryError",
     "HistoryFileError",
+    "KilledError",
     "Promise",
     "Unjudged",
     "UnsupportedError",

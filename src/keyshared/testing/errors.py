@@ -7,7 +7,7 @@ import reprlib
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-__all__ = ["GuaranteesError", "HistoryError", "HistoryFileError", "UnsupportedError", "in_short"]
+__all__ = ["GuaranteesError", "HistoryError", "HistoryFileError", "KilledError", "UnsupportedError", "in_short"]
 
 _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
@@ -92,6 +92,13 @@ class UnsupportedError(NotImplementedError):
 
     def __str__(self) -> str:
         return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
+
+
+class KilledError(Exception):
+    """The process of a broker was killed before it answered: a driver raises it, and the kit asked for that.
+
+    What the broker has done of the call nobody knows.
+    """
 
 
 def in_short(value: object) -> str:

@@ -6,6 +6,7 @@ everything is healed: all consumers answer, and what has no answer then is lost.
 """
 
 import sys
+from collections.abc import Iterator
 from random import Random
 from typing import ClassVar
 
@@ -18,18 +19,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from keyshared.testing import strategies
-from keyshared.testing.bench import Bench, World, pick
+from keyshared.testing.bench import Bench
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
 from keyshared.testing.history import Happening
+from keyshared.testing.receipts import pick
 from keyshared.testing.steps import (
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Connect,
     Disconnect,
     Fail,
+    FinishAck,
+    FinishReceive,
     Flap,
+    KillAt,
     Nack,
     NackLate,
     Poll,
@@ -43,6 +50,7 @@ from keyshared.testing.steps import (
     StopReading,
     Wait,
 )
+from keyshared.testing.world import World
 
 __all__ = ["KeySharedMachine", "PromiseBrokenError"]
 
@@ -71,6 +79,8 @@ _BROKEN = {promise: type(f"{promise.name.title()}BrokenError", (PromiseBrokenErr
 
 
 _MOSTS = (None, None, 1, 2)  # how much to ask for, as much as may be most of the time
+_ONE_IN = 6
+_MOST_STATEMENTS = 24  # before which it is killed
 
 
 class KeySharedMachine(RuleBasedStateMachine):
@@ -151,7 +161,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         """A consumer loses its connection and comes back at once."""
         self.take(Flap(pick(list(self.bench.members), which)))
 
-    @precondition(lambda self: len(self.bench.members) > len(self.bench.unread))
+    @precondition(lambda self: any(self.bench.can(StopReading(name)) for name in self.bench.members))
     @rule(which=st.integers(0, 3))
     def stop_reading(self, which: int) -> None:
         """A consumer stays connected and reads nothing, until others come or go, or time passes."""
@@ -165,13 +175,13 @@ class KeySharedMachine(RuleBasedStateMachine):
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.bench.outstanding) < self.max_outstanding)
+    @precondition(lambda self: self.bench.can(Publish(None)))
     @rule(key=st.runner().flatmap(lambda self: self.keys))
     def publish(self, key: bytes | None) -> None:
         """A message enters the log."""
         self.take(Publish(key))
 
-    @precondition(lambda self: len(self.bench.outstanding) < self.max_outstanding)
+    @precondition(lambda self: self.bench.can(Publish(None)))
     @rule(key=st.runner().flatmap(lambda self: self.keys), count=st.integers(2, 4))
     def publish_some(self, key: bytes | None, count: int) -> None:
         """Several messages of a key enter the log one after the other."""
@@ -186,7 +196,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         """A message enters the log that shall not be delivered yet."""
         self.take(PublishLater(key, ms))
 
-    @precondition(lambda self: self.bench.open)
+    @precondition(lambda self: self.bench.can(Ack()))
     @rule(which=st.integers(0, 7))
     def ack(self, which: int) -> None:
         """A consumer is done with a message."""
@@ -228,6 +238,26 @@ class KeySharedMachine(RuleBasedStateMachine):
         """A message fails wherever it goes: poison."""
         self.take(Fail(which, times))
 
+    # --- half-way ---------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.bench.can(FinishReceive()))
+    @rule(which=st.integers(0, 3))
+    def finish_receive(self, which: int) -> None:
+        """It receives what it has begun to receive."""
+        self.take(FinishReceive(which))
+
+    @precondition(lambda self: self.bench.can(BeginAck()))
+    @rule(which=st.integers(0, 7), statements=st.integers(1, 3))
+    def begin_ack(self, which: int, statements: int) -> None:
+        """A consumer begins to answer that it is done, and stands still half-way."""
+        self.take(BeginAck(which, statements))
+
+    @precondition(lambda self: self.bench.can(FinishAck()))
+    @rule(which=st.integers(0, 3))
+    def finish_ack(self, which: int) -> None:
+        """An answer that has begun comes to its end."""
+        self.take(FinishAck(which))
+
     # --- time and crashes -------------------------------------------------------------------------------------------
 
     @precondition(lambda self: "advance" in self.bench.abilities)
@@ -246,11 +276,11 @@ class KeySharedMachine(RuleBasedStateMachine):
 
     @initialize(dice=st.randoms(use_true_random=False))
     def draw_polls(self, dice: Random) -> None:
-        """From here on each step draws in which order consumers are polled, and for how much they ask."""
+        """From here on each step draws in which order consumers are polled, and what else befalls it."""
         self._dice = dice
 
     def take(self, step: Step) -> None:
-        """Take a step; the order in which consumers are polled after it is drawn, and how much they ask for.
+        """Take a step, and draw how: who is polled first and for how much, who stands still, and whether it is killed.
 
         Args:
             step: What happens.
@@ -259,11 +289,20 @@ class KeySharedMachine(RuleBasedStateMachine):
             Exception: As `Bench.take`.
         """
         if self._dice is not None:
-            newcomer = [step.consumer] if isinstance(step, Connect) else []
-            first = _some_order(list(dict.fromkeys([*self.bench.members, *newcomer])), self._dice)
-            most = self._dice.choice(_MOSTS) if "receive_some" in self.bench.abilities else None
-            self.bench.take(Poll(first, most))
+            for prefix in self._drawn(step, self._dice):
+                self.bench.take(prefix)
         self.bench.take(step)
+
+    def _drawn(self, step: Step, dice: Random) -> Iterator[Step]:
+        bench = self.bench
+        newcomer = [step.consumer] if isinstance(step, Connect) else []
+        names = list(dict.fromkeys([*bench.members, *newcomer]))
+        yield Poll(_some_order(names, dice), dice.choice(_MOSTS) if "receive_some" in bench.abilities else None)
+        standing = [name for name in names if bench.can(BeginReceive(name))]
+        if standing and _is_rare(dice):
+            yield BeginReceive(dice.choice(standing), dice.randint(1, 3))
+        if bench.can(KillAt(1)) and _is_rare(dice):
+            yield KillAt(dice.randint(1, _MOST_STATEMENTS))
 
     # --- what others ask --------------------------------------------------------------------------------------------
 
@@ -294,6 +333,11 @@ class KeySharedMachine(RuleBasedStateMachine):
                     event(str(unjudged))
         finally:
             self.bench.driver.close()
+
+
+def _is_rare(dice: Random) -> bool:
+    """Whether a receive stands still, or a step is killed, which costs a start of the broker."""
+    return dice.randrange(_ONE_IN) == _ONE_IN - 1
 
 
 def _some_order(names: list[str], dice: Random) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ from tests.kit.all_faults import FAULTS
 from tests.kit.asked_broker import ASKED_FAULTS, AskedFault
 from tests.kit.broken_own import OWN_FAULTS, OwnFault
 from tests.kit.fault import Fault
+from tests.kit.file_broker import AnswersBeforeItWrites
 from tests.kit.jittery_broker import ExpiresEarlyMachine, JitteryMachine
+from tests.kit.killed_broker import KilledMachine, broken
 from tests.kit.later_broker import LATER_FAULTS, LaterFault
 from tests.kit.own_machines import MACHINES
 from tests.kit.small_broker import Message, SmallBroker, SmallDriver, SmallMachine
@@ -68,6 +70,14 @@ def test_a_clock_that_is_not_exact_looks_like_a_fault_where_no_tolerance_is_clai
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_a_correct_system_breaks_nothing(machine: type[KeySharedMachine]) -> None:
     assert find_violation(machine, FEW) is None
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_in_between_is_caught_and_a_correct_one_breaks_nothing() -> None:
+    found = find_violation(broken(AnswersBeforeItWrites), settings(QUICK, max_examples=200))
+    assert found is not None
+    assert found.violation.promise is Promise.NO_LOSS
+    assert find_violation(KilledMachine, settings(FEW, max_examples=20)) is None
 
 
 @pytest.mark.slow
