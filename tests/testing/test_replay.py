@@ -278,7 +278,9 @@ SOME: Schedule = (Publish(b"a"), Publish(b"b"), Poll(most=1), Connect("c1"), Ack
 def test_who_asks_for_less_gets_the_rest_at_the_next_step() -> None:
     replay = asked(AskedMachine, None, (*SOME[:-1], Poll(most=1), Publish(b"c")))
     assert replay.violation is None
-    first, second, *_ = (at for at, each in enumerate(replay.history) if isinstance(each, Delivered) and each.attempt == 1)
+    first, second, *_ = (
+        at for at, each in enumerate(replay.history) if isinstance(each, Delivered) and each.attempt == 1
+    )
     assert Quiet not in kinds(replay.history[first:second]), "it had room, and did not ask"
     assert asked(AskedMachine, LeasesMoreThanItHandsOver, SOME).violation is not None
     everything = tuple(step for step in SOME if not isinstance(step, Poll))

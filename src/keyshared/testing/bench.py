@@ -45,11 +45,11 @@ from keyshared.testing.steps import (
 )
 from keyshared.testing.world import World
 
-__all__ = ["Bench"]
+__all__ = ["HEALER", "Bench"]
 
 _Answer = TypeVar("_Answer")
 
-_HEALER: Final = "healer"
+HEALER: Final = "healer"
 _REMEMBERED_RECEIPTS: Final = 16
 
 
@@ -175,7 +175,7 @@ class Bench:
         self._finish_answers()
         self._read_on()
         if self.takes_filters or not self.members:
-            self._connect(_HEALER, ())  # somebody who wants everything
+            self._connect(HEALER, ())  # somebody who wants everything
             self._look()
         if self._latest > self.now:
             self._pass_time(self._latest - self.now + self._claimed.tolerance_ms)

@@ -115,7 +115,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         >>> machine.connect("c1", ())
         >>> machine.publish(b"key")
         Traceback (most recent call last):
-        keyshared.testing.machine.ProgressBrokenError: progress: offset 0 waits, though nothing holds it back and \
+        keyshared.testing.machine.ProgressBrokenError: progress: offset 0 waits or is lost: nothing holds it back, and \
 'c1' had room
         #0 Connected(consumer='c1', at_ms=0)
         #2 Published(offset=0, key=b'key', at_ms=0)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import Phase, seed, settings
 from tests.kit.all_faults import FAULTS
 from tests.kit.asked_broker import ASKED_FAULTS, AskedFault
 from tests.kit.broken_own import OWN_FAULTS, OwnFault
@@ -25,6 +25,8 @@ from keyshared.testing.trial import BUDGET, find_violation
 QUICK = settings(BUDGET, max_examples=2_000, phases=[Phase.generate])
 """A fault is not made smaller: that is what takes seconds. Tries end with the first fault, so many cost nothing."""
 FEW = settings(BUDGET, max_examples=50)
+RARELY_FOUND = {"ParksWhileItSends", "PointsThatCollide"}
+"""Faults that one seed of ten misses in 500 tries."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -70,6 +72,16 @@ def test_a_clock_that_is_not_exact_looks_like_a_fault_where_no_tolerance_is_clai
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_a_correct_system_breaks_nothing(machine: type[KeySharedMachine]) -> None:
     assert find_violation(machine, FEW) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_every_fault_but_the_rarest_is_found_within_the_default_budget_whatever_the_dice(fault: Fault) -> None:
+    if fault.name in RARELY_FOUND:
+        pytest.skip("not on every seed yet")
+    for dice in range(10):
+        machine = seed(dice)(type(fault.machine.__name__, (fault.machine,), {}))
+        assert find_violation(machine, settings(BUDGET, phases=[Phase.generate])) is not None, f"seed {dice}"
 
 
 @pytest.mark.slow

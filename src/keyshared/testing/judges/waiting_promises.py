@@ -115,7 +115,7 @@ class Progress(Judge):
         self._drop(lane_id)  # once, until something changes
         place = self.books.place_of(lane_id)
         names = ", ".join(repr(taker.name) for taker in there)
-        text = f"offset {entry.message.offset} waits, though nothing holds it back and {names} had room"
+        text = f"offset {entry.message.offset} waits or is lost: nothing holds it back, and {names} had room"
         proof = [entry.message.since, None if place is None else place.owned, *(taker.room_since for taker in there)]
         return self.blame(text, *proof, seen)
 
