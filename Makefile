@@ -15,6 +15,7 @@ SPARK := $(VENV)/.spark-installed
 CONNECT := $(VENV)/.connect-installed
 SUBJECTS := $(VENV)/.subjects-installed
 KAFKA := $(VENV)/.kafka-installed
+SITE := $(VENV)/.site-installed
 
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
@@ -69,6 +70,10 @@ $(KAFKA): requirements/kafka.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/kafka.txt
 	@touch $@
 
+$(SITE): requirements/site.txt | $(DEV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/site.txt
+	@touch $@
+
 .PHONY: servers
 servers: $(SUBJECTS) ## find or fetch the servers of real subjects and examples (Redis, PostgreSQL, NATS, RabbitMQ)
 	@"$(BIN)/python" tools/find_servers.py
@@ -108,7 +113,7 @@ test-kafka: $(DEV) $(KAFKA) ## integrations/kafka: its types, then its tests on 
 	cd integrations/kafka && "$(BIN)/python" -m pytest $(ARGS)
 
 .PHONY: check
-check: lint types wheel ## every static check
+check: lint types wheel docs ## every static check
 
 .PHONY: lint
 lint: $(DEV) ## style, layers, dependencies, spelling; needs no Spark
@@ -143,6 +148,12 @@ test-compiled: wheel-compiled ## examples, vectors, properties and the kit again
 	@rm -rf build/compiled && mkdir -p build/compiled
 	@"$(BIN)/python" -m zipfile -e build/wheel-compiled/*.whl build/compiled
 	PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST) $(ARGS)
+
+# Strict: a link or a name that leads nowhere is an error. Nothing is fetched while it builds, or when it is read.
+.PHONY: docs
+docs: $(SITE) ## build the site into build/site: tutorial, how-tos, concepts, and the reference from the docstrings
+	@"$(BIN)/python" tools/stage_docs.py
+	@"$(BIN)/zensical" build --strict
 
 .PHONY: sdist
 sdist: $(DEV) ## build the source distribution, and run its tests from the tarball; ARGS="tests/test_window.py" runs some
@@ -215,6 +226,7 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 	@$(COMPILE) --group lock --output-file requirements/lock.txt
 	@$(COMPILE) --group subjects --output-file requirements/subjects.txt
 	@$(COMPILE) --group kafka --output-file requirements/kafka.txt
+	@$(COMPILE) --group site --constraints requirements/dev.txt --constraints requirements/spark.txt --output-file requirements/site.txt
 	@$(COMPILE) --group servers --output-file requirements/servers.txt
 	@$(COMPILE) --group connect --constraints requirements/spark.txt --output-file requirements/connect.txt
 

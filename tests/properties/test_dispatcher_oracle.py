@@ -227,10 +227,10 @@ def comes_back(world: World) -> None:
     """Dead letters come back among messages that wait for instants, and make way for newer ones."""
     config = world.config
     retry = replace(config.retry, max_redeliveries=0)
-    plain = {"poison": Poison.DEAD_LETTER, "ordering_required": False, "token_bytes": None, "batch_per_key": 1}
-    world.config = replace(config, latest_only=True, redrive=True, retry=retry, on_evict=OnEvict.REDELIVER, **plain)
+    config = replace(config, poison=Poison.DEAD_LETTER, ordering_required=False, token_bytes=None, batch_per_key=1)
+    world.config = replace(config, latest_only=True, redrive=True, retry=retry, on_evict=OnEvict.REDELIVER)
     world.calls = mixed(COMING_BACK, world.choose)
-    world.keys, world.strides = world.keys[:2], (1, 2, 3)
+    world.keys, world.strides = world.keys[:2], (1, 1, 2, 3)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
