@@ -231,7 +231,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "begin_receive")
 
     def finish_receive(self, begun: object) -> Sequence[Delivery]:
-        """Let a receive go on to its end, and return what it has read.
+        """Finish a receive that stands still, and return what it has read.
 
         Args:
             begun: What `begin_receive` has returned.
@@ -255,7 +255,7 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "begin_ack")
 
     def finish_ack(self, begun: object) -> bool | None:
-        """Let an ack go on to its end, and return what `ack` would.
+        """Finish an ack that stands still, and return what `ack` would.
 
         Args:
             begun: What `begin_ack` has returned.
