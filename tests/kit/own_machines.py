@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from tests.kit.asked_broker import AskedMachine, GroupedMachine
+from tests.kit.jittery_broker import JitteryMachine
 from tests.kit.later_broker import LaterMachine
+from tests.kit.mortal_broker import MortalMachine
 from tests.kit.small_broker import SmallMachine
 
 from keyshared.config import KeySessions, OnEvict, Poison
@@ -276,6 +279,10 @@ class PipelinedWindowMachine(WindowMachine):
 MACHINES = (
     SmallMachine,
     LaterMachine,
+    JitteryMachine,
+    MortalMachine,
+    AskedMachine,
+    GroupedMachine,
     DispatcherMachine,
     PipelinedMachine,
     TellingMachine,

@@ -48,7 +48,8 @@ class Message:
     is_published: bool
     own_key: bytes | None  # as it was published; until then, as it was told first
     deliveries: list[Delivered] = field(default_factory=list)
-    due_ms: int | None = None
+    due_ms: int | None = None  # from when its delivery may have expired
+    overdue_ms: int = 0  # from when it has, as soon as the system had time to act
     came_back: bool = False
     held: Held | None = None
     has_late_ack: bool = False
@@ -219,7 +220,7 @@ class SlowBooks:
         if message.held is None:
             return False
         ends = message.held.until_ms if message.held.reason not in {HoldReason.SPILLED, HoldReason.LOADING} else None
-        return ends is None or self.now is None or self.now < ends
+        return ends is None or self.now is None or self.now < ends + self.claims.tolerance_ms
 
     # --- what it changes ----------------------------------------------------------------------------------------
 
@@ -289,7 +290,7 @@ class SlowBooks:
                 if isinstance(happening, AtRest) and self.log_is_told:
                     self.unpublished = set()
                 for each in self.outstanding.values():
-                    if EXPIRED in each.can_be:
+                    if EXPIRED in each.can_be and self.now is not None and self.now >= each.overdue_ms:
                         each.can_be -= {OPEN}
             case _:
                 pass  # it is about nothing that is outstanding, or nobody who is there
@@ -321,7 +322,10 @@ class SlowBooks:
         message.held = None
         message.not_before_ms = None
         timeout = self.claims.ack_timeout_ms
-        message.due_ms = None if timeout is None or self.now is None else self.now + timeout
+        message.due_ms = None
+        if timeout is not None and self.now is not None:
+            message.due_ms = self.now + timeout - self.claims.tolerance_ms
+            message.overdue_ms = self.now + timeout + self.claims.tolerance_ms
         place = self.place(offset, happening.key)
         if place is not None:
             self.went_to[place] = (len(self.history), happening.consumer)

@@ -205,7 +205,7 @@ class SlowJudge(SlowBooks):
             yield Promise.ATTEMPTS
 
         wanted = None if message is None else message.not_before_ms
-        if wanted is not None and self.now is not None and self.now < wanted:
+        if wanted is not None and self.now is not None and self.now < wanted - self.claims.tolerance_ms:
             yield Promise.NOT_EARLY
 
         if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):

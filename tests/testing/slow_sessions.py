@@ -92,7 +92,7 @@ class SlowSessions:
         while any(happening.key in busy for busy in self.busy[since:]):
             since += 1
         idle = self.times[since]
-        return idle is not None and now - idle < linger
+        return idle is not None and now - idle < linger - self.judge.claims.tolerance_ms
 
     def goes_astray(self, happening: Delivered) -> bool:
         key = self.judge.place(happening.offset, happening.key)

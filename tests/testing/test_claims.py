@@ -14,11 +14,12 @@ def test_nothing_written_is_what_is_claimed_by_default() -> None:
 def test_every_claim_that_is_no_function_can_be_written() -> None:
     numbers = [each.name for each in fields(Guarantees) if each.type == int | None]
     flags = ["latest_only", *(each.name for each in fields(Guarantees) if each.type is bool)]
-    text = "\n".join([*(f"{name} = 7" for name in numbers), *(f"{name} = true" for name in flags)])
-    expected = Guarantees(**dict.fromkeys(numbers, 7), **dict.fromkeys(flags, True))  # type: ignore[arg-type]
+    lines = [*(f"{name} = 7" for name in numbers), *(f"{name} = true" for name in flags), "tolerance_ms = 6"]
+    text = "\n".join(lines)
+    expected = Guarantees(**dict.fromkeys(numbers, 7), **dict.fromkeys(flags, True), tolerance_ms=6)  # type: ignore[arg-type]
     assert read_claims(text) == expected
     functions = {"unit_of", "group_of", "weight_of", "limit_of", "look_ahead"}
-    assert {each.name for each in fields(Guarantees)} == {*numbers, *flags, "promises"} | functions
+    assert {each.name for each in fields(Guarantees)} == {*numbers, *flags, "promises", "tolerance_ms"} | functions
 
 
 def test_any_number_is_a_word_because_toml_has_no_null() -> None:
@@ -38,6 +39,7 @@ def test_promises_are_written_by_their_ids() -> None:
         ("x = " + "[" * 100_000, "text"),
         ("per_key = 0", "per_key"),
         ('spills = "any"', "spills"),
+        ('tolerance_ms = "any"', "tolerance_ms"),
         ("unit_of = 1", "unit_of"),
         ("[per_key]\nleast = 1", "per_key"),
         ("[claims]\nper_key = 1", "claims"),

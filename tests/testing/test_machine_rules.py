@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import ClassVar
 
 import pytest
+from tests.kit.asked_broker import AskedMachine
+from tests.kit.jittery_broker import TOLERANCE_MS, JitteryMachine
 from tests.kit.later_broker import LaterBroker, LaterDriver, LaterMachine
+from tests.kit.mortal_broker import MortalMachine
 from tests.kit.own_machines import BatchingMachine, DispatcherMachine
 from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS, SmallBroker, SmallDriver, SmallMachine
 
@@ -32,7 +36,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
-from keyshared.testing.steps import Connect
+from keyshared.testing.steps import BeginReceive, Connect, KillAt, Poll, Publish
 
 
 class CursorOnlyDriver(SmallDriver):
@@ -167,6 +171,61 @@ def test_a_consumer_that_leaves_unread_has_read_first() -> None:
     assert kinds(machine).index(Delivered) < kinds(machine).index(Gone)
 
 
+def test_each_step_draws_who_is_polled_first_and_how_much_is_asked_for() -> None:
+    orders, amounts = set(), set()
+    for seed in range(60):
+        machine = AskedMachine()
+        machine.draw_polls(Random(seed))
+        for name in ("c1", "c2", "c3"):
+            machine.connect(name, ())
+        machine.publish(b"a")
+        poll = next((step for step in machine.bench.taken[-3:-1] if isinstance(step, Poll)), Poll())
+        orders.add(poll.first)
+        amounts.add(poll.most)
+    assert orders == {(), ("c1", "c3"), ("c2",), ("c2", "c3"), ("c3",), ("c3", "c2")}, "all six, as short as can be"
+    assert amounts == {None, 1, 2}
+
+
+def test_who_joins_may_be_polled_first_at_once() -> None:
+    def first(seed: int) -> bool:
+        machine = AskedMachine()
+        machine.connect("c1", ())
+        machine.draw_polls(Random(seed))
+        machine.connect("c2", ())
+        return any(isinstance(step, Poll) and step.first == ("c2",) for step in machine.bench.taken)
+
+    assert {True, False} == {first(seed) for seed in range(10)}
+
+
+def test_each_step_draws_rarely_who_stands_still_and_whether_it_is_killed() -> None:
+    kinds_drawn: set[type] = set()
+    for seed in range(30):
+        for machine in (AskedMachine(), MortalMachine()):
+            machine.draw_polls(Random(seed))
+            machine.connect("c1", ())
+            machine.publish(b"a")
+            kinds_drawn |= {type(step) for step in machine.bench.taken}
+    assert {Connect, BeginReceive, KillAt, Publish} <= kinds_drawn
+
+
+def test_what_stands_still_is_finished_by_rules_of_the_machine() -> None:
+    machine = AskedMachine()
+    machine.connect("c1", ())
+    machine.bench.take(BeginReceive("c1", 1))
+    machine.publish(b"a")
+    machine.finish_receive(0)
+    machine.begin_ack(0, 1)
+    machine.finish_ack(3)
+    assert [True] == [each.counted for each in machine.bench.history if isinstance(each, Acked)]
+
+
+def test_without_dice_and_where_a_broker_pushes_nothing_is_drawn() -> None:
+    machine = SmallMachine()
+    machine.draw_polls(Random(1))
+    machine.connect("c1", ())
+    assert [Connect("c1")] == machine.bench.taken
+
+
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +301,26 @@ def test_what_is_not_answered_in_time_is_over() -> None:
     assert 1 == len(machine.bench.open)
     machine.advance(1)
     assert ({}, 1) == (machine.bench.open, len(machine.bench.over))
+
+
+def test_within_the_tolerance_a_delivery_is_open_and_its_retry_may_be_under_way() -> None:
+    machine = JitteryMachine()
+    machine.connect("c1", ())
+    machine.publish(b"a")
+    machine.advance(ACK_TIMEOUT_MS - TOLERANCE_MS - 1)
+    assert [] == told(machine, Held)
+    machine.advance(1)
+    assert (1, 1) == (len(machine.bench.open), len(told(machine, Held)))
+    machine.advance(2 * TOLERANCE_MS)
+    assert {} == machine.bench.open
+    machine.teardown()
+    assert AtRest is kinds(machine)[-1]
+
+
+def test_time_passes_up_to_the_edges_of_the_tolerance() -> None:
+    near = {ACK_TIMEOUT_MS - TOLERANCE_MS, ACK_TIMEOUT_MS, ACK_TIMEOUT_MS + TOLERANCE_MS}
+    assert near <= {*JitteryMachine.world().timeouts}
+    assert (ACK_TIMEOUT_MS, RETRY_MS, SmallMachine.rest_ms) == SmallMachine.world().timeouts
 
 
 def test_after_a_crash_everybody_is_back() -> None:

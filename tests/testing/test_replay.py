@@ -6,23 +6,30 @@ from dataclasses import replace
 import pytest
 from hypothesis import Phase, find, settings
 from tests.kit.all_faults import FAULTS
+from tests.kit.asked_broker import AskedMachine, GroupedMachine, LeasesMoreThanItHandsOver, SplitsTheGroup
 from tests.kit.small_broker import RETRY_MS, WINDOW, SmallBroker, SmallDriver, SmallMachine
 from tests.properties.kit.test_kit_finds_faults import OneLoopBroker
 
 from keyshared.testing import Driver, Guarantees, Promise, check_history
 from keyshared.testing.driver import AnyDriver
-from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Gone, Happening, Nacked, Published
+from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Gone, Happening, Nacked, Published, Quiet
 from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
 from keyshared.testing.steps import (
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Connect,
     Disconnect,
     Fail,
+    FinishAck,
+    FinishReceive,
     Flap,
+    KillAt,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -170,6 +177,13 @@ def test_everything_is_claimed_by_default() -> None:
         AckThrough(),
         Postpone(),
         PublishLater(b"a", 1),
+        Poll(),
+        Poll(most=1),
+        KillAt(1),
+        BeginReceive("c1"),
+        FinishReceive(),
+        BeginAck(),
+        FinishAck(),
     ],
     ids=str,
 )
@@ -233,6 +247,54 @@ def test_what_was_sent_before_a_nack_is_read_before_it_where_two_of_a_key_may_be
     assert [Connected, Delivered, Delivered, Nacked] == order[:4]
 
 
+# --- in which order, and how much -------------------------------------------------------------------------------------
+
+SPLIT: Schedule = (Connect("c1"), Connect("c2"), Publish(b"a", 2), Poll(("c2", "nobody")), Nack())
+
+
+def asked(machine: type[AskedMachine], broker: type | None, schedule: Schedule) -> ScheduleRun:
+    driver: type[AnyDriver] = machine.driver_class
+    driver = driver if broker is None else type("Broken", (driver,), {"broker_class": broker})
+    return run_schedule(driver, schedule, machine.guarantees)
+
+
+def test_who_is_polled_first_gets_what_comes_back() -> None:
+    assert asked(GroupedMachine, None, SPLIT).violation is None
+    found = asked(GroupedMachine, SplitsTheGroup, SPLIT).violation
+    assert found is not None
+    assert Promise.ONE_HOLDER is found.promise
+    in_joining_order = tuple(step for step in SPLIT if not isinstance(step, Poll))
+    assert asked(GroupedMachine, SplitsTheGroup, in_joining_order).violation is None
+
+
+def test_an_order_is_for_one_step_only() -> None:
+    later = (*SPLIT[:-1], Publish(b"b"), Nack())
+    assert asked(GroupedMachine, SplitsTheGroup, later).violation is None
+
+
+SOME: Schedule = (Publish(b"a"), Publish(b"b"), Poll(most=1), Connect("c1"), Ack())
+
+
+def test_who_asks_for_less_gets_the_rest_at_the_next_step() -> None:
+    replay = asked(AskedMachine, None, (*SOME[:-1], Poll(most=1), Publish(b"c")))
+    assert replay.violation is None
+    first, second, *_ = (
+        at for at, each in enumerate(replay.history) if isinstance(each, Delivered) and each.attempt == 1
+    )
+    assert Quiet not in kinds(replay.history[first:second]), "it had room, and did not ask"
+    assert asked(AskedMachine, LeasesMoreThanItHandsOver, SOME).violation is not None
+    everything = tuple(step for step in SOME if not isinstance(step, Poll))
+    assert asked(AskedMachine, LeasesMoreThanItHandsOver, everything).violation is None
+
+
+def test_before_time_passes_everybody_has_asked_for_all() -> None:
+    claims = replace(AskedMachine.guarantees, progress_ms=10)
+    schedule = (*SOME[:-1], Wait(50), Publish(b"c"))
+    replay = run_schedule(AskedMachine.driver_class, schedule, claims)
+    assert replay.violation is None
+    assert [0, 0] == [each.at_ms for each in replay.history if isinstance(each, Delivered) and each.attempt == 1][:2]
+
+
 # --- shorten --------------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +329,13 @@ def test_what_is_not_needed_is_left_out_and_numbers_are_lowered() -> None:
         (PublishLater(b"c", 50), (PublishLater,), PublishLater(b"a", 1)),
         (PublishLater(b"c", 50), (PublishLater, Publish), Publish(b"a")),
         (Disconnect("c1"), (Disconnect,), Disconnect("c1")),
+        (Poll(("c2", "c1"), 1), (Poll,), Poll((), None)),
+        (KillAt(5), (KillAt,), KillAt(1)),
+        (BeginReceive("c1", 3), (BeginReceive,), BeginReceive("c1", 1)),
+        (BeginAck(2, 3), (BeginAck,), BeginAck(0, 1)),
+        (BeginAck(2, 3), (BeginAck, Ack), Ack(0)),
+        (FinishAck(2), (FinishAck,), FinishAck(0)),
+        (FinishReceive(2), (FinishReceive,), FinishReceive(0)),
     ],
     ids=str,
 )

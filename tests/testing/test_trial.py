@@ -9,9 +9,11 @@ from tests.kit.all_faults import FAULTS
 from tests.kit.broken_others import CursorOneTooFar, MovesWithoutDraining
 from tests.kit.small_broker import SmallDriver, SmallMachine
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise, trial
+from keyshared.testing import Delivery, Driver, Guarantees, Promise, Violation, trial
+from keyshared.testing.history import Connected
 from keyshared.testing.replay import ScheduleRun, run_schedule
-from keyshared.testing.trial import BUDGET, find_violation, find_violations
+from keyshared.testing.steps import Publish
+from keyshared.testing.trial import BUDGET, Finding, find_violation, find_violations
 
 
 def test_a_correct_broker_yields_nothing() -> None:
@@ -103,6 +105,14 @@ def test_every_broken_promise_is_found_and_shortened_by_itself() -> None:
 
 def test_of_a_correct_broker_nothing_is_found() -> None:
     assert find_violations(SmallMachine, settings(BUDGET, max_examples=2, phases=[Phase.generate])) == ()
+
+
+def test_who_joins_only_to_heal_is_explained() -> None:
+    violation = Violation(Promise.NO_LOSS, "offset 0 is gone", (), "")
+    steps, healed = (Publish(b"a"),), (Connected(consumer="healer"),)
+    text = str(Finding(violation, 1, healed, steps))
+    assert "Publish(key=b'a', count=1)\n(in the end 'healer' joins, who wants everything, and everybody" in text
+    assert "healer" not in str(Finding(violation, 1, (Connected(consumer="c1"),), steps))
 
 
 class NobodyHome(Driver):

@@ -319,6 +319,7 @@ def claimed(random: Random) -> Guarantees:
     latest_only: bool | Callable[[bytes], bool] = random.random() < 0.4
     if not total_order and random.random() < 0.2:
         latest_only = is_short
+    timeout = random.choice([None, None, 1, 5])
     return Guarantees(
         promises=random.choice([JUDGED, JUDGED - {Promise.FENCE}, some]),
         per_key=random.choice([1, 1, 2, None]),
@@ -341,7 +342,7 @@ def claimed(random: Random) -> Guarantees:
         fairness=random.choice([None, 0, 0, 0, 1]),
         max_attempts=random.choice([None, 1, 1, 2]),
         nack_holds_key=random.random() < 0.7,
-        ack_timeout_ms=random.choice([None, None, 1, 5]),
+        ack_timeout_ms=timeout,
         progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
         tells_done=random.random() < 0.7,
@@ -351,6 +352,7 @@ def claimed(random: Random) -> Guarantees:
         may_drop=random.random() < 0.5,
         may_skip=random.random() < 0.5,
         may_dead_letter=random.random() < 0.5,
+        tolerance_ms=0 if timeout == 1 else random.choice([0, 0, 1, 4]),
     )
 
 

@@ -6,43 +6,34 @@ The checker judges what is written. The bench draws and decides nothing: the mac
 from asyncio import new_event_loop
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar, assert_never
+from functools import partial
+from typing import Final, TypeVar, assert_never
 
+from keyshared.testing import history as past
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
-from keyshared.testing.guarantees import Guarantees, Violation
-from keyshared.testing.history import (
-    Acked,
-    AtRest,
-    Committed,
-    Connected,
-    DeadLettered,
-    Delivered,
-    Dropped,
-    Expired,
-    Gone,
-    Happening,
-    Held,
-    HoldReason,
-    LimitChanged,
-    Nacked,
-    Owned,
-    Published,
-    Quiet,
-    Released,
-    Settled,
-    Skipped,
-)
+from keyshared.testing.errors import KilledError
+from keyshared.testing.guarantees import Violation
+from keyshared.testing.history import Happening, HoldReason
 from keyshared.testing.judges.checker import Checker
+from keyshared.testing.ledger import Ledger
+from keyshared.testing.receipts import Begun, Receipt, pick
 from keyshared.testing.steps import (
+    NEEDS,
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Connect,
     Disconnect,
     Fail,
+    FinishAck,
+    FinishReceive,
     Flap,
+    KillAt,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -52,43 +43,14 @@ from keyshared.testing.steps import (
     StopReading,
     Wait,
 )
+from keyshared.testing.world import World
 
-__all__ = ["Bench", "Receipt", "World", "pick"]
+__all__ = ["HEALER", "Bench"]
 
-_Option = TypeVar("_Option")
+_Answer = TypeVar("_Answer")
 
-_HEALER: Final = "healer"
+HEALER: Final = "healer"
 _REMEMBERED_RECEIPTS: Final = 16
-
-
-class Receipt(NamedTuple):
-    """Who got what, and when."""
-
-    consumer: str
-    delivery: Delivery
-    at_ms: int
-
-
-class World(NamedTuple):
-    """What a bench has to know of a broker besides its driver.
-
-    Attributes:
-        guarantees: What it claims.
-        max_outstanding: How many messages are published and not done at once; more are not published.
-        retry_ms: How long a message may wait at most after it was nacked or has expired.
-        rest_ms: How long it may need at most for anything.
-    """
-
-    guarantees: Guarantees = Guarantees()
-    max_outstanding: int = 8
-    retry_ms: int = 0
-    rest_ms: int = 1_000
-
-    @property
-    def timeouts(self) -> tuple[int, ...]:
-        """The times that matter: just before, at and after them something may happen."""
-        times = (self.guarantees.ack_timeout_ms, self.retry_ms, self.rest_ms)
-        return tuple(ms for ms in times if ms is not None)
 
 
 class Bench:
@@ -103,8 +65,6 @@ class Bench:
         driver: Operates the broker.
         abilities: What it can do, see `keyshared.testing.driver.ABILITIES`.
         takes_filters: Whether its consumers can say what they want.
-        checker: Judges.
-        history: What has happened; of a broker that remembers only its cursor, since it was started last.
         taken: The steps that did something, in order.
         now: Milliseconds that have passed.
         outstanding: Offsets of what is published and not done, as far as it shows.
@@ -122,12 +82,10 @@ class Bench:
         self.driver = in_loop(driver, new_event_loop()) if isinstance(driver, AsyncDriver) else driver
         self._remembers_acks = driver.remembers_acks
         self._world = world
-        self._blame = blame
         # A cursor that nobody can see is not judged; the checker says so itself.
         keeps_up = world.guarantees.cursor_keeps_up and "cursor" in self.abilities
         self._claimed = replace(world.guarantees, cursor_keeps_up=keeps_up)
-        self.checker = Checker(self._claimed)
-        self.history: list[Happening] = []
+        self._ledger = Ledger(self._claimed, blame)
         self.taken: list[Step] = []
         self.now = 0
         self.outstanding: set[int] = set()
@@ -140,6 +98,24 @@ class Bench:
         self._earliest: dict[int, int] = {}  # of what was published for later
         self._latest = 0  # no time that anybody has asked for is later
         self._committed: int | None = None
+        self._poll = Poll()
+        self._asked_for_less = False  # at the last look
+        self._kill: KillAt | None = None
+        self._unanswered: list[Callable[[], None]] = []  # what may have happened when the process was killed
+        self._perhaps: tuple[bytes | None, int | None] | None = None  # a message that may be in the log, and its time
+        self._halves: dict[str, int] = {}  # whose receive stands still at the next look, and where
+        self._receiving: dict[str, object] = {}
+        self._answering: list[Begun] = []
+
+    @property
+    def checker(self) -> Checker:
+        """Judges."""
+        return self._ledger.checker
+
+    @property
+    def history(self) -> list[Happening]:
+        """What has happened; of a broker that remembers only its cursor, since it was started last."""
+        return self._ledger.history
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
@@ -154,55 +130,55 @@ class Bench:
         """
         if self.can(step):
             self.taken.append(step)
-            self._do(step)
-            if not isinstance(step, ReadOn):
-                self._look()
+            if isinstance(step, Poll | KillAt | BeginReceive):
+                self._do(step)
+            else:
+                self._go(step)
+                self._next_as_usual()
 
-    def can(self, step: Step) -> bool:  # noqa: C901, PLR0911, PLR0912  # one answer for each kind
+    def can(self, step: Step) -> bool:
         """Return whether a step would do anything now."""
+        return NEEDS.get(type(step), frozenset()) <= self.abilities and self._is_apt(step)
+
+    def _is_apt(self, step: Step) -> bool:  # noqa: C901, PLR0911, PLR0912  # one answer for each kind
         match step:
+            case Poll(first, most):
+                return bool(first) or (most is not None and "receive_some" in self.abilities)
             case Connect(consumer):
                 return consumer not in self.members
             case Disconnect(consumer) | Flap(consumer):
                 return consumer in self.members
             case StopReading(consumer):
-                return consumer in self.members and consumer not in self.unread
+                return consumer in self._readers()
+            case BeginReceive(consumer):
+                return consumer in self._readers() and self._claimed.per_key == 1
+            case FinishReceive():
+                return bool(self._receiving)
+            case FinishAck():
+                return bool(self._answering)
             case ReadOn():
                 return bool(self.unread)
-            case Publish():
-                return len(self.outstanding) < self._world.max_outstanding
-            case PublishLater():
-                can = {"publish_later", "advance"} <= self.abilities
-                return can and len(self.outstanding) < self._world.max_outstanding
-            case Ack():
-                return bool(self.open)
-            case AckThrough():
-                return bool(self.open) and "ack_through" in self.abilities
-            case AckLate():
+            case Publish() | PublishLater():
+                return self._may_publish()
+            case Ack() | AckThrough() | BeginAck() | Nack() | Postpone() | Fail():
+                return bool(self.held())
+            case AckLate() | NackLate():
                 return bool(self.over)
-            case Nack():
-                return bool(self.open) and "nack" in self.abilities
-            case NackLate():
-                return bool(self.over) and "nack" in self.abilities
-            case Postpone():
-                return bool(self.open) and {"postpone", "advance"} <= self.abilities
-            case Fail():
-                return bool(self.open) and {"nack", "advance"} <= self.abilities
-            case Wait():
-                return "advance" in self.abilities
-            case Restart():
-                return "restart" in self.abilities
+            case KillAt() | Wait() | Restart():
+                return True
             case _:
                 assert_never(step)
 
     def heal(self) -> None:
         """Answer everything for everybody until nothing comes any more."""
+        self._next_as_usual()
+        self._finish_answers()
         self._read_on()
         if self.takes_filters or not self.members:
-            self._connect(_HEALER, ())  # somebody who wants everything
+            self._connect(HEALER, ())  # somebody who wants everything
             self._look()
         if self._latest > self.now:
-            self._pass_time(self._latest - self.now)
+            self._pass_time(self._latest - self.now + self._claimed.tolerance_ms)
         for _ in range(4 * len(self._log) + 4):
             answered = list(self.open.values())
             for receipt in answered:
@@ -212,21 +188,51 @@ class Bench:
                 self._pass_time(max(self._world.timeouts) + 1)
             if not answered and not self.open:
                 break
-        self._tell(AtRest(at_ms=self.now))
+        self._tell(past.AtRest(at_ms=self.now))
+
+    def _next_as_usual(self) -> None:
+        self._poll, self._kill = Poll(), None
+        self._halves.clear()
+
+    def held(self) -> list[Receipt]:
+        """Return the open deliveries that nobody is answering for, oldest first."""
+        answering = [begun.receipt for begun in self._answering]
+        return [receipt for receipt in self.open.values() if receipt not in answering]
+
+    def _go(self, step: Step) -> None:
+        if self._kill is None or isinstance(step, FinishReceive | BeginAck | FinishAck):
+            self._do(step)
+            if not isinstance(step, ReadOn):
+                self._look()
+            return
+        self._finish_answers()
+        self._read_on()
+        self._halves.clear()
+        members = dict(self.members)
+        self.driver.kill_at(self._kill.statement)
+        try:
+            self._do(step)
+            self._look()
+        except KilledError:
+            pass
+        self._come_back(dict(self.members) or members)
 
     def _do(self, step: Step) -> None:  # noqa: C901, PLR0912  # one case for each kind
         match step:
+            case Poll():
+                self._poll = step
+            case KillAt():
+                self._kill = step
             case Connect(consumer, filters):
                 self._read_on()
                 self._connect(consumer, filters if self.takes_filters else ())
             case Disconnect(consumer):
-                self._read_on()
                 self._disconnect(consumer)
             case Flap(consumer):
                 self._flap(consumer)
             case StopReading(consumer):
                 self.unread[consumer] = None
-                self._tell(LimitChanged(consumer=consumer, limit=0, at_ms=self.now))
+                self._tell(past.LimitChanged(consumer=consumer, limit=0, at_ms=self.now))
             case ReadOn():
                 self._read_on()
             case Publish(key, count):
@@ -234,19 +240,27 @@ class Bench:
             case PublishLater(key, ms):
                 self._publish_later(key, ms)
             case Ack(which):
-                self._ack(pick(list(self.open.values()), which))
+                self._ack(pick(self.held(), which))
             case AckThrough(which):
-                self._ack_through(pick(list(self.open.values()), which))
+                self._ack_through(pick(self.held(), which))
+            case BeginReceive(consumer, statements):
+                self._halves[consumer] = statements
+            case FinishReceive(which):
+                self._finish_receive(pick(list(self._receiving), which))
+            case BeginAck(which, statements):
+                self._begin_ack(pick(self.held(), which), statements)
+            case FinishAck(which):
+                self._finish_ack(pick(self._answering, which))
             case AckLate(which):
                 self._ack(pick(self.over[::-1], which))
             case Nack(which):
-                self._nack(pick(list(self.open.values()), which))
+                self._nack(pick(self.held(), which))
             case NackLate(which):
                 self._nack(pick(self.over[::-1], which))
             case Postpone(which, ms):
-                self._postpone(pick(list(self.open.values()), which), ms)
+                self._postpone(pick(self.held(), which), ms)
             case Fail(which, times):
-                self._fail(pick(list(self.open.values()), which).delivery.offset, times)
+                self._fail(pick(self.held(), which).delivery.offset, times)
             case Wait(ms):
                 self._pass_time(ms)
             case Restart():
@@ -262,17 +276,18 @@ class Bench:
         else:
             self.driver.connect(name)
         self.members[name] = filters
-        self._tell(Connected(consumer=name, at_ms=self.now))
+        self._tell(past.Connected(consumer=name, at_ms=self.now))
 
     def _disconnect(self, name: str) -> None:
+        self._read_on()
+        self._finish_answers(name)
         self.driver.disconnect(name)
         self._forget(name)
 
     def _flap(self, name: str) -> None:
-        self._read_on()
         filters = self.members[name]
         self._disconnect(name)
-        self._look()
+        self._look_fully()
         self._connect(name, filters)
 
     def _forget(self, name: str) -> None:
@@ -281,15 +296,37 @@ class Bench:
         self.unread.pop(name, None)
         for receipt in [each for each in self.open.values() if each.consumer == name]:
             self._end(receipt)
-        self._tell(Gone(consumer=name, at_ms=self.now))
+        self._tell(past.Gone(consumer=name, at_ms=self.now))
 
     def _read_on(self) -> None:
         """Make the history complete: nobody comes or goes, and no time passes, while something is not read."""
+        for name in list(self._receiving):
+            self._finish_receive(name)
         if self.unread:
             for name in self.unread:
-                self._tell(LimitChanged(consumer=name, at_ms=self.now))
+                self._tell(past.LimitChanged(consumer=name, at_ms=self.now))
             self.unread.clear()
-            self._look()
+            self._look_fully()
+
+    # --- halves -----------------------------------------------------------------------------------------------------
+
+    def _finish_receive(self, name: str) -> None:
+        self._receive(name, self.driver.finish_receive(self._receiving.pop(name)))
+        self._asked_for_less = True  # it has not asked for what came after its begin
+
+    def _begin_ack(self, receipt: Receipt, statements: int) -> None:
+        handle = self.driver.begin_ack(receipt.consumer, receipt.delivery, statements)
+        self._answering.append(Begun(receipt, handle, self._ledger.begin(), self.now))
+
+    def _finish_ack(self, begun: Begun) -> None:
+        self._answering.remove(begun)
+        counted = self.driver.finish_ack(begun.handle)
+        self._ledger.end(begun.answer, self._acked(begun.receipt, counted, begun.at_ms))
+
+    def _finish_answers(self, of: str | None = None) -> None:
+        for begun in list(self._answering):
+            if of is None or begun.receipt.consumer == of:
+                self._finish_ack(begun)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -297,12 +334,30 @@ class Bench:
         for position in range(min(count, self._world.max_outstanding - len(self.outstanding))):
             if position:
                 self._look()
-            self._enter(self.driver.publish(key), key)
+            offset = self._ask(partial(self.driver.publish, key), partial(self._publish_perhaps, key))
+            self._enter(offset, key)
 
     def _publish_later(self, key: bytes | None, ms: int) -> None:
-        offset = self.driver.publish_later(key, ms)
-        self._earliest[offset] = self._asked_for(ms)
+        until_ms = self._asked_for(ms)
+        publish = partial(self.driver.publish_later, key, ms)
+        offset = self._ask(publish, partial(self._publish_perhaps, key, until_ms))
+        self._earliest[offset] = until_ms
         self._enter(offset, key)
+
+    def _may_publish(self) -> bool:
+        """Whether one more may enter the log. Offsets grow, so none does as long as one of them is not known."""
+        return self._perhaps is None and len(self.outstanding) < self._world.max_outstanding
+
+    def _publish_perhaps(self, key: bytes | None, until_ms: int | None = None) -> None:
+        self._perhaps = key, until_ms
+
+    def _meet(self, offset: int) -> None:
+        """Learn that what may have been published was."""
+        if self._perhaps is not None and offset not in self._log:
+            (key, until_ms), self._perhaps = self._perhaps, None
+            if until_ms is not None:
+                self._earliest[offset] = until_ms
+            self._enter(offset, key)
 
     def _enter(self, offset: int, key: bytes | None) -> None:
         """A message is in the log."""
@@ -313,9 +368,9 @@ class Bench:
     def _tell_published(self, offset: int) -> None:
         until_ms = self._earliest.get(offset, self.now)
         later = None if until_ms <= self.now else until_ms
-        self._tell(Published(offset=offset, key=self._log[offset], until_ms=later, at_ms=self.now))
+        self._tell(past.Published(offset=offset, key=self._log[offset], until_ms=later, at_ms=self.now))
         if later is not None:
-            self._tell(Held(offset=offset, reason=HoldReason.NOT_BEFORE, until_ms=later, at_ms=self.now))
+            self._tell(past.Held(offset=offset, reason=HoldReason.NOT_BEFORE, until_ms=later, at_ms=self.now))
 
     def _asked_for(self, ms: int) -> int:
         """The instant before which something is not wanted."""
@@ -323,8 +378,17 @@ class Bench:
         self._latest = max(self._latest, until_ms)
         return until_ms
 
+    def _ask(self, call: Callable[[], _Answer], perhaps: Callable[[], None]) -> _Answer:
+        """Make a call of the driver; if the broker is killed meanwhile, remember what it may have done."""
+        try:
+            return call()
+        except KilledError:
+            self._unanswered.append(perhaps)
+            raise
+
     def _ack(self, receipt: Receipt) -> None:
-        self._note_ack(receipt, self.driver.ack(receipt.consumer, receipt.delivery))
+        ack = partial(self.driver.ack, receipt.consumer, receipt.delivery)
+        self._note_ack(receipt, self._ask(ack, partial(self._note_ack, receipt, None)))
 
     def _ack_through(self, receipt: Receipt) -> None:
         consumer, delivery, _ = receipt
@@ -335,23 +399,30 @@ class Bench:
             and each.delivery.offset < delivery.offset
             and self._is_same_lane(each, receipt)
         ]
-        counted = self.driver.ack_through(consumer, delivery)
-        for each in [*sorted(together, key=lambda older: older.delivery.offset), receipt]:
-            self._note_ack(each, counted)
+        receipts = [*sorted(together, key=lambda older: older.delivery.offset), receipt]
+        ack = partial(self.driver.ack_through, consumer, delivery)
+        self._note_acks(receipts, self._ask(ack, partial(self._note_acks, receipts, None)))
+
+    def _note_acks(self, receipts: Iterable[Receipt], counted: bool | None) -> None:
+        for receipt in receipts:
+            self._note_ack(receipt, counted)
 
     def _is_same_lane(self, one: Receipt, other: Receipt) -> bool:
         key = self._log[one.delivery.offset]
         return self._claimed.total_order or key == self._log[other.delivery.offset] is not None
 
     def _note_ack(self, receipt: Receipt, counted: bool | None) -> None:
+        self._tell(self._acked(receipt, counted, self.now))
+
+    def _acked(self, receipt: Receipt, counted: bool | None, at_ms: int) -> past.Acked:
         consumer, delivery, _ = receipt
         is_open = self.open.get((consumer, delivery.offset)) == receipt
         if is_open:
             self._end(receipt)
         if is_open or counted:
             self.outstanding.discard(delivery.offset)
-        self._tell(
-            Acked(offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now)
+        return past.Acked(
+            offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=at_ms
         )
 
     def _before_it_ends(self) -> None:
@@ -363,20 +434,26 @@ class Bench:
         self._before_it_ends()
         consumer, delivery, _ = receipt
         offset, until_ms = delivery.offset, self._asked_for(ms)
-        counted = self.driver.postpone(consumer, delivery, ms)
+        postpone = partial(self.driver.postpone, consumer, delivery, ms)
+        counted = self._ask(postpone, partial(self._hold, offset, HoldReason.POSTPONED, until_ms))
         if self.open.get((consumer, offset)) == receipt and counted is not False:
             attempt = delivery.attempt
-            self._tell(Released(offset=offset, consumer=consumer, attempt=attempt, until_ms=until_ms, at_ms=self.now))
+            self._tell(
+                past.Released(offset=offset, consumer=consumer, attempt=attempt, until_ms=until_ms, at_ms=self.now)
+            )
             self._end(receipt)
-            self._tell(Held(offset=offset, reason=HoldReason.POSTPONED, until_ms=until_ms, at_ms=self.now))
+            self._hold(offset, HoldReason.POSTPONED, until_ms)
 
     def _nack(self, receipt: Receipt) -> None:
         self._before_it_ends()
         consumer, delivery, _ = receipt
-        counted = self.driver.nack(consumer, delivery)
+        nack = partial(self.driver.nack, consumer, delivery)
+        counted = self._ask(nack, partial(self._hold_for_retry, delivery.offset))
         is_open = self.open.get((consumer, delivery.offset)) == receipt
         self._tell(
-            Nacked(offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now)
+            past.Nacked(
+                offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now
+            )
         )
         if is_open and counted is not False:
             self._end(receipt)
@@ -384,7 +461,7 @@ class Bench:
 
     def _fail(self, offset: int, times: int) -> None:
         for _ in range(times):
-            receipt = next((each for each in self.open.values() if each.delivery.offset == offset), None)
+            receipt = next((each for each in self.held() if each.delivery.offset == offset), None)
             if receipt is None:
                 break
             self._nack(receipt)
@@ -393,8 +470,10 @@ class Bench:
 
     def _hold_for_retry(self, offset: int) -> None:
         if self._world.retry_ms:
-            until_ms = self.now + self._world.retry_ms
-            self._tell(Held(offset=offset, reason=HoldReason.RETRY, until_ms=until_ms, at_ms=self.now))
+            self._hold(offset, HoldReason.RETRY, self.now + self._world.retry_ms)
+
+    def _hold(self, offset: int, reason: HoldReason, until_ms: int) -> None:
+        self._tell(past.Held(offset=offset, reason=reason, until_ms=until_ms, at_ms=self.now))
 
     def _end(self, receipt: Receipt) -> None:
         self.open.pop((receipt.consumer, receipt.delivery.offset), None)
@@ -403,22 +482,34 @@ class Bench:
     # --- time and crashes -------------------------------------------------------------------------------------------
 
     def _pass_time(self, ms: int) -> None:
-        """Move time on; deliveries that may have expired by then are no longer open."""
+        """Move time on; deliveries that have expired by then by any clock are no longer open."""
         self._read_on()
-        self.driver.advance(ms)
+        if self._asked_for_less:
+            self._look_fully()  # nothing waits only because nobody has asked for it
+        if self._claimed.progress_ms is not None:
+            self._finish_answers()  # what they make ready must not look as if it had waited
         self.now += ms
-        timeout = self._claimed.ack_timeout_ms
+        self.driver.advance(ms)
+        timeout, slack = self._claimed.ack_timeout_ms, self._claimed.tolerance_ms
         if timeout is not None:
-            for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout]:
-                self._end(receipt)
+            for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout - slack]:
+                if self.now - receipt.at_ms >= timeout + slack:
+                    self._end(receipt)  # until then somebody may still have it
                 self._hold_for_retry(receipt.delivery.offset)
         self._look()
 
     def _restart(self) -> None:
+        self._finish_answers()
         self._read_on()
-        members = dict(self.members)
-        for name in members:
+        self._come_back(dict(self.members))
+
+    def _come_back(self, members: dict[str, tuple[str, ...]]) -> None:
+        self._halves.clear()
+        for name in list(self.members):
             self._forget(name)
+        for happened in self._unanswered:  # perhaps
+            happened()
+        self._unanswered.clear()
         self.driver.restart()
         if not self._remembers_acks:
             self._begin_again()
@@ -429,14 +520,14 @@ class Bench:
     def _begin_again(self) -> None:
         """Judge a broker that has only its cursor from there on: everything above it is outstanding again."""
         resume = 0 if self._committed is None else self._committed
-        self.checker, self.history = Checker(self._claimed), []
+        self._ledger.begin_anew()
         # It counts attempts from one again, so an answer from before the crash can look like one for a new delivery.
         self.over = []
         self.outstanding = {offset for offset in self._log if offset >= resume}
         for offset in sorted(self.outstanding):
             self._tell_published(offset)
         for key, consumer in self.owners.items():
-            self._tell(Owned(key=key, consumer=consumer, at_ms=self.now))  # it is said only when it changes
+            self._tell(past.Owned(key=key, consumer=consumer, at_ms=self.now))  # it is said only when it changes
         self._committed = None
 
     # --- what is seen -----------------------------------------------------------------------------------------------
@@ -450,32 +541,53 @@ class Bench:
             cursor = self.driver.cursor()
             if cursor is not None and cursor != self._committed:
                 self._committed = cursor
-                self._tell(Committed(resume_offset=cursor, at_ms=self.now))
-        for name in self.members:
-            if name not in self.unread:
-                self._receive(name, self.driver.receive(name))
-        if self._claimed.progress_ms is None:
-            self._tell(Quiet(at_ms=self.now))
+                self._tell(past.Committed(resume_offset=cursor, at_ms=self.now))
+        most = self._poll.most if "receive_some" in self.abilities else None
+        self._asked_for_less = most is not None
+        for name in self._readers():
+            if name in self._halves:
+                self._receiving[name] = self.driver.begin_receive(name, self._halves.pop(name))
+            else:
+                self._receive(name, self.driver.receive(name) if most is None else self.driver.receive_some(name, most))
+        is_half_way = self._asked_for_less or self._receiving or self._answering
+        if self._claimed.progress_ms is None and not is_half_way:
+            self._tell(past.Quiet(at_ms=self.now))
+
+    def _look_fully(self) -> None:
+        """Look while everybody asks for all, and no receive stands still."""
+        usual = self._poll, self._halves
+        self._poll, self._halves = Poll(self._poll.first), {}
+        self._look()
+        self._poll, self._halves = usual
+
+    def _readers(self) -> list[str]:
+        """Who reads, in the order in which they are polled."""
+        order = dict.fromkeys([*self._poll.first, *self.members])
+        busy = {*self.unread, *self._receiving}
+        return [name for name in order if name in self.members and name not in busy]
 
     def _notice(self, happening: Happening) -> None:
-        if isinstance(happening, Expired | Released):
+        if isinstance(happening, past.DeadLettered | past.Dropped | past.Held | past.Skipped | past.Settled):
+            self._meet(happening.offset)
+        if isinstance(happening, past.Expired | past.Released):
             receipt = self.open.get((happening.consumer, happening.offset))
             if receipt is None or receipt.delivery.attempt != happening.attempt:
                 return  # it was never read, or has ended with its consumer
             self._end(receipt)
-        elif isinstance(happening, DeadLettered | Dropped | Skipped | Settled):
+        elif isinstance(happening, past.DeadLettered | past.Dropped | past.Skipped | past.Settled):
             self.outstanding.discard(happening.offset)
-        elif isinstance(happening, Owned):
+        elif isinstance(happening, past.Owned):
             self.owners[happening.key] = happening.consumer
         self._tell(happening)
-        if isinstance(happening, Expired):
+        if isinstance(happening, past.Expired):
             self._hold_for_retry(happening.offset)
 
     def _receive(self, name: str, deliveries: Iterable[Delivery]) -> None:
         for delivery in deliveries:
+            self._meet(delivery.offset)
             key = delivery.key.encode() if isinstance(delivery.key, str) else delivery.key
             self._tell(
-                Delivered(offset=delivery.offset, key=key, consumer=name, attempt=delivery.attempt, at_ms=self.now)
+                past.Delivered(offset=delivery.offset, key=key, consumer=name, attempt=delivery.attempt, at_ms=self.now)
             )
             before = self.open.pop((name, delivery.offset), None)
             if before is not None:
@@ -483,11 +595,4 @@ class Bench:
             self.open[name, delivery.offset] = Receipt(name, delivery, self.now)
 
     def _tell(self, happening: Happening) -> None:
-        self.history.append(happening)
-        for violation in self.checker.feed(happening):
-            self._blame(violation)
-
-
-def pick(options: list[_Option], which: int) -> _Option:
-    """One of several, whatever number was drawn: a schedule stays valid while it shrinks."""
-    return options[which % len(options)]
+        self._ledger.tell(happening)

@@ -46,4 +46,4 @@ def read_claims(text: str) -> Guarantees:
 
 _NUMBERS: Final = frozenset(each.name for each in fields(Guarantees) if each.type == int | None)
 _FLAGS: Final = frozenset({"latest_only", *(each.name for each in fields(Guarantees) if each.type is bool)})
-_WRITABLE: Final = _NUMBERS | _FLAGS | {"promises"}
+_WRITABLE: Final = _NUMBERS | _FLAGS | {"promises", "tolerance_ms"}

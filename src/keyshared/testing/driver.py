@@ -1,6 +1,6 @@
 """How the kit operates a broker: one small class connects any broker with the machine that tries to break it.
 
-Five methods are needed: connect, disconnect, publish, receive, ack. Eight more are abilities that a broker may have;
+Five methods are needed: connect, disconnect, publish, receive, ack. The others are abilities that a broker may have;
 what a driver does not override is not tried, and the promises that only it could show are reported as not judged.
 """
 
@@ -110,6 +110,18 @@ class Driver:
         """
         raise UnsupportedError(type(self).__name__, "receive")
 
+    def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
+        """Ask for a few messages only, as `receive` asks for as many as the consumer may have.
+
+        For a broker that is asked. What a broker has pushed to a consumer is out already, however little of it is read:
+        leave this method out then.
+
+        Args:
+            consumer: Its name; it is connected.
+            most: How many, at least one.
+        """
+        raise UnsupportedError(type(self).__name__, "receive_some")
+
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         """Report that a message is processed. The report may be late: the delivery may be long over.
 
@@ -184,8 +196,71 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "cursor")
 
     def restart(self) -> None:
-        """Crash and come back from what is stored. All consumers are gone; they connect again."""
+        """Crash and come back from what is stored. All consumers are gone; they connect again.
+
+        What `notices` has not handed over yet, and is still true, it says again after this.
+        """
         raise UnsupportedError(type(self).__name__, "restart")
+
+    def kill_at(self, statement: int) -> None:
+        """Have the broker's process killed (as by ``kill -9``) just before a statement that it is going to do.
+
+        A statement is whatever the driver can count: a line of code, a write, a system call. The call in which it
+        happens raises `KilledError`. In any case `restart` is called next: it kills what is still alive, and what was
+        not reached is forgotten. For drivers that have `restart`.
+
+        Args:
+            statement: The so-manyth from now on, from 1.
+        """
+        raise UnsupportedError(type(self).__name__, "kill_at")
+
+    def begin_receive(self, consumer: str, statements: int) -> object:
+        """Begin a `receive`, and let it stand still half-way: in a thread, in a transaction, or stopped by SIGSTOP.
+
+        Others receive, publish and answer meanwhile; nobody comes or goes, and no time passes. For drivers that have
+        `finish_receive`.
+
+        Args:
+            consumer: Its name; it is connected, and is not asked for anything else meanwhile.
+            statements: After how many of its statements it stands still, from 1. All of them: only the answer is
+                missing.
+
+        Returns:
+            Whatever `finish_receive` needs.
+        """
+        raise UnsupportedError(type(self).__name__, "begin_receive")
+
+    def finish_receive(self, begun: object) -> Sequence[Delivery]:
+        """Finish a receive that stands still, and return what it has read.
+
+        Args:
+            begun: What `begin_receive` has returned.
+        """
+        raise UnsupportedError(type(self).__name__, "finish_receive")
+
+    def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
+        """Begin an `ack`, and let it stand still half-way, as `begin_receive` does. For drivers that have `finish_ack`.
+
+        Others come and go meanwhile, and time passes: a consumer that is paused while it answers may find that its
+        delivery has expired.
+
+        Args:
+            consumer: Who has it.
+            delivery: What it had got.
+            statements: After how many of its statements it stands still, from 1.
+
+        Returns:
+            Whatever `finish_ack` needs.
+        """
+        raise UnsupportedError(type(self).__name__, "begin_ack")
+
+    def finish_ack(self, begun: object) -> bool | None:
+        """Finish an ack that stands still, and return what `ack` would.
+
+        Args:
+            begun: What `begin_ack` has returned.
+        """
+        raise UnsupportedError(type(self).__name__, "finish_ack")
 
     def notices(self) -> Sequence[Happening]:
         """Return what the broker says of itself since the last call, as happenings of a history.
@@ -229,6 +304,10 @@ class AsyncDriver:
         """See `Driver.receive`."""
         raise UnsupportedError(type(self).__name__, "receive")
 
+    async def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
+        """See `Driver.receive_some`."""
+        raise UnsupportedError(type(self).__name__, "receive_some")
+
     async def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         """See `Driver.ack`."""
         raise UnsupportedError(type(self).__name__, "ack")
@@ -261,6 +340,26 @@ class AsyncDriver:
         """See `Driver.restart`."""
         raise UnsupportedError(type(self).__name__, "restart")
 
+    async def kill_at(self, statement: int) -> None:
+        """See `Driver.kill_at`."""
+        raise UnsupportedError(type(self).__name__, "kill_at")
+
+    async def begin_receive(self, consumer: str, statements: int) -> object:
+        """See `Driver.begin_receive`."""
+        raise UnsupportedError(type(self).__name__, "begin_receive")
+
+    async def finish_receive(self, begun: object) -> Sequence[Delivery]:
+        """See `Driver.finish_receive`."""
+        raise UnsupportedError(type(self).__name__, "finish_receive")
+
+    async def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
+        """See `Driver.begin_ack`."""
+        raise UnsupportedError(type(self).__name__, "begin_ack")
+
+    async def finish_ack(self, begun: object) -> bool | None:
+        """See `Driver.finish_ack`."""
+        raise UnsupportedError(type(self).__name__, "finish_ack")
+
     async def notices(self) -> Sequence[Happening]:
         """See `Driver.notices`."""
         raise UnsupportedError(type(self).__name__, "notices")
@@ -270,7 +369,10 @@ class AsyncDriver:
 
 
 AnyDriver = Driver | AsyncDriver
-ABILITIES: Final = ("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later")
+ABILITIES: Final = (
+    *("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later", "receive_some"),
+    *("kill_at", "begin_receive", "finish_receive", "begin_ack", "finish_ack"),
+)
 """The methods that a driver may leave out."""
 
 
@@ -321,6 +423,9 @@ class _InLoop(Driver):
     def receive(self, consumer: str) -> Sequence[Delivery]:
         return self._wait(self._driver.receive(consumer))
 
+    def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
+        return self._wait(self._driver.receive_some(consumer, most))
+
     def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         return self._wait(self._driver.ack(consumer, delivery))
 
@@ -344,6 +449,21 @@ class _InLoop(Driver):
 
     def restart(self) -> None:
         self._wait(self._driver.restart())
+
+    def kill_at(self, statement: int) -> None:
+        self._wait(self._driver.kill_at(statement))
+
+    def begin_receive(self, consumer: str, statements: int) -> object:
+        return self._wait(self._driver.begin_receive(consumer, statements))
+
+    def finish_receive(self, begun: object) -> Sequence[Delivery]:
+        return self._wait(self._driver.finish_receive(begun))
+
+    def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
+        return self._wait(self._driver.begin_ack(consumer, delivery, statements))
+
+    def finish_ack(self, begun: object) -> bool | None:
+        return self._wait(self._driver.finish_ack(begun))
 
     def notices(self) -> Sequence[Happening]:
         return self._wait(self._driver.notices())

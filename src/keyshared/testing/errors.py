@@ -11,6 +11,7 @@ __all__ = [
     "GuaranteesError",
     "HistoryError",
     "HistoryFileError",
+    "KilledError",
     "LogEntry",
     "MergeError",
     "UnsupportedError",
@@ -135,6 +136,13 @@ class UnsupportedError(NotImplementedError):
 
     def __str__(self) -> str:
         return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
+
+
+class KilledError(Exception):
+    """The process of a broker was killed before it answered: a driver raises it, and the kit asked for that.
+
+    What the broker has done of the call nobody knows.
+    """
 
 
 def _call_of(happening: object) -> str:

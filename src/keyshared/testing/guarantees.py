@@ -82,6 +82,8 @@ class Guarantees:
         nack_holds_key: Whether a message that was given back, expired or released holds the newer ones of its key.
         ack_timeout_ms: Set it only if the history does not tell of expiries: a delivery that is this old may have
             expired, so it no longer proves anything against a delivery elsewhere.
+        tolerance_ms: How much earlier or later than it should something may happen that waits for a time: an expiry
+            that the history does not tell, and the end of a hold, of a delay that was asked for, and of a linger.
         progress_ms: Within what time something that can be delivered is delivered. None: judged only where the
             history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
@@ -126,6 +128,7 @@ class Guarantees:
     max_attempts: int | None = None
     nack_holds_key: bool = True
     ack_timeout_ms: int | None = None
+    tolerance_ms: int = 0
     progress_ms: int | None = None
     cursor_keeps_up: bool = False
     tells_done: bool = False
@@ -141,6 +144,10 @@ class Guarantees:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < least):
                 raise GuaranteesError(name, value, f"be an int of at least {least}, or None")
+        if type(self.tolerance_ms) is not int or self.tolerance_ms < 0:
+            raise GuaranteesError("tolerance_ms", self.tolerance_ms, "be an int of at least 0")
+        if self.ack_timeout_ms is not None and self.tolerance_ms >= self.ack_timeout_ms:
+            raise GuaranteesError("tolerance_ms", self.tolerance_ms, "be less than ack_timeout_ms")
         for each in fields(self):
             value = getattr(self, each.name)
             if each.type is bool and type(value) is not bool:

@@ -6,6 +6,8 @@ everything is healed: all consumers answer, and what has no answer then is lost.
 """
 
 import sys
+from collections.abc import Iterator
+from random import Random
 from typing import ClassVar
 
 from keyshared._checks import check_extra
@@ -14,32 +16,41 @@ check_extra("testing", "hypothesis")
 
 from hypothesis import event
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from keyshared.testing import strategies
-from keyshared.testing.bench import Bench, World, pick
+from keyshared.testing.bench import Bench
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
 from keyshared.testing.history import Happening
+from keyshared.testing.receipts import pick
 from keyshared.testing.steps import (
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Connect,
     Disconnect,
     Fail,
+    FinishAck,
+    FinishReceive,
     Flap,
+    KillAt,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
     ReadOn,
     Restart,
     Schedule,
+    Step,
     StopReading,
     Wait,
 )
+from keyshared.testing.world import World
 
 __all__ = ["KeySharedMachine", "PromiseBrokenError"]
 
@@ -67,13 +78,19 @@ class PromiseBrokenError(AssertionError):
 _BROKEN = {promise: type(f"{promise.name.title()}BrokenError", (PromiseBrokenError,), {}) for promise in Promise}
 
 
+_MOSTS = (None, None, 1, 2)  # how much to ask for, as much as may be most of the time
+_ONE_IN = 6
+_MOST_STATEMENTS = 24  # before which it is killed
+
+
 class KeySharedMachine(RuleBasedStateMachine):
     """Tries to break a broker. Subclass it, name the driver and what the broker claims, and take its ``TestCase``.
 
     Attributes:
         driver_class: How to operate the broker; a `Driver` or an `AsyncDriver`.
         guarantees: What the broker claims. Set ``ack_timeout_ms`` if it takes unanswered messages back and its driver
-            gives no `Expired`; ``per_consumer`` if it has such a limit, which is then tried.
+            gives no `Expired`, with ``tolerance_ms`` if its timers are not exact; ``per_consumer`` if it has such a
+            limit, which is then tried.
         max_consumers: How many are connected at once.
         max_outstanding: How many messages are published and not done at once; at most what the broker can take.
         retry_ms: How long a message may wait at most after it was nacked or has expired.
@@ -98,7 +115,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         >>> machine.connect("c1", ())
         >>> machine.publish(b"key")
         Traceback (most recent call last):
-        keyshared.testing.machine.ProgressBrokenError: progress: offset 0 waits, though nothing holds it back and \
+        keyshared.testing.machine.ProgressBrokenError: progress: offset 0 waits or is lost: nothing holds it back, and \
 'c1' had room
         #0 Connected(consumer='c1', at_ms=0)
         #2 Published(offset=0, key=b'key', at_ms=0)
@@ -119,6 +136,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         super().__init__()
         self.is_broken = False
         self.bench = Bench(self.driver_class, self.world(), self.blame)
+        self._dice: Random | None = None  # without it everybody is polled in joining order
 
     # --- consumers --------------------------------------------------------------------------------------------------
 
@@ -129,47 +147,45 @@ class KeySharedMachine(RuleBasedStateMachine):
     )
     def connect(self, name: str, filters: tuple[str, ...]) -> None:
         """A consumer joins."""
-        self.bench.take(Connect(name, filters))
+        self.take(Connect(name, filters))
 
     @precondition(lambda self: self.bench.members)
     @rule(which=st.integers(0, 3))
     def disconnect(self, which: int) -> None:
         """A consumer leaves with whatever it has."""
-        self.bench.take(Disconnect(pick(list(self.bench.members), which)))
+        self.take(Disconnect(pick(list(self.bench.members), which)))
 
     @precondition(lambda self: self.bench.members)
     @rule(which=st.integers(0, 3))
     def flap(self, which: int) -> None:
         """A consumer loses its connection and comes back at once."""
-        self.bench.take(Flap(pick(list(self.bench.members), which)))
+        self.take(Flap(pick(list(self.bench.members), which)))
 
-    @precondition(lambda self: len(self.bench.members) > len(self.bench.unread))
+    @precondition(lambda self: any(self.bench.can(StopReading(name)) for name in self.bench.members))
     @rule(which=st.integers(0, 3))
     def stop_reading(self, which: int) -> None:
         """A consumer stays connected and reads nothing, until others come or go, or time passes."""
-        self.bench.take(
-            StopReading(pick([name for name in self.bench.members if name not in self.bench.unread], which))
-        )
+        self.take(StopReading(pick([name for name in self.bench.members if name not in self.bench.unread], which)))
 
     @precondition(lambda self: self.bench.unread)
     @rule()
     def read_on(self) -> None:
         """Everybody reads again."""
-        self.bench.take(ReadOn())
+        self.take(ReadOn())
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.bench.outstanding) < self.max_outstanding)
+    @precondition(lambda self: self.bench.can(Publish(None)))
     @rule(key=st.runner().flatmap(lambda self: self.keys))
     def publish(self, key: bytes | None) -> None:
         """A message enters the log."""
-        self.bench.take(Publish(key))
+        self.take(Publish(key))
 
-    @precondition(lambda self: len(self.bench.outstanding) < self.max_outstanding)
+    @precondition(lambda self: self.bench.can(Publish(None)))
     @rule(key=st.runner().flatmap(lambda self: self.keys), count=st.integers(2, 4))
     def publish_some(self, key: bytes | None, count: int) -> None:
         """Several messages of a key enter the log one after the other."""
-        self.bench.take(Publish(key, count))
+        self.take(Publish(key, count))
 
     @precondition(lambda self: self.bench.can(PublishLater(None, 1)))
     @rule(
@@ -178,49 +194,69 @@ class KeySharedMachine(RuleBasedStateMachine):
     )
     def publish_later(self, key: bytes | None, ms: int) -> None:
         """A message enters the log that shall not be delivered yet."""
-        self.bench.take(PublishLater(key, ms))
+        self.take(PublishLater(key, ms))
 
-    @precondition(lambda self: self.bench.open)
+    @precondition(lambda self: self.bench.can(Ack()))
     @rule(which=st.integers(0, 7))
     def ack(self, which: int) -> None:
         """A consumer is done with a message."""
-        self.bench.take(Ack(which))
+        self.take(Ack(which))
 
     @precondition(lambda self: self.bench.over)
     @rule(which=st.integers(0, 3))
     def ack_late(self, which: int) -> None:
         """A consumer answers for a delivery that is over."""
-        self.bench.take(AckLate(which))
+        self.take(AckLate(which))
 
     @precondition(lambda self: self.bench.can(AckThrough()))
     @rule(which=st.integers(0, 7))
     def ack_through(self, which: int) -> None:
         """A consumer is done with a message and all older ones of its key that it has."""
-        self.bench.take(AckThrough(which))
+        self.take(AckThrough(which))
 
     @precondition(lambda self: self.bench.can(Postpone()))
     @rule(which=st.integers(0, 7), ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)))
     def postpone(self, which: int, ms: int) -> None:
         """A consumer gives a message back for later."""
-        self.bench.take(Postpone(which, ms))
+        self.take(Postpone(which, ms))
 
     @precondition(lambda self: self.bench.can(Nack()))
     @rule(which=st.integers(0, 7))
     def nack(self, which: int) -> None:
         """A consumer gives a message back."""
-        self.bench.take(Nack(which))
+        self.take(Nack(which))
 
     @precondition(lambda self: self.bench.can(NackLate()))
     @rule(which=st.integers(0, 3))
     def nack_late(self, which: int) -> None:
         """A consumer gives a message back that it no longer has."""
-        self.bench.take(NackLate(which))
+        self.take(NackLate(which))
 
     @precondition(lambda self: self.bench.can(Fail()))
     @rule(which=st.integers(0, 7), times=st.integers(2, 6))
     def fail_again_and_again(self, which: int, times: int) -> None:
         """A message fails wherever it goes: poison."""
-        self.bench.take(Fail(which, times))
+        self.take(Fail(which, times))
+
+    # --- half-way ---------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.bench.can(FinishReceive()))
+    @rule(which=st.integers(0, 3))
+    def finish_receive(self, which: int) -> None:
+        """It receives what it has begun to receive."""
+        self.take(FinishReceive(which))
+
+    @precondition(lambda self: self.bench.can(BeginAck()))
+    @rule(which=st.integers(0, 7), statements=st.integers(1, 3))
+    def begin_ack(self, which: int, statements: int) -> None:
+        """A consumer begins to answer that it is done, and stands still half-way."""
+        self.take(BeginAck(which, statements))
+
+    @precondition(lambda self: self.bench.can(FinishAck()))
+    @rule(which=st.integers(0, 3))
+    def finish_ack(self, which: int) -> None:
+        """An answer that has begun comes to its end."""
+        self.take(FinishAck(which))
 
     # --- time and crashes -------------------------------------------------------------------------------------------
 
@@ -228,13 +264,45 @@ class KeySharedMachine(RuleBasedStateMachine):
     @rule(ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)))
     def advance(self, ms: int) -> None:
         """Time passes."""
-        self.bench.take(Wait(ms))
+        self.take(Wait(ms))
 
     @precondition(lambda self: "restart" in self.bench.abilities)
     @rule()
     def restart(self) -> None:
         """The broker crashes and comes back, and so do its consumers."""
-        self.bench.take(Restart())
+        self.take(Restart())
+
+    # --- how steps are taken ---------------------------------------------------------------------------------------
+
+    @initialize(dice=st.randoms(use_true_random=False))
+    def draw_polls(self, dice: Random) -> None:
+        """From here on each step draws in which order consumers are polled, and what else befalls it."""
+        self._dice = dice
+
+    def take(self, step: Step) -> None:
+        """Take a step, and draw how: who is polled first and for how much, who stands still, and whether it is killed.
+
+        Args:
+            step: What happens.
+
+        Raises:
+            Exception: As `Bench.take`.
+        """
+        if self._dice is not None:
+            for prefix in self._drawn(step, self._dice):
+                self.bench.take(prefix)
+        self.bench.take(step)
+
+    def _drawn(self, step: Step, dice: Random) -> Iterator[Step]:
+        bench = self.bench
+        newcomer = [step.consumer] if isinstance(step, Connect) else []
+        names = list(dict.fromkeys([*bench.members, *newcomer]))
+        yield Poll(_some_order(names, dice), dice.choice(_MOSTS) if "receive_some" in bench.abilities else None)
+        standing = [name for name in names if bench.can(BeginReceive(name))]
+        if standing and _is_rare(dice):
+            yield BeginReceive(dice.choice(standing), dice.randint(1, 3))
+        if bench.can(KillAt(1)) and _is_rare(dice):
+            yield KillAt(dice.randint(1, _MOST_STATEMENTS))
 
     # --- what others ask --------------------------------------------------------------------------------------------
 
@@ -265,3 +333,19 @@ class KeySharedMachine(RuleBasedStateMachine):
                     event(str(unjudged))
         finally:
             self.bench.driver.close()
+
+
+def _is_rare(dice: Random) -> bool:
+    """Whether a receive stands still, or a step is killed, which costs a start of the broker."""
+    return dice.randrange(_ONE_IN) == _ONE_IN - 1
+
+
+def _some_order(names: list[str], dice: Random) -> tuple[str, ...]:
+    """Draw an order, and return who has to come first for it; nobody if all come as they are."""
+    left, order = [*names], []
+    while left:
+        order.append(left.pop(dice.randrange(len(left))) if len(left) > 1 else left.pop())
+    placed = 0
+    while [*order[:placed], *(name for name in names if name not in order[:placed])] != order:
+        placed += 1
+    return tuple(order[:placed])

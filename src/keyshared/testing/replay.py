@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from keyshared.testing.bench import Bench, World
+from keyshared.testing.bench import Bench
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.guarantees import Guarantees, Violation
 from keyshared.testing.history import Happening
@@ -12,9 +12,15 @@ from keyshared.testing.steps import (
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Fail,
+    FinishAck,
+    FinishReceive,
+    KillAt,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -22,6 +28,7 @@ from keyshared.testing.steps import (
     Step,
     Wait,
 )
+from keyshared.testing.world import World
 
 __all__ = ["ScheduleRun", "run_schedule", "shorten"]
 
@@ -29,6 +36,10 @@ _FEW: Final = 12  # steps: so many may be tried in pairs
 _PLACES: Final = range(4)
 _PLAIN_KEYS: Final = (b"a", b"b", b"c")
 _DELAYS_MS: Final = (1, 10, 100)
+_NAMES_A_PLACE: Final = (
+    *(Ack, AckLate, AckThrough, Nack, NackLate, Postpone, Fail, BeginAck, FinishAck, FinishReceive),
+)
+_MORE: Final = (None, 2)  # as much as it may have is easier than two, and two easier than one
 
 
 class ScheduleRun(NamedTuple):
@@ -166,13 +177,25 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
         shorter = schedule[:left_out] + schedule[left_out + 1 :]
         for position in range(left_out, len(shorter)):
             step = shorter[position]
-            if isinstance(step, Ack | AckLate | AckThrough | Nack | NackLate | Postpone | Fail):
+            if isinstance(step, _NAMES_A_PLACE):
                 for place in _PLACES:
                     yield (*shorter[:position], replace(step, which=place), *shorter[position + 1 :])
 
 
-def _easier(step: Step) -> Iterator[Step]:
+def _easier(step: Step) -> Iterator[Step]:  # noqa: C901, PLR0912  # one case for each kind
     match step:
+        case Poll(first, most):
+            yield from (replace(step, first=first[:fewer]) for fewer in range(len(first)))
+            if most is not None:
+                yield from (replace(step, most=more) for more in _MORE if more is None or more > most)
+        case KillAt(statement):
+            yield from (KillAt(sooner) for sooner in range(1, statement))
+        case BeginReceive(consumer, statements):
+            yield from (BeginReceive(consumer, fewer) for fewer in range(1, statements))
+        case BeginAck(which, statements):
+            yield Ack(which)
+            yield from (replace(step, statements=fewer) for fewer in range(1, statements))
+            yield from (replace(step, which=lower) for lower in range(which))
         case Publish(key, count):
             yield from (replace(step, count=fewer) for fewer in range(1, count))
             yield from (replace(step, key=plain) for plain in _earlier(_PLAIN_KEYS, key))
@@ -192,7 +215,7 @@ def _easier(step: Step) -> Iterator[Step]:
             yield Nack(which)
             yield from (replace(step, times=fewer) for fewer in range(2, times))
             yield from (replace(step, which=lower) for lower in range(which))
-        case Ack(which) | AckLate(which) | Nack(which) | NackLate(which):
+        case Ack(which) | AckLate(which) | Nack(which) | NackLate(which) | FinishAck(which) | FinishReceive(which):
             yield from (replace(step, which=lower) for lower in range(which))
         case _:
             pass

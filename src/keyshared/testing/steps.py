@@ -7,19 +7,27 @@ What cannot be done when its turn comes (a consumer leaves that is not there) is
 is a schedule.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 __all__ = [
+    "NEEDS",
     "Ack",
     "AckLate",
     "AckThrough",
+    "BeginAck",
+    "BeginReceive",
     "Connect",
     "Disconnect",
     "Fail",
+    "FinishAck",
+    "FinishReceive",
     "Flap",
+    "KillAt",
     "Nack",
     "NackLate",
+    "Poll",
     "Postpone",
     "Publish",
     "PublishLater",
@@ -30,6 +38,32 @@ __all__ = [
     "StopReading",
     "Wait",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """In the next step consumers are polled in another order than they joined, or ask for less than they may have.
+
+    Attributes:
+        first: Who is polled first, in this order; the others follow in the order in which they joined.
+        most: How many messages each of them asks for, if the driver can ask for some; None: as many as it may have.
+    """
+
+    first: tuple[str, ...] = ()
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KillAt:
+    """In the next step the broker's process is killed, at the latest when the step is over, and comes back.
+
+    For drivers that can kill it, and restart. Steps that begin or finish something are not killed.
+
+    Attributes:
+        statement: Just before which of the statements of the broker, from 1.
+    """
+
+    statement: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +177,60 @@ class AckThrough:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginReceive:
+    """In the next step a consumer, when it is polled, begins to receive and stands still half-way, while others go on.
+
+    For drivers that can do so. It finishes at the latest before somebody comes or goes, and before time passes. Only
+    where one delivery of a key may be open at a time: a delivery counts when it is received, and others may have been
+    sent before it.
+
+    Attributes:
+        consumer: Its name.
+        statements: After how many statements it stands still.
+    """
+
+    consumer: str
+    statements: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FinishReceive:
+    """A consumer receives what it has begun to receive.
+
+    Attributes:
+        which: Place among the receives that have begun, oldest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAck:
+    """A consumer begins to answer that it is done, and stands still half-way. For drivers that can do so.
+
+    It finishes at the latest before its consumer goes, and before the broker crashes.
+
+    Attributes:
+        which: Place of its delivery among the open ones, oldest first; counted round.
+        statements: After how many statements it stands still.
+    """
+
+    which: int = 0
+    statements: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FinishAck:
+    """An answer that has begun comes to its end.
+
+    Attributes:
+        which: Place among the answers that have begun, oldest first; counted round.
+    """
+
+    which: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Nack:
     """A consumer gives a message back, if the driver can.
 
@@ -207,7 +295,9 @@ class Restart:
 
 
 Step: TypeAlias = (
-    Connect
+    Poll
+    | KillAt
+    | Connect
     | Disconnect
     | Flap
     | StopReading
@@ -217,6 +307,10 @@ Step: TypeAlias = (
     | Ack
     | AckLate
     | AckThrough
+    | BeginReceive
+    | FinishReceive
+    | BeginAck
+    | FinishAck
     | Nack
     | NackLate
     | Postpone
@@ -225,3 +319,20 @@ Step: TypeAlias = (
     | Restart
 )
 Schedule: TypeAlias = tuple[Step, ...]
+
+NEEDS: Final[Mapping[type[Step], frozenset[str]]] = {
+    KillAt: frozenset({"kill_at", "restart"}),
+    PublishLater: frozenset({"publish_later", "advance"}),
+    AckThrough: frozenset({"ack_through"}),
+    BeginReceive: frozenset({"begin_receive", "finish_receive"}),
+    FinishReceive: frozenset({"begin_receive", "finish_receive"}),
+    BeginAck: frozenset({"begin_ack", "finish_ack"}),
+    FinishAck: frozenset({"begin_ack", "finish_ack"}),
+    Nack: frozenset({"nack"}),
+    NackLate: frozenset({"nack"}),
+    Postpone: frozenset({"postpone", "advance"}),
+    Fail: frozenset({"nack", "advance"}),
+    Wait: frozenset({"advance"}),
+    Restart: frozenset({"restart"}),
+}
+"""Which abilities of a driver a step needs; the others need none."""

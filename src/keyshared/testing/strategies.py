@@ -13,15 +13,22 @@ from hypothesis import strategies as st
 from keyshared.testing._given import check_count, check_kind
 from keyshared.testing.driver import ABILITIES, AnyDriver, abilities
 from keyshared.testing.steps import (
+    NEEDS,
     Ack,
     AckLate,
     AckThrough,
+    BeginAck,
+    BeginReceive,
     Connect,
     Disconnect,
     Fail,
+    FinishAck,
+    FinishReceive,
     Flap,
+    KillAt,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -153,31 +160,33 @@ def _steps(
     delays: st.SearchStrategy[int],
 ) -> st.SearchStrategy[Step]:
     """Steps, messages and their acks more often than the rest."""
-    open_now, over = st.integers(0, 7), st.integers(0, 3)
+    open_now, over, half = st.integers(0, 7), st.integers(0, 3), st.integers(1, 3)
+    first = st.lists(names, min_size=1, max_size=2, unique=True).map(tuple)
     messages: list[st.SearchStrategy[Step]] = [st.builds(Publish, keys, st.integers(1, 4)), st.builds(Ack, open_now)]
-    rare: list[st.SearchStrategy[Step]] = [
-        joins,
-        st.builds(Disconnect, names),
-        st.builds(Flap, names),
-        st.builds(StopReading, names),
-        st.just(ReadOn()),
-        st.builds(AckLate, over),
-    ]
-    if "nack" in can:
-        rare += [st.builds(Nack, open_now), st.builds(NackLate, over)]
-    if "advance" in can:
-        rare.append(st.builds(Wait, delays))
-    if "ack_through" in can:
-        rare.append(st.builds(AckThrough, open_now))
-    if {"postpone", "advance"} <= can:
-        rare.append(st.builds(Postpone, open_now, delays))
-    if {"publish_later", "advance"} <= can:
-        rare.append(st.builds(PublishLater, keys, delays))
-    if {"nack", "advance"} <= can:
-        rare.append(st.builds(Fail, open_now, st.integers(2, 6)))
-    if "restart" in can:
-        rare.append(st.just(Restart()))
-    return st.one_of(*messages, *messages, *rare)
+    rare: dict[type[Step], st.SearchStrategy[Step]] = {
+        Connect: joins,
+        Disconnect: st.builds(Disconnect, names),
+        Flap: st.builds(Flap, names),
+        StopReading: st.builds(StopReading, names),
+        ReadOn: st.just(ReadOn()),
+        AckLate: st.builds(AckLate, over),
+        Poll: st.builds(Poll, first, st.sampled_from([None, 1, 2] if "receive_some" in can else [None])),
+        Nack: st.builds(Nack, open_now),
+        NackLate: st.builds(NackLate, over),
+        Wait: st.builds(Wait, delays),
+        AckThrough: st.builds(AckThrough, open_now),
+        Postpone: st.builds(Postpone, open_now, delays),
+        PublishLater: st.builds(PublishLater, keys, delays),
+        Fail: st.builds(Fail, open_now, st.integers(2, 6)),
+        Restart: st.just(Restart()),
+        KillAt: st.builds(KillAt, st.integers(1, 24)),
+        BeginReceive: st.builds(BeginReceive, names, half),
+        FinishReceive: st.builds(FinishReceive, over),
+        BeginAck: st.builds(BeginAck, open_now, half),
+        FinishAck: st.builds(FinishAck, over),
+    }
+    possible = [strategy for kind, strategy in rare.items() if NEEDS.get(kind, frozenset()) <= can]
+    return st.one_of(*messages, *messages, *possible)
 
 
 def cluster_trees(most: int = 6) -> st.SearchStrategy[ClusterTree]:

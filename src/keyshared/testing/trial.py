@@ -11,9 +11,10 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from keyshared.testing._given import check_class
+from keyshared.testing.bench import HEALER
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver
 from keyshared.testing.guarantees import Violation
-from keyshared.testing.history import Happening
+from keyshared.testing.history import Connected, Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
 from keyshared.testing.steps import Schedule
@@ -22,6 +23,9 @@ __all__ = ["BUDGET", "Finding", "find_violation", "find_violations"]
 
 BUDGET: Final = settings(max_examples=500, derandomize=True, database=None, deadline=None)
 """How hard to try by default: seconds, and the same tries every time."""
+
+
+_HEALED: Final = f"(in the end {HEALER!r} joins, who wants everything, and everybody answers everything)"
 
 
 class Finding(NamedTuple):
@@ -46,7 +50,8 @@ class Finding(NamedTuple):
         return len(self.schedule)
 
     def __str__(self) -> str:
-        return "\n".join([*map(repr, self.schedule), str(self.violation)])
+        healed = any(isinstance(each, Connected) and each.consumer == HEALER for each in self.history)
+        return "\n".join([*map(repr, self.schedule), *([_HEALED] if healed else []), str(self.violation)])
 
 
 def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: settings = BUDGET) -> Finding | None:

@@ -23,6 +23,7 @@ from keyshared.testing.steps import (
     Flap,
     Nack,
     NackLate,
+    Poll,
     Postpone,
     Publish,
     PublishLater,
@@ -47,7 +48,7 @@ from keyshared.testing.strategies import (
 
 EVERY_KIND = {
     *(Connect, Disconnect, Flap, StopReading, ReadOn, Publish, PublishLater, Ack, AckLate, AckThrough, Nack, NackLate),
-    *(Postpone, Fail, Wait, Restart),
+    *(Postpone, Fail, Wait, Restart, Poll),
 }
 FOUND_BY_SCHEDULES = ("PutsBackAtTheTail", "EvictionLoses", "MovesWithoutDraining", "CrashForgetsAcks", "SendsTwice")
 

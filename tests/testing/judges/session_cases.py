@@ -5,7 +5,7 @@ from tests.testing.judges.happenings import A, B, Case, K, L, acked, delivered, 
 from keyshared.testing import Guarantees, Promise
 from keyshared.testing.history import Happening, Quiet, SessionBegun, SessionEnded, SessionEnding, SessionEnds
 
-__all__ = ["SESSION_CASES"]
+__all__ = ["LINGERS", "SESSION_CASES", "begun", "ended"]
 
 SESSIONS = Guarantees(promises={"one-session"}, sessions=True, per_key=2)
 LINGERS = Guarantees(promises={"one-session"}, sessions=True, linger_ms=10)

@@ -13,13 +13,22 @@ from tests.testing.judges.redrive_cases import REDRIVE_CASES
 from tests.testing.judges.session_cases import SESSION_CASES
 from tests.testing.judges.settlement_cases import SETTLEMENT_CASES
 from tests.testing.judges.token_cases import TOKEN_CASES
+from tests.testing.judges.tolerance_cases import TOLERANCE_CASES
 from tests.testing.judges.waiting_cases import WAITING_CASES
 
 from keyshared.testing import Guarantees, Promise, Violation, check_history
 
 CASES = [
     *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *GROUP_CASES, *HEALTH_CASES, *LATEST_CASES),
-    *(*OUTCOME_CASES, *REDRIVE_CASES, *SESSION_CASES, *SETTLEMENT_CASES, *TOKEN_CASES, *WAITING_CASES),
+    *(
+        *OUTCOME_CASES,
+        *REDRIVE_CASES,
+        *SESSION_CASES,
+        *SETTLEMENT_CASES,
+        *TOKEN_CASES,
+        *TOLERANCE_CASES,
+        *WAITING_CASES,
+    ),
 ]
 
 

@@ -73,16 +73,21 @@ class LeaseQueueDriver(Driver):
         return len(self.log) - 1
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
+        """Ask for as much as the consumer may have."""
+        return self.receive_some(consumer, self.config.max_in_flight_per_consumer)
+
+    def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
         """Ask until there is nothing; what was read again for the consumer can be leased after that."""
         deliveries: list[Delivery] = []
-        while True:
-            reserved, effects = self.queue.reserve(consumer, self.config.max_in_flight_per_consumer)
+        while len(deliveries) < most:
+            reserved, effects = self.queue.reserve(consumer, most - len(deliveries))
             self._apply(LeaseAnswer(None, effects))
             if isinstance(reserved, NothingToLease):
                 if any(isinstance(effect, Load) for effect in effects):
                     continue
-                return deliveries
+                break
             deliveries += self.lease(reserved.id)
+        return deliveries
 
     def lease(self, reservation_id: int) -> list[Delivery]:
         """Commit what was reserved. A host that stores leases writes this one down before, or else aborts."""

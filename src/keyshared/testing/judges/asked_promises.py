@@ -36,7 +36,7 @@ class NotEarly(Judge):
     def _asked(self, seen: Seen, happening: Delivered, asked: Seen) -> Iterator[Violation]:
         if seen.now is None:
             self.untimed = True
-        elif seen.now < _until(asked):
+        elif seen.now < _until(asked) - self.guarantees.tolerance_ms:
             text = f"offset {happening.offset} went to {happening.consumer!r} at {seen.now}, before {_until(asked)}"
             yield self.blame(text, asked, seen)
 

@@ -79,7 +79,7 @@ class Lives(Books):
         self._note_room(name, seen)
         timeout = self.guarantees.ack_timeout_ms
         if timeout is not None and seen.now is not None:
-            self._leases.append((seen.now + timeout, message, seen))
+            self._leases.append((seen.now + timeout - self.guarantees.tolerance_ms, message, seen))
             if len(self._leases) > 2 * len(self.messages) + SLACK:
                 self._leases = deque(lease for lease in self._leases if is_running(lease))
 
@@ -147,10 +147,19 @@ class Lives(Books):
 
     def _notice_expiries(self, seen: Seen) -> None:
         """A system that had time to act has noticed which deliveries are overdue."""
-        overdue = [message for held in self.unsure_at.values() for message in held.values() if message.presumed]
-        for message in overdue:
+        presumed = [message for held in self.unsure_at.values() for message in held.values() if message.presumed]
+        for message in filter(self._is_overdue, presumed):
             self._make_sure(message, seen)
             self._put_back(message, message.since)
+
+    def _is_overdue(self, message: Message) -> bool:
+        """Whether a delivery that may have expired has done so by any clock."""
+        timeout, delivered = self.guarantees.ack_timeout_ms, message.delivered
+        assert timeout is not None
+        assert delivered is not None
+        assert delivered.now is not None
+        assert self.now is not None
+        return delivered.now + timeout + self.guarantees.tolerance_ms <= self.now
 
     # --- it is done -------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ class OneSession(Judge):
         linger, idle, now = self.guarantees.linger_ms, session.idle_ms, seen.now
         if happening.reason is not SessionEnds.IDLE or linger is None or idle is None or now is None:
             return
-        if now - idle < linger:
+        if now - idle < linger - self.guarantees.tolerance_ms:
             text = f"session {session.number} of key {happening.key!r} is idle since {idle}, and ends at {now}"
             yield self.blame(text, session.begun, seen)
 

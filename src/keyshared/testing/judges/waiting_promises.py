@@ -126,7 +126,7 @@ class Progress(Judge):
         self._drop(lane_id, entry)  # once, until something changes
         place = self.books.place_of(lane_id)
         names = ", ".join(repr(taker.name) for taker in there)
-        text = f"offset {entry.message.offset} waits, though nothing holds it back and {names} had room"
+        text = f"offset {entry.message.offset} waits or is lost: nothing holds it back, and {names} had room"
         proof = [entry.message.since, None if place is None else place.owned, *(taker.room_since for taker in there)]
         return self.blame(text, *proof, seen)
 
@@ -176,14 +176,16 @@ class Progress(Judge):
         return message
 
     def _wake_later(self, message: Message) -> None:
-        until_ms = _until(message)
+        until_ms = _until(message, self.books)
         if until_ms is None:
             return
         heappush(self.wakes, (until_ms, message.offset))
         if len(self.wakes) > 2 * len(self.books.messages) + SLACK:
             messages = self.books.messages
             self.wakes = [
-                wake for wake in set(self.wakes) if wake[1] in messages and _until(messages[wake[1]]) == wake[0]
+                wake
+                for wake in set(self.wakes)
+                if wake[1] in messages and _until(messages[wake[1]], self.books) == wake[0]
             ]
             heapify(self.wakes)
 
@@ -286,16 +288,16 @@ def _with_room(books: Books, owner: str | None) -> list[Member]:
 def _is_held(message: Message, books: Books) -> bool:
     if message.held is None:
         return False
-    until_ms = _until(message)
+    until_ms = _until(message, books)
     return until_ms is None or books.now is None or books.now < until_ms
 
 
-def _until(message: Message) -> int | None:
-    """When the hold is over by itself. Where a payload is does not change with time."""
+def _until(message: Message, books: Books) -> int | None:
+    """When the hold is over by itself, by any clock. Where a payload is does not change with time."""
     held = None if message.held is None else message.held.happening
     if not isinstance(held, Held) or held.reason in {HoldReason.SPILLED, HoldReason.LOADING}:
         return None
-    return held.until_ms
+    return None if held.until_ms is None else held.until_ms + books.guarantees.tolerance_ms
 
 
 def _offset(seen: Seen) -> int:

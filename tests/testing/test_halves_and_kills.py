@@ -1,0 +1,205 @@
+"""Steps that stand still half-way while others go on, and a process that is killed in the middle of one."""
+
+import pytest
+from tests.kit.asked_broker import AskedMachine, DeletesWhatItHasSeen, GroupedMachine, TwoTakeTheSame
+from tests.kit.file_broker import AnswersBeforeItWrites
+from tests.kit.killed_broker import KilledMachine, broken
+from tests.kit.mortal_broker import MortalMachine
+from tests.kit.small_broker import RETRY_MS
+
+from keyshared.testing import Promise
+from keyshared.testing.history import Acked, Delivered, Gone, Held, HoldReason, Published, Quiet
+from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.replay import ScheduleRun, run_schedule
+from keyshared.testing.steps import (
+    Ack,
+    AckThrough,
+    BeginAck,
+    BeginReceive,
+    Connect,
+    Disconnect,
+    FinishAck,
+    FinishReceive,
+    KillAt,
+    Nack,
+    Postpone,
+    Publish,
+    PublishLater,
+    Restart,
+    Schedule,
+    StopReading,
+    Wait,
+)
+
+
+def asked(schedule: Schedule, broker: type | None = None, machine: type[AskedMachine] = AskedMachine) -> ScheduleRun:
+    driver = machine.driver_class
+    driver = driver if broker is None else type("Broken", (driver,), {"broker_class": broker})
+    return run_schedule(driver, schedule, machine.guarantees)
+
+
+def mortal(*schedule: object) -> ScheduleRun:
+    return run(MortalMachine, *schedule)
+
+
+def run(machine: type[KeySharedMachine], *schedule: object) -> ScheduleRun:
+    world = machine.world()
+    most, retry_ms, rest_ms = world.max_outstanding, world.retry_ms, world.rest_ms
+    driver = machine.driver_class
+    return run_schedule(
+        driver,
+        schedule,  # type: ignore[arg-type]  # of steps
+        world.guarantees,
+        max_outstanding=most,
+        retry_ms=retry_ms,
+        rest_ms=rest_ms,
+    )
+
+
+def position(replay: ScheduleRun, *kinds: type) -> int:
+    return next(at for at, happening in enumerate(replay.history) if isinstance(happening, kinds))
+
+
+# --- receives -------------------------------------------------------------------------------------------------------
+
+TOGETHER: Schedule = (Connect("c1"), Connect("c2"), BeginReceive("c1"), Publish(b"a"), FinishReceive())
+
+
+def test_two_that_receive_at_once_do_not_get_the_same() -> None:
+    assert asked(TOGETHER).violation is None
+    found = asked(TOGETHER, TwoTakeTheSame).violation
+    assert found is not None
+    assert Promise.ONE_HOLDER is found.promise
+    one_by_one = tuple(step for step in TOGETHER if not isinstance(step, BeginReceive))
+    assert asked(one_by_one, TwoTakeTheSame).violation is None
+
+
+def test_who_stands_still_after_the_last_statement_has_the_message() -> None:
+    replay = asked((Connect("c1"), BeginReceive("c1", 2), Publish(b"a"), Connect("c2"), Ack()))
+    assert replay.violation is None
+    assert ["c1"] == [each.consumer for each in replay.history if isinstance(each, Delivered)]
+
+
+@pytest.mark.parametrize("step", [Wait(1), Connect("c2"), Disconnect("c1"), Restart()], ids=str)
+def test_nobody_stands_still_while_time_passes_or_somebody_comes_or_goes(step: object) -> None:
+    replay = asked((Connect("c1"), BeginReceive("c1", 2), Publish(b"a"), step))  # type: ignore[arg-type]  # of steps
+    assert replay.violation is None
+    if step != Restart():
+        assert FinishReceive() not in replay.taken
+        later = [each for each in replay.history[position(replay, Delivered) :] if each.at_ms]
+        assert later == [] or position(replay, Delivered) < replay.history.index(later[0])
+
+
+def test_while_somebody_stands_still_nobody_is_said_to_have_had_the_time_to_act() -> None:
+    replay = asked((Connect("c1"), BeginReceive("c1"), Publish(b"a"), Publish(b"b"), FinishReceive()))
+    since = position(replay, Published)
+    assert Quiet not in {type(each) for each in replay.history[since : position(replay, Delivered)]}
+
+
+def test_who_stands_still_does_not_stop_reading_and_begins_nothing_else() -> None:
+    begun = (Connect("c1"), BeginReceive("c1"), Publish(b"a"))
+    for step in (StopReading("c1"), BeginReceive("c1"), BeginReceive("c2")):
+        assert begun == asked((*begun, step)).taken
+
+
+def test_where_several_of_a_key_may_be_open_nobody_stands_still() -> None:
+    replay = asked(TOGETHER, machine=GroupedMachine)
+    assert BeginReceive("c1") not in replay.taken
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+TOO_LATE: Schedule = (Connect("c1"), Publish(b"a"), BeginAck(), Connect("c2"), Wait(100), FinishAck())
+
+
+def test_an_answer_of_a_consumer_that_was_paused_meanwhile_does_not_settle_what_another_has() -> None:
+    assert asked(TOO_LATE).violation is None
+    found = asked(TOO_LATE, DeletesWhatItHasSeen).violation
+    assert found is not None
+    assert Promise.FENCE is found.promise
+    at_once = tuple(step for step in TOO_LATE if not isinstance(step, BeginAck))
+    assert asked(at_once, DeletesWhatItHasSeen).violation is None
+
+
+def test_an_answer_under_way_lets_the_next_message_go_at_any_time() -> None:
+    replay = asked((Connect("c1"), Publish(b"a", 2), BeginAck(0, 2), Publish(b"b"), FinishAck()))
+    assert replay.violation is None
+    assert position(replay, Acked) < [type(each) for each in replay.history].index(Delivered, position(replay, Acked))
+
+
+def test_a_delivery_that_is_answered_for_is_not_answered_for_again() -> None:
+    replay = asked((Connect("c1"), Publish(b"a"), BeginAck(), Ack(), Nack(), BeginAck()))
+    assert (Connect("c1"), Publish(b"a"), BeginAck()) == replay.taken
+
+
+@pytest.mark.parametrize("last", [Disconnect("c1"), Disconnect("c2")], ids=str)
+def test_an_answer_ends_before_its_consumer_goes(last: Disconnect) -> None:
+    replay = asked((Connect("c1"), Publish(b"a"), Connect("c2"), BeginAck(), last))
+    assert replay.violation is None
+    assert (position(replay, Acked) < position(replay, Gone)) or last.consumer == "c2"
+
+
+# --- kills ----------------------------------------------------------------------------------------------------------
+
+BEGIN: Schedule = (Connect("c1"), Publish(b"a", 2))
+
+
+@pytest.mark.parametrize("statement", [1, 2, 30])
+@pytest.mark.parametrize(
+    "step",
+    [
+        Ack(),
+        AckThrough(),
+        Nack(),
+        Postpone(0, 5),
+        Publish(b"b"),
+        PublishLater(b"b", 5),
+        Connect("c2"),
+        Disconnect("c1"),
+        Wait(5),
+        Restart(),
+    ],
+    ids=str,
+)
+def test_a_correct_broker_may_be_killed_anywhere(step: object, statement: int) -> None:
+    replay = mortal(*BEGIN, KillAt(statement), step, Publish(b"a"))
+    assert replay.violation is None
+    assert Gone in {type(each) for each in replay.history}
+
+
+def test_an_ack_without_an_answer_may_have_counted_and_may_not_have() -> None:
+    replay = mortal(*BEGIN, KillAt(2), Ack())
+    (acked, *_) = (each for each in replay.history if isinstance(each, Acked))
+    assert (None, "c1") == (acked.counted, acked.consumer)
+    assert position(replay, Gone) < replay.history.index(acked), "so that it is a late one"
+
+
+def test_a_message_without_an_answer_is_published_when_it_is_seen() -> None:
+    replay = mortal(Connect("c1"), KillAt(2), Publish(b"a"), Ack())
+    assert [0] == [each.offset for each in replay.history if isinstance(each, Published)]
+    assert (Connect("c1"), KillAt(2), Publish(b"a"), Ack()) == replay.taken
+
+
+def test_as_long_as_it_is_not_known_whether_a_message_is_in_the_log_none_follows() -> None:
+    replay = mortal(KillAt(1), Publish(b"a"), Publish(b"b"))
+    assert (KillAt(1), Publish(b"a")) == replay.taken
+
+
+def test_a_message_for_later_without_an_answer_is_still_for_later() -> None:
+    replay = mortal(Connect("c1"), KillAt(2), PublishLater(b"a", 50), Wait(60))
+    assert [50] == [each.until_ms for each in replay.history if isinstance(each, Held)][:1] or replay.violation is None
+
+
+def test_what_was_given_back_without_an_answer_may_wait_for_its_retry() -> None:
+    replay = mortal(*BEGIN, KillAt(2), Nack())
+    (held, *_) = (each for each in replay.history if isinstance(each, Held))
+    assert (HoldReason.RETRY, RETRY_MS) == (held.reason, held.until_ms)
+
+
+def test_a_process_that_is_killed_between_its_answer_and_its_write_has_forgotten_what_it_said() -> None:
+    schedule = (*BEGIN, KillAt(10), Ack())
+    assert run(KilledMachine, *schedule).violation is None
+    found = run(broken(AnswersBeforeItWrites), *schedule).violation
+    assert found is not None
+    assert Promise.NO_LOSS is found.promise
+    assert run(broken(AnswersBeforeItWrites), *BEGIN, Restart(), Ack(), Restart()).violation is None
