@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.simulate.plan import Arrival
 from keyshared.spark.frames.batches import runs_of, values_of
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
+from keyshared.spark.frames.layout import layout_of
 from keyshared.spark.frames.packing import check_partitions, packed
 from keyshared.spark.frames.pieces import in_one_piece
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
@@ -46,7 +47,7 @@ def packed_messages(
         at_ms: Column of whole milliseconds from 0 to `MAX_MS`, no NULL; None for 0 in every row.
         service_ms: Column of whole milliseconds from 0; None for NULL in every row.
         not_before_ms: Likewise.
-        partitions: See `packed`.
+        partitions: See `packed`. None also leaves a log as it is laid out already.
 
     Returns:
         The columns of `Message`; each topic-partition within one Spark partition, in the order of offsets.
@@ -68,7 +69,8 @@ def packed_messages(
     for name, column in (("service_ms", service_ms), ("not_before_ms", not_before_ms)):
         if column is not None:
             rules.append(whole_ms(name, column, F.col(column).cast("bigint"), optional=True))
-    sizes = _count(df, rules, topic_partition, place)
+    layout = layout_of(df, topic_partition=topic_partition, offset=offset)
+    sizes = _count(df if layout is None else layout.source, rules, topic_partition, place)
     columns = {
         "at_ms": F.lit(0).cast("bigint"),
         "service_ms": F.lit(None).cast("bigint"),
@@ -77,6 +79,8 @@ def packed_messages(
         **{rule.name: rule.kept(place) for rule in rules},
     }
     messages = df.select(*(columns[name].alias(name) for name in Message._fields))
+    if layout is not None and partitions in {None, layout.partitions}:
+        return messages
     return packed(messages, sizes, partitions, order="offset")
 
 

@@ -168,6 +168,7 @@ def replay(
             delivered, and its key waits behind it. NULL, or None for the column: at once.
         partitions: How many Spark partitions there shall be. By default one for each topic-partition, and at most
             ``spark.sql.shuffle.partitions``: then topic-partitions share them so that all have about as many messages.
+            A log of `load_log` or `as_log` has been put there already, and stays where it lies.
         points: How many points of the backlog over time the summaries shall have, at most.
         hottest: How many of the keys with most messages they shall have.
 
@@ -181,8 +182,10 @@ def replay(
             twice, for example.
 
     Complexity:
-        One shuffle and sort of the log; then O(log n) for each thing that happens in a topic-partition, n messages
-        outstanding at once. A worker's memory is O(outstanding messages + keys), the driver's O(topic-partitions).
+        One shuffle and sort of the log, or none if it comes from `load_log` or `as_log` and nothing but columns was
+        changed and rows filtered out since (on Spark Connect that cannot be seen); then O(log n) for each thing that
+        happens in a topic-partition, n messages outstanding at once. A worker's memory is O(outstanding messages +
+        keys), the driver's O(topic-partitions).
 
     Example:
         >>> from keyshared.simulate import ConsumerPlan, Fixed
