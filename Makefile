@@ -144,6 +144,21 @@ test-compiled: wheel-compiled ## examples, vectors, properties and the kit again
 	@"$(BIN)/python" -m zipfile -e build/wheel-compiled/*.whl build/compiled
 	PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST) $(ARGS)
 
+.PHONY: sdist
+sdist: $(DEV) ## build the source distribution, and run its tests from the tarball; ARGS="tests/test_window.py" runs some
+	@rm -rf build/sdist
+	"$(BIN)/python" -m hatchling build --target sdist --directory build/sdist
+	@mkdir build/sdist/unpacked && tar xzf build/sdist/*.tar.gz -C build/sdist/unpacked --strip-components=1
+	cd build/sdist/unpacked && PYTHONPATH=src "$(BIN)/python" -m pytest $(XDIST) $(ARGS)
+
+.PHONY: matrix
+matrix: $(DEV) ## the core's tests on every Python that is here, and with the lowest and the newest dependencies
+	@"$(BIN)/python" tools/matrix.py $(ARGS)
+
+.PHONY: release-check
+release-check: $(DEV) ## what is still missing before a release
+	@"$(BIN)/python" tools/release_check.py
+
 .PHONY: format
 format: $(DEV) ## write what `make lint` would ask for
 	"$(BIN)/ruff" check --fix
@@ -173,6 +188,12 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
+	-$(if $(ARGS),,$(MAKE) mutants)
+
+# A sample of another seed each day. Who lives is printed and fails no night: it is looked at by a person.
+.PHONY: mutants
+mutants: $(DEV) ## change the core in one place at a time, for 20 minutes, and see who notices; ARGS="--modules window.py"
+	"$(BIN)/python" tools/mutants.py $(ARGS)
 
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
