@@ -32,7 +32,7 @@ ROWS = 500_000
 REPEATS = 3
 OUTSTANDING = 1_000
 GUARANTEES = replace(CLAIMS, window=2 * OUTSTANDING + 2)
-TARGET = 0.6
+TARGET = 0.8
 FEW = 20  # a twentieth
 ARROW = {"int32": pa.int32(), "int64": pa.int64(), "string": pa.string(), "binary": pa.binary(), "bool": pa.bool_()}
 SCHEMA = pa.schema(

@@ -374,6 +374,5 @@ def summarize(
     """
     tally = Tally(points=points, hottest=hottest)
     simulation = Simulation(plan, arrivals)
-    for row in simulation:
-        tally.add(row)
+    tally.add_all(simulation)
     return tally.summary(), simulation.state

@@ -1,8 +1,11 @@
 """The figures of a simulated subscription, folded row by row in memory that grows with keys and consumers only."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
+from operator import itemgetter
 from typing import Final, NamedTuple, Self
 
 from keyshared._checks import check_int, check_kind
@@ -19,6 +22,13 @@ _SUB_BUCKET_BITS: Final = 7  # 128 buckets for each power of two: an error of at
 _ROW_WIDTH: Final = len(Row._fields)
 _EXACT: Final = 255  # up to here every value has a bucket of its own
 _PER_CENT: Final = 100
+_BLOCK: Final = 1_000  # rows that are counted at once
+# for the loop over all rows: to ask an Enum for a member costs more than all else that is done with a row
+_OFFERED: Final = Event.OFFERED
+_DELIVERED: Final = Event.DELIVERED
+_ACKED: Final = Event.ACKED
+_CURSOR: Final = Event.CURSOR
+_WORK: Final = itemgetter(Row._fields.index("consumer"), Row._fields.index("service_ms"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +71,20 @@ class WaitHistogram:
         self._total = 0
         self._max = 0
 
-    def add(self, value: int) -> None:
+    def add(self, value: int, number: int = 1) -> None:
         """Count a value.
 
         Args:
             value: At least 0.
+            number: How often it is there; at least 1.
         """
         bucket = value
         check_int("value", value, 0)
+        check_int("number", number, 1)
         if value > _EXACT:
             bucket |= (1 << value.bit_length() - _SUB_BUCKET_BITS - 1) - 1
-        self._counts[bucket] = self._counts.get(bucket, 0) + 1
-        self._total += 1
+        self._counts[bucket] = self._counts.get(bucket, 0) + number
+        self._total += number
         if value > self._max:  # noqa: PLR1730 - a call of max() for each delivery is dearer
             self._max = value
 
@@ -261,18 +273,36 @@ class _Curve:
         now = self._now = before + change
         if now > self.peak:
             self.peak, self.peak_ms = now, at_ms
-        if at_ms < self._end:
-            if now > self._points[-1][1]:  # noqa: PLR1730 - as in `WaitHistogram.add`
-                self._points[-1][1] = now
-            return
-        start = at_ms - at_ms % self._width
-        self._end = start + self._width
-        self._points.append([start, max(before, now)])
-        while len(self._points) > self._size:
-            self._widen()
+        if at_ms >= self._end:
+            self._begin(at_ms, before)
+        if now > self._points[-1][1]:  # noqa: PLR1730 - as in `WaitHistogram.add`
+            self._points[-1][1] = now
+
+    def add_all(self, times: Sequence[int], changes: Iterable[int]) -> None:
+        """Do what `add` does with each, an interval of time at once."""
+        levels = list(accumulate(changes, initial=self._now))
+        self._now = levels[-1]
+        peak = max(levels)
+        if peak > self.peak:
+            self.peak, self.peak_ms = peak, times[levels.index(peak) - 1]
+        done = 0
+        while done < len(times):
+            if times[done] >= self._end:
+                self._begin(times[done], levels[done])
+            end = bisect_left(times, self._end, done + 1)
+            last = self._points[-1]
+            last[1] = max(last[1], *levels[done + 1 : end + 1])
+            done = end
 
     def points(self) -> tuple[BacklogPoint, ...]:
         return tuple(BacklogPoint(at_ms, peak) for at_ms, peak in self._points)
+
+    def _begin(self, at_ms: int, level: int) -> None:
+        start = at_ms - at_ms % self._width
+        self._end = start + self._width
+        self._points.append([start, level])
+        while len(self._points) > self._size:
+            self._widen()
 
     def _widen(self) -> None:
         self._width *= 2
@@ -310,7 +340,7 @@ class Tally:
         self._hottest = hottest
         self._curve = _Curve(points)
         self._events: Counter[Event] = Counter()
-        self._keys: dict[bytes | None, int] = {}  # not a Counter: its += costs three times as much
+        self._keys: Counter[bytes | None] = Counter()
         self._consumers: dict[str, _ConsumerTally] = {}
         self._redeliveries = 0
         self._redriven = 0
@@ -334,7 +364,7 @@ class Tally:
         if event is Event.CURSOR:
             self._safe_cursor = offset
         elif event is Event.OFFERED:
-            self._keys[key] = self._keys.get(key, 0) + 1
+            self._keys[key] = self._keys.get(key, 0) + 1  # += costs three times as much
             self._curve.add(at_ms, 1)
         elif event is Event.DELIVERED:
             self._add_delivery(row)
@@ -348,10 +378,16 @@ class Tally:
         """Take the next rows of a history.
 
         Args:
-            rows: In their order.
+            rows: In their order; read in blocks, each counted at once. That costs a quarter of adding them one by one.
+
+        Raises:
+            ArgumentError: One of them is no row; those of its block are not counted.
         """
-        for row in rows:
-            self.add(row)
+        unread = iter(rows)
+        while block := list(islice(unread, _BLOCK)):
+            if set(map(len, block)) != {_ROW_WIDTH}:
+                raise ArgumentError("row", next(row for row in block if len(row) != _ROW_WIDTH), "be a Row")
+            self._add_block(block)
 
     def summary(self) -> Summary:
         """Return the figures so far.
@@ -389,6 +425,60 @@ class Tally:
             start_ms=self._start_ms,
             end_ms=self._end_ms,
         )
+
+    def _add_block(self, block: list[Row]) -> None:
+        """Sort rows by what is to be counted of them; fields by position, which costs half of asking by name."""
+        times: list[int] = []  # of changes of the backlog, and what they change
+        changes: list[int] = []
+        keys: list[bytes | None] = []
+        delivered: list[Row] = []
+        acked: list[Row] = []
+        if self._start_ms is None:
+            self._start_ms = block[0].at_ms
+        self._end_ms = block[-1].at_ms
+        for row in block:
+            event = row[2]
+            if event is _OFFERED:
+                keys.append(row[4])
+                times.append(row[1])
+                changes.append(1)
+            elif event is _DELIVERED:
+                delivered.append(row)
+            elif event is _ACKED:
+                acked.append(row)
+                times.append(row[1])
+                changes.append(-1)
+            elif event is _CURSOR:
+                self._safe_cursor = row[3]
+            else:
+                self._add_changes(keys, times, changes)  # which this row may have to come after
+                self._add_other(row)
+        self._add_changes(keys, times, changes)
+        self._add_deliveries(delivered)
+        self._add_acks(acked)
+
+    def _add_changes(self, keys: list[bytes | None], times: list[int], changes: list[int]) -> None:
+        """Count messages and the backlog, and empty the lists."""
+        self._keys.update(keys)
+        keys.clear()
+        if times:
+            self._curve.add_all(times, changes)
+            times.clear()
+            changes.clear()
+
+    def _add_deliveries(self, rows: list[Row]) -> None:
+        waits = Counter((row[5], row[1] - row[8]) for row in rows)  # type: ignore[operator]  # as in `_add_delivery`
+        for (name, wait_ms), number in waits.items():
+            tally = self._consumers[name]  # type: ignore[index]  # likewise
+            tally.deliveries += number
+            tally.wait.add(wait_ms, number)
+        self._redeliveries += len(rows) - [row[6] for row in rows].count(1)
+
+    def _add_acks(self, rows: list[Row]) -> None:
+        for (name, service_ms), number in Counter(map(_WORK, rows)).items():
+            tally = self._consumers[name]
+            tally.acked += number
+            tally.busy_ms += number * (service_ms or 0)
 
     def _add_other(self, row: Row) -> None:
         self._events[row.event] += 1

@@ -150,10 +150,10 @@ def test_neither_partitions_nor_batches_change_anything(spark: "SparkSession", p
         spark.conf.set(option, kept)
 
 
-def test_a_topic_partition_longer_than_a_packet_is_whole(spark: "SparkSession") -> None:
+def test_a_topic_partition_longer_than_a_batch_is_whole(spark: "SparkSession") -> None:
     log = [Message("p", offset, b"k%d" % (offset % 50), offset) for offset in range(9_001)]
     with replay(frame(spark, log), CALM, points=10, hottest=3) as result:
-        assert len(log) + 1 == result._rows.count()  # packets are taken apart before they are kept; and a summary
+        assert len(log) + 1 == result._rows.count()  # and a summary
         assert_same(in_process(log, CALM), result)
 
 

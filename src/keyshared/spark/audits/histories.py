@@ -5,13 +5,11 @@ cost more than judging them. What is wrong in a batch is for `keyshared.testing.
 row by row. So there is one reader that decides what a history is, and this one only ever agrees.
 """
 
-import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
+from keyshared.spark.frames.batches import Values, runs_of, values_of
 from keyshared.spark.frames.checks import check_columns, column_names, folding
+from keyshared.spark.frames.garbage import collector_at_rest
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
 from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS, from_rows
@@ -53,7 +53,6 @@ _REASONS: Final[dict[type[Happening], type[StrEnum]]] = {
     SessionEnded: SessionEnds,
     Settled: SettledBy,
 }
-_Values: TypeAlias = Sequence[object] | Iterable[object]
 _Places: TypeAlias = np.ndarray[tuple[int], np.dtype[np.intp]]
 
 
@@ -141,7 +140,7 @@ def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
     last: str | None = None
     position = 0
     for batch in batches:
-        for topic_partition, start, stop in _runs(batch.column(0)):
+        for topic_partition, start, stop in runs_of(batch.column(0)):
             if topic_partition != last:
                 last, position = topic_partition, 0
             rows = batch.slice(start, stop - start)
@@ -179,21 +178,9 @@ def decode(batch: pa.RecordBatch, position: int = 0) -> list[Happening]:
     Complexity:
         O(rows).
     """
-    with _collector_at_rest():
+    with collector_at_rest():
         happenings = _decode_columns(batch)
     return list(_decode_rows(batch, position)) if happenings is None else happenings
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from going through thousands of new objects again and again: none is garbage yet."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _decode_rows(batch: pa.RecordBatch, position: int) -> Iterator[Happening]:
@@ -229,16 +216,16 @@ def _decode_columns(batch: pa.RecordBatch) -> list[Happening] | None:
 
 def _fields_of(
     columns: Mapping[str, pa.Array], kind: _Kind, places: _Places, told: dict[str, int]
-) -> list[_Values] | None:
+) -> list[Values] | None:
     """The fields of all happenings of a kind; counts the values of each column. None if one is missing or unknown."""
-    found: list[_Values] = []
+    found: list[Values] = []
     rows = pa.array(places)
     for name in kind.fields:
         column = columns[name].take(rows)
         told[name] += len(column) - column.null_count
         if column.null_count and name in kind.required:
             return None
-        values = _values(column)
+        values = values_of(column)
         if column.null_count and name in kind.defaults:
             values = [kind.defaults[name] if value is None else value for value in values]
         if name == "reason" and kind.cls in _REASONS:
@@ -250,7 +237,7 @@ def _fields_of(
     return found
 
 
-def _built(kind: _Kind, count: int, columns: list[_Values]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
+def _built(kind: _Kind, count: int, columns: list[Values]) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
     """Make happenings field by field, as unpickling does: their constructor only assigns, at five times the cost."""
     made = list(map(object.__new__, repeat(kind.cls, count)))
     for assign, values in zip(kind.slots, columns, strict=True):
@@ -262,26 +249,3 @@ def _built(kind: _Kind, count: int, columns: list[_Values]) -> np.ndarray[tuple[
 def _encoded(column: pa.Array) -> pa.Array:
     """Make each text and its hash once: names of consumers and reasons are few and come again."""
     return column.dictionary_encode() if pa.types.is_string(column.type) else column
-
-
-def _values(column: pa.Array) -> _Values:
-    """Return Python's values; NumPy is several times as fast as `to_pylist` where it loses nothing."""
-    if column.null_count == len(column):
-        return repeat(None, len(column))
-    if pa.types.is_dictionary(column.type):
-        words = np.array([*column.dictionary.to_pylist(), None], object)  # NULL is the last one
-        return words[column.indices.fill_null(-1).to_numpy()].tolist()  # type: ignore[no-any-return]  # as below
-    if pa.types.is_integer(column.type) and column.null_count:
-        return column.to_pylist()  # type: ignore[no-any-return]  # NumPy would make floats of them
-    return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]  # pyarrow has no types
-
-
-def _runs(topic_partitions: pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Each topic-partition with the first of its rows and the one after the last."""
-    encoded = topic_partitions.dictionary_encode()
-    numbers = encoded.indices.to_numpy()
-    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-    names = encoded.dictionary.to_pylist()
-    for start, stop in pairwise(cuts):
-        if stop > start:
-            yield names[numbers[start]], start, stop

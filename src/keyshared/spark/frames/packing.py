@@ -10,10 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared._checks import check_int
 
-__all__ = ["check_partitions", "packed"]
+__all__ = ["PLACE", "check_partitions", "packed", "placed"]
 
-_BIN: Final = "_bin"
-_PLACE: Final = "_place"
+PLACE: Final = "_keyshared_place"
+"""The column with the number of a row's Spark partition."""
+
+_BIN: Final = "_keyshared_bin"
 
 
 def check_partitions(partitions: int | None) -> None:
@@ -32,6 +34,29 @@ def check_partitions(partitions: int | None) -> None:
 def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *, order: str) -> DataFrame:
     """Put each topic-partition into one Spark partition, in order, and about as much into each of them.
 
+    Args:
+        rows: With a string column ``topic_partition``, never NULL.
+        sizes: See `placed`.
+        partitions: See `placed`.
+        order: The column by which the rows of a topic-partition are sorted.
+
+    Returns:
+        The same rows and columns.
+
+    Complexity:
+        One shuffle and sort.
+    """
+    there = placed(rows, sizes, partitions)
+    # What has a Spark partition for itself is sorted by a number, and no names are compared; what was not counted comes
+    # behind it, in an order of its own.
+    alone = F.when(F.col(_BIN).isNotNull(), F.col(order)).asc_nulls_last()
+    first = [alone] if len(sizes) <= _partitions(rows, sizes, partitions) else []
+    return there.sortWithinPartitions(*first, "topic_partition", order).select(*rows.columns)
+
+
+def placed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None = None) -> DataFrame:
+    """Put each topic-partition into one Spark partition, and about as much into each of them.
+
     A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
     not, and adaptive execution might merge what is left. It leaves a partitioning by id alone.
 
@@ -43,28 +68,27 @@ def packed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None, *,
         sizes: Rows of each topic-partition, as far as they are known.
         partitions: How many Spark partitions there shall be. None: one for each topic-partition, and at most
             ``spark.sql.shuffle.partitions``.
-        order: The column by which the rows of a topic-partition are sorted.
 
     Returns:
-        The same rows and columns.
+        The same rows, and columns of this module behind theirs.
 
     Complexity:
-        One shuffle and sort.
+        One shuffle.
     """
-    if partitions is None:
-        partitions = max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
-    bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, partitions)))
-    anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(partitions)).cast("int")
-    # What has a Spark partition for itself is sorted by a number, and no names are compared; what was not counted comes
-    # behind it, in an order of its own.
-    alone = [F.when(F.col(_BIN).isNotNull(), F.col(order)).asc_nulls_last()] if len(sizes) <= partitions else []
+    count = _partitions(rows, sizes, partitions)
+    bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, count)))
+    anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(count)).cast("int")
     return (
         rows.join(F.broadcast(bins), "topic_partition", "left")
-        .withColumn(_PLACE, F.coalesce(_BIN, anywhere))
-        .repartitionById(partitions, _PLACE)
-        .sortWithinPartitions(*alone, "topic_partition", order)
-        .select(*rows.columns)
+        .withColumn(PLACE, F.coalesce(_BIN, anywhere))
+        .repartitionById(count, PLACE)
     )
+
+
+def _partitions(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None) -> int:
+    if partitions is not None:
+        return partitions
+    return max(1, min(len(sizes), int(str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")))))
 
 
 def _table(bins: Sequence[tuple[str, int]]) -> pa.Table:

@@ -5,7 +5,7 @@ without one), ``order`` (long) and ``offset`` (long): the place of a row among t
 """
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 from keyshared._checks import check_int
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
+from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
 
 __all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
@@ -73,7 +74,8 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
-        frame itself is lazy, and sorts by topic-partition.
+        frame itself is lazy: one shuffle and sort, which `replay` and `what_if` do not repeat. The driver keeps a count
+        for each topic-partition, which spreads them evenly.
 
     Example:
         >>> file = folder / "events.csv"
@@ -105,7 +107,7 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
             topic-partition or no order.
 
     Complexity:
-        One pass to look for rows that lack something; the frame itself is lazy, and sorts by topic-partition.
+        As `load_log`.
 
     Example:
         >>> rows = [("eve", 7, 12, "in"), ("bob", 7, 11, "out")]
@@ -122,13 +124,13 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
     ]
     found = _as_key(df, key).alias("key")
     place = place_of({partition: partition, order: order, key: key})
-    _refuse_incomplete(df, rules, place)
+    sizes = _count(df, rules, place)
     # and once more of the rows that are used: the source may have changed
     first, second = (rule.kept(place) for rule in rules)
     log = df.select(first, found, second, F.col(order).alias(_BY), *(F.col(quoted(name)) for name in others))
     # milliseconds are coarser than times
     by = [_BY, *(field.name for field in log.schema if not isinstance(field.dataType, _UNORDERED))]
-    return _with_offset(log, by).drop(_BY)
+    return _with_offset(log, sizes, by).drop(_BY)
 
 
 def log_columns(spark: SparkSession, path: str) -> list[str]:
@@ -176,7 +178,8 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
     if limit is not None:
         in_order = [(name, "ascending") for name in ("order", "topic_partition", "line")]
         flights = flights.take(pc.sort_indices(flights, sort_keys=in_order)[:limit])
-    return _with_offset(spark.createDataFrame(flights), ["order", "line"]).drop("line")
+    sizes = {each["values"]: each["counts"] for each in pc.value_counts(flights["topic_partition"]).to_pylist()}
+    return _with_offset(spark.createDataFrame(flights), sizes, ["order", "line"]).drop("line")
 
 
 def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFrame:
@@ -232,15 +235,18 @@ def _as_order(frame: DataFrame, order: str) -> Column:
     )
 
 
-def _refuse_incomplete(df: DataFrame, rules: Sequence[Rule], place: Column) -> None:
-    """Refuse rows without a place: they cannot be replayed, and leaving them out would be a quiet loss."""
-    [counts] = df.agg(*count_wrong(rules)).collect()
-    refuse(df, rules, {rule.name: counts[f"bad_{rule.name}"] for rule in rules}, place)
+def _count(df: DataFrame, rules: Sequence[Rule], place: Column) -> dict[str, int]:
+    """Count each topic-partition; refuse rows without a place, because leaving them out would be a quiet loss."""
+    name = rules[0].value
+    counts = df.groupBy(name.alias("name")).agg(F.count("*").alias("size"), *count_wrong(rules)).collect()
+    refuse(df, rules, {rule.name: sum(row[f"bad_{rule.name}"] for row in counts) for rule in rules}, place)
+    return {row["name"]: row["size"] for row in counts}
 
 
-def _with_offset(log: DataFrame, order: Sequence[str]) -> DataFrame:
-    first = Window.partitionBy("topic_partition").orderBy(*(quoted(name) for name in dict.fromkeys(order)))
-    numbered = log.withColumn("offset", F.row_number().over(first).cast("bigint") - 1)
+def _with_offset(log: DataFrame, sizes: Mapping[str, int], order: Sequence[str]) -> DataFrame:
+    """Number the rows of each topic-partition where `layout_of` finds them."""
+    first = Window.partitionBy(PLACE, "topic_partition").orderBy(*(quoted(name) for name in dict.fromkeys(order)))
+    numbered = placed(log, sizes).withColumn("offset", F.row_number().over(first).cast("bigint") - 1)
     return numbered.select(*_LOG_COLUMNS, *(quoted(name) for name in log.columns if name not in _LOG_COLUMNS))
 
 

@@ -1,17 +1,26 @@
 """The messages of a log as a simulation reads them: checked, and each topic-partition in one piece and in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared.simulate.plan import Arrival
+from keyshared.spark.frames.batches import runs_of, values_of
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
+from keyshared.spark.frames.layout import layout_of
 from keyshared.spark.frames.packing import check_partitions, packed
+from keyshared.spark.frames.pieces import in_one_piece
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
 from keyshared.spark.replays.partition import Message
 
-__all__ = ["packed_messages", "read_messages"]
+__all__ = ["packed_messages", "read_arrivals", "read_messages"]
+
+_new_arrival: Final = partial(tuple.__new__, Arrival)  # half the time that its own constructor takes
 
 
 def packed_messages(
@@ -38,7 +47,7 @@ def packed_messages(
         at_ms: Column of whole milliseconds from 0 to `MAX_MS`, no NULL; None for 0 in every row.
         service_ms: Column of whole milliseconds from 0; None for NULL in every row.
         not_before_ms: Likewise.
-        partitions: See `packed`.
+        partitions: See `packed`. None also leaves a log as it is laid out already.
 
     Returns:
         The columns of `Message`; each topic-partition within one Spark partition, in the order of offsets.
@@ -60,7 +69,8 @@ def packed_messages(
     for name, column in (("service_ms", service_ms), ("not_before_ms", not_before_ms)):
         if column is not None:
             rules.append(whole_ms(name, column, F.col(column).cast("bigint"), optional=True))
-    sizes = _count(df, rules, topic_partition, place)
+    layout = layout_of(df, topic_partition=topic_partition, offset=offset)
+    sizes = _count(df if layout is None else layout.source, rules, topic_partition, place)
     columns = {
         "at_ms": F.lit(0).cast("bigint"),
         "service_ms": F.lit(None).cast("bigint"),
@@ -69,6 +79,8 @@ def packed_messages(
         **{rule.name: rule.kept(place) for rule in rules},
     }
     messages = df.select(*(columns[name].alias(name) for name in Message._fields))
+    if layout is not None and partitions in {None, layout.partitions}:
+        return messages
     return packed(messages, sizes, partitions, order="offset")
 
 
@@ -83,6 +95,30 @@ def read_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
     """
     for batch in batches:
         yield from map(Message, *(column.to_pylist() for column in batch.columns))
+
+
+def read_arrivals(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[Arrival]]]:
+    """Read topic-partitions from Arrow batches, cut anywhere.
+
+    Args:
+        batches: With the columns of `packed_messages`.
+
+    Yields:
+        Each topic-partition, and its messages; take them before the next.
+
+    Raises:
+        ArgumentError: Rows of a topic-partition do not stand together.
+    """
+    for topic_partition, pieces in in_one_piece(_pieces(batches), "offset"):
+        yield topic_partition, chain.from_iterable(arrivals for _, arrivals in pieces)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[Arrival]]]:
+    """Read what a batch has of each topic-partition."""
+    for batch in batches:
+        for topic_partition, start, stop in runs_of(batch.column(0)):
+            columns = batch.slice(start, stop - start).columns[1:]
+            yield topic_partition, map(_new_arrival, zip(*map(values_of, columns), strict=True))
 
 
 def _check(df: DataFrame, texts: Sequence[str], key: str, numbers: Sequence[str]) -> None:

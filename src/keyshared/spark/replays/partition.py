@@ -17,13 +17,27 @@ from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Summary, Tally
 from keyshared.spark.frames.pieces import in_one_piece
 
-__all__ = ["OPEN", "DeliveryRow", "Message", "MessageRow", "SummaryRow", "arrivals_of", "replay_partition"]
+__all__ = [
+    "ENDS",
+    "OPEN",
+    "SETTLING",
+    "DeliveryRow",
+    "Message",
+    "MessageRow",
+    "SummaryRow",
+    "arrivals_of",
+    "outcome_of",
+    "replay_partition",
+]
 
 OPEN: Final = "open"
 """The outcome of a delivery that has not ended when the history does."""
 
-_ENDS: Final = frozenset({Event.NACKED, Event.REJECTED, Event.TIMED_OUT, Event.RELEASED})
-_SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED})
+ENDS: Final = frozenset({Event.NACKED, Event.REJECTED, Event.TIMED_OUT, Event.RELEASED})
+"""What ends a delivery and leaves its message outstanding."""
+
+SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED})
+"""What settles a message without an ack of its current delivery."""
 
 
 class Message(NamedTuple):
@@ -165,6 +179,15 @@ def arrivals_of(rows: Iterable[MessageRow]) -> Iterator[tuple[str, Iterator[Arri
         yield topic_partition, (Arrival(*row[1:]) for row in group)
 
 
+def outcome_of(end: Row) -> str:
+    """Return how a delivery has ended.
+
+    Args:
+        end: The row of the history that tells it.
+    """
+    return str(end.reason if end.event is Event.RELEASED else end.event.value)
+
+
 class _Open(NamedTuple):
     """A delivery of an unsettled message, and its end if there was one."""
 
@@ -186,9 +209,9 @@ def _deliveries(topic_partition: str, history: Iterable[Row], tally: Tally) -> I
         elif event is Event.ACKED:
             start = last.pop(row.offset).start  # type: ignore[arg-type]  # as above
             yield _row(topic_partition, _Open(start, row), row.sequence)
-        elif event in _ENDS:
+        elif event in ENDS:
             last[row.offset] = _Open(last[row.offset].start, row)  # type: ignore[index]  # as above
-        elif event in _SETTLING:
+        elif event in SETTLING:
             # what was never delivered has no row: skipped, or the dead letter of a quarantined key
             settled = last.pop(row.offset, None)  # type: ignore[arg-type]  # as above
             if settled is not None:
@@ -201,8 +224,8 @@ def _row(topic_partition: str, delivery: _Open, settled_sequence: int | None) ->
     sequence, at_ms, _, offset, key, consumer, attempt, _, available_ms, *_ = delivery.start
     ended_ms, outcome, end_sequence = None, OPEN, None
     if delivery.end is not None:
-        end_sequence, ended_ms, event, *_ = delivery.end
-        outcome = str(delivery.end.reason if event is Event.RELEASED else event.value)
+        end_sequence, ended_ms, *_ = delivery.end
+        outcome = outcome_of(delivery.end)
     wait_ms = at_ms - available_ms  # type: ignore[operator]  # a delivery says since when it was possible
     return DeliveryRow(
         topic_partition,

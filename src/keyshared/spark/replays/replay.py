@@ -1,8 +1,8 @@
 """A replay of every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
 
-One pass yields both results, the deliveries and the summaries: Python returns *packets* of a few thousand delivery
-rows, or of one summary row. Their rows are kept (in memory, and on disk where that is short), and `Replay.deliveries`
-and `Replay.summaries` are native views of them.
+One pass yields both results, the deliveries and the summaries: Python returns batches of a few thousand delivery rows,
+or of one row with a summary. Rows are kept (in memory, and on disk where that is short), and `Replay.deliveries` and
+`Replay.summaries` are native views of them.
 
 Each topic-partition is one run of rows in one Spark partition, in offset order, and is read once, batch by batch. Its
 result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
@@ -10,40 +10,46 @@ result depends on nothing but its rows and the plan: neither on the number of pa
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from os import PathLike
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import BucketLayout
-from keyshared.errors import ArgumentError
+from keyshared.errors import ArgumentError, KeySharedError
+from keyshared.simulate.history import Row
 from keyshared.simulate.plan import Plan
+from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, Waits
 from keyshared.spark.frames.checks import as_declared
+from keyshared.spark.frames.garbage import collector_at_rest
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.pages.page import checked_target
-from keyshared.spark.replays.messages import packed_messages, read_messages
-from keyshared.spark.replays.partition import DeliveryRow, SummaryRow, replay_partition
+from keyshared.spark.replays.columns import DeliveryColumns
+from keyshared.spark.replays.messages import packed_messages, read_arrivals
+from keyshared.spark.replays.partition import SummaryRow
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import html
 from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA
 
 __all__ = ["Replay", "replay", "replay_batches", "summary_fields"]
 
-_PACKET_ROWS: Final = 4_000  # some hundred kilobytes: small beside a batch of Spark's, large beside its overhead
+_BATCH_ROWS: Final = 4_000  # deliveries: some hundred kilobytes, small beside a batch of Spark's
+_BLOCK_ROWS: Final = 4000  # of the history, which are looked at together: fewer than they would be deliveries
 
-_PACKET_SCHEMA: Final = StructType(
+_SCHEMA: Final = StructType(
     [
-        StructField("deliveries", ArrayType(DELIVERY_SCHEMA, containsNull=False), nullable=False),
         StructField("summaries", ArrayType(SUMMARY_SCHEMA, containsNull=False), nullable=True),
+        *(StructField(field.name, field.dataType, nullable=True) for field in DELIVERY_SCHEMA.fields),
     ]
 )
+"""A delivery, or a list of one summary."""
 
 
 class Replay(Kept):
@@ -162,6 +168,7 @@ def replay(
             delivered, and its key waits behind it. NULL, or None for the column: at once.
         partitions: How many Spark partitions there shall be. By default one for each topic-partition, and at most
             ``spark.sql.shuffle.partitions``: then topic-partitions share them so that all have about as many messages.
+            A log of `load_log` or `as_log` has been put there already, and stays where it lies.
         points: How many points of the backlog over time the summaries shall have, at most.
         hottest: How many of the keys with most messages they shall have.
 
@@ -175,8 +182,10 @@ def replay(
             twice, for example.
 
     Complexity:
-        One shuffle and sort of the log; then O(log n) for each thing that happens in a topic-partition, n messages
-        outstanding at once. A worker's memory is O(outstanding messages + keys), the driver's O(topic-partitions).
+        One shuffle and sort of the log, or none if it comes from `load_log` or `as_log` and nothing but columns was
+        changed and rows filtered out since (on Spark Connect that cannot be seen); then O(log n) for each thing that
+        happens in a topic-partition, n messages outstanding at once. A worker's memory is O(outstanding messages +
+        keys), the driver's O(topic-partitions).
 
     Example:
         >>> from keyshared.simulate import ConsumerPlan, Fixed
@@ -203,10 +212,7 @@ def replay(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return replay_batches(batches, work)
 
-    packets = messages.mapInArrow(run, _PACKET_SCHEMA)
-    # Rows are kept, not packets: while Spark writes what it keeps, it holds a hundred pieces of it in memory. Of plain
-    # columns a piece is 10,000 rows; of packets it would be 4 MB, too much for two tasks in a heap of 1 GB.
-    return Replay(packets.select("summaries", F.inline_outer("deliveries")), plan)
+    return Replay(messages.mapInArrow(run, _SCHEMA), plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,34 +236,40 @@ def replay_batches(batches: Iterable[pa.RecordBatch], work: _Work) -> Iterator[p
         work: What is to be replayed, and how much is to be told of it.
 
     Yields:
-        Packets: one row each, with a list of deliveries, or with none and a list of one summary.
+        Rows of deliveries, and after those of a topic-partition a row with its summary.
     """
-    schema = to_arrow_schema(_PACKET_SCHEMA)
-    rows: list[DeliveryRow] = []
-    for row in replay_partition(read_messages(batches), work.plan, points=work.points, hottest=work.hottest):
-        if isinstance(row, DeliveryRow):
-            rows.append(row)
-            if len(rows) < _PACKET_ROWS:
-                continue
-        if rows:
-            yield _packet(schema, rows, None)
-            rows.clear()
-        if isinstance(row, SummaryRow):
-            yield _packet(schema, [], [summary_fields(row)])
+    schema = to_arrow_schema(_SCHEMA)
+    for topic_partition, arrivals in read_arrivals(batches):
+        simulation = Simulation(work.plan, arrivals)
+        tally = Tally(points=work.points, hottest=work.hottest)
+        try:
+            for columns in _deliveries(topic_partition, simulation, tally):
+                no_summaries = pa.nulls(len(columns[0]), schema.field(0).type)
+                yield pa.RecordBatch.from_arrays([no_summaries, *columns], schema=schema)
+        except KeySharedError as error:
+            error.add_note(f"in topic_partition {topic_partition!r}")
+            raise
+        state = simulation.state
+        summary = SummaryRow(topic_partition, str(state.stop), state.outstanding, tally.summary())
+        yield pa.RecordBatch.from_pylist([{"summaries": [summary_fields(summary)]}], schema=schema)
 
 
-def _packet(
-    schema: pa.Schema, deliveries: list[DeliveryRow], summaries: list[dict[str, object]] | None
-) -> pa.RecordBatch:
-    """Return one row: a list of deliveries, and a list of one summary or nothing."""
-    kind = schema.field("deliveries").type
-    columns = zip(*deliveries, strict=True) if deliveries else [()] * kind.value_type.num_fields
-    fields = list(kind.value_type)
-    rows = pa.StructArray.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)], fields=fields
-    )
-    packed = pa.ListArray.from_arrays(pa.array([0, len(deliveries)], pa.int32()), rows, type=kind)
-    return pa.RecordBatch.from_arrays([packed, pa.array([summaries], schema.field("summaries").type)], schema=schema)
+def _deliveries(topic_partition: str, history: Iterable[Row], tally: Tally) -> Iterator[list[pa.Array]]:
+    """Fold a history into columns of deliveries and a tally, some thousand rows at a time."""
+    found = DeliveryColumns(topic_partition)
+    rows = iter(history)
+    going_on = True
+    while going_on:
+        with collector_at_rest():
+            block = list(islice(rows, _BLOCK_ROWS))
+            tally.add_all(block)
+            found.add_all(block)
+        going_on = bool(block)
+        if len(found) >= _BATCH_ROWS:
+            yield found.take()
+    found.finish()
+    if found:
+        yield found.take()
 
 
 def summary_fields(row: SummaryRow) -> dict[str, object]:

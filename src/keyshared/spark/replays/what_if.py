@@ -167,8 +167,8 @@ def what_if(
             `Simulation` come as Spark's ``PythonException``, which names the plan and the topic-partition.
 
     Complexity:
-        One shuffle and sort of the log; then as `replay` for each plan. A worker's memory is that of all plans of one
-        topic-partition.
+        One shuffle and sort of the log, or none, see `replay`; then as `replay` for each plan. A worker's memory is
+        that of all plans of one topic-partition.
 
     Example:
         >>> from keyshared.simulate import ConsumerPlan, Fixed
