@@ -166,6 +166,21 @@ with-compiler-units: $(COMPILED)
 with-compiler-properties: $(COMPILED)
 	$(AGAINST_COMPILED) tests/properties $(ARGS)
 
+.PHONY: sdist
+sdist: $(DEV) ## build the source distribution, and run its tests from the tarball; ARGS="tests/test_window.py" runs some
+	@rm -rf build/sdist
+	"$(BIN)/python" -m hatchling build --target sdist --directory build/sdist
+	@mkdir build/sdist/unpacked && tar xzf build/sdist/*.tar.gz -C build/sdist/unpacked --strip-components=1
+	cd build/sdist/unpacked && PYTHONPATH=src "$(BIN)/python" -m pytest $(XDIST) $(ARGS)
+
+.PHONY: matrix
+matrix: $(DEV) ## the core's tests on every Python that is here, and with the lowest and the newest dependencies
+	@"$(BIN)/python" tools/matrix.py $(ARGS)
+
+.PHONY: release-check
+release-check: $(DEV) ## what is still missing before a release
+	@"$(BIN)/python" tools/release_check.py
+
 .PHONY: format
 format: $(DEV) ## write what `make lint` would ask for
 	"$(BIN)/ruff" check --fix

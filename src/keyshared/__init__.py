@@ -22,7 +22,7 @@ from keyshared.window import InFlightWindow
 if TYPE_CHECKING:
     from keyshared.leases import LeaseConfig, LeaseQueue
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 COMPILED: Final = not isinstance(KeySharedDispatcher.offer, FunctionType)
 """Whether this is the build whose hot modules are compiled."""

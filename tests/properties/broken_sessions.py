@@ -5,6 +5,7 @@ from tests.broken_parts import Broken
 from keyshared._dispatch.gates import key_of
 from keyshared._dispatch.sessions import Session, Sessions
 from keyshared._window.lanes import Consumer, Entry
+from keyshared.config import DispatcherConfig
 from keyshared.effects import KeyEnd, KeyEnded
 
 __all__ = ["BROKEN_SESSIONS"]
@@ -20,6 +21,11 @@ class BeginsBeforeTheEnd(Broken):
             place = len(self._told)
             super().opened(entry, holder)
             self._told[place:] = self._told[place:][::-1]
+
+    @staticmethod
+    def shows_with(config: DispatcherConfig) -> bool:
+        """Where a session that is over without a flush lingers until its key has moved."""
+        return config.sessions is not None and config.sessions.linger_ms > 0 and config.sessions.flush_ms == 0
 
 
 class EndsWhileOpen(Broken):
