@@ -27,7 +27,10 @@ COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --ge
 COMPILED := build/compiled/.built
 HAS_COMPILER = "$(BIN)/python" -c "from hatch_build import check_compiler; check_compiler()"
 AGAINST_COMPILED = PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST)
-ORACLES = tests/properties/kit $(wildcard tests/properties/test_*_oracle.py)
+ORACLES = tests/properties/kit $(patsubst %,tests/properties/test_%_oracle.py,cursor window dispatcher leases \
+	draintracker pending_acks)
+# Tests of what is not compiled, and knows nothing of it.
+ELSEWHERE = $(addprefix --ignore=tests/,properties tools test_benchmarks.py)
 
 # Another Spark or Python on the machine must not leak in.
 unexport SPARK_HOME PYTHONPATH PYTHONHOME
@@ -159,7 +162,7 @@ test-compiled-properties: $(DEV) ## every property against the compiled wheel, i
 
 .PHONY: with-compiler-units
 with-compiler-units: $(COMPILED)
-	$(AGAINST_COMPILED) --ignore=tests/properties --ignore=tests/tools $(ARGS)
+	$(AGAINST_COMPILED) $(ELSEWHERE) $(ARGS)
 	$(AGAINST_COMPILED) $(ORACLES) $(ARGS)
 
 .PHONY: with-compiler-properties

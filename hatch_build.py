@@ -152,8 +152,8 @@ class Staged:
         document = tree.body[0]
         caused = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.cause is not None]
         edits.put_after(document, _IMPORT + _BECAUSE * bool(caused))
-        for node in caused:
-            edits.tell_cause(node)
+        for raised in caused:
+            edits.tell_cause(raised)
         edits.fill((document.end_lineno or 0) + 1, _FOR_MYPYC)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and (

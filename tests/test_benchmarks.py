@@ -159,7 +159,7 @@ def of_two_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, tracker_us
 def test_both_builds_stand_in_one_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(runner.keyshared, "COMPILED", False)
+    monkeypatch.setattr(keyshared, "COMPILED", False)
     of_two_builds(monkeypatch, tmp_path, tracker_us=1.5)
 
     runner.main(["one", "--compiled", str(tmp_path), "--json", str(tmp_path / "bench.json")])
@@ -176,7 +176,7 @@ def test_both_builds_stand_in_one_table(
 def test_a_compiled_build_that_is_slower_is_missed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(runner.keyshared, "COMPILED", False)
+    monkeypatch.setattr(keyshared, "COMPILED", False)
     of_two_builds(monkeypatch, tmp_path, tracker_us=3.0)
 
     assert 1 == runner.main(["one", "--compiled", str(tmp_path), "--check", "--json", str(tmp_path / "bench.json")])
@@ -184,7 +184,7 @@ def test_a_compiled_build_that_is_slower_is_missed(
 
 
 def test_a_folder_without_a_compiled_build_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(runner.keyshared, "COMPILED", False)
+    monkeypatch.setattr(keyshared, "COMPILED", False)
     monkeypatch.setattr(runner, "BENCHMARKS", {"one": missing})
     monkeypatch.setattr(runner, "run", lambda command, **_: runner.write(Path(command[-1]), {"pure": missing(Scale())}))
 

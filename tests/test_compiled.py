@@ -136,7 +136,7 @@ def test_a_method_is_what_methods_are() -> None:
 def test_the_cause_of_an_error_is_told() -> None:
     dispatcher = KeySharedDispatcher[object](HashRing())
     dispatcher.add_consumer("c")
-    state = dispatcher.snapshot()
+    state: Any = dispatcher.snapshot()
     state["consumers"] *= 2
 
     with pytest.raises(SnapshotError) as caught:
