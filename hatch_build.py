@@ -373,7 +373,7 @@ static PyTypeObject method_type = {PyVarObject_HEAD_INIT(NULL, 0)};
 // A method of a builtin type is bound to an object for good. One of this type is bound as a function in Python is.
 static PyObject *bind_method(PyObject *method, PyObject *self, PyObject *type) {
     PyObject *bound = PyMethodDescr_Type.tp_descr_get(method, self, type);  // refuses what it refuses
-    if (bound == NULL || self == NULL || self == Py_None) return bound;
+    if (bound == NULL || self == NULL) return bound;
     Py_DECREF(bound);
     return PyMethod_New(method, self);
 }
@@ -421,11 +421,11 @@ static int refuse_name(PyObject *module, PyObject *name, PyObject *value) {
 }
 
 static PyTypeObject module_type = {
-    PyVarObject_HEAD_INIT(NULL, 0) .tp_name = "module", .tp_base = &PyModule_Type, .tp_setattro = refuse_name,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    PyVarObject_HEAD_INIT(NULL, 0) .tp_name = "module", .tp_setattro = refuse_name, .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
 static int finish_module(PyObject *module) {
+    module_type.tp_base = &PyModule_Type;  // no constant where Python is a DLL
     if (double_underscore == NULL) double_underscore = PyUnicode_FromString("__");
     if (double_underscore == NULL || PyType_Ready(&module_type) < 0) return -1;
     Py_SET_TYPE(module, &module_type);
