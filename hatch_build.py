@@ -191,19 +191,30 @@ class Staged:
         }
 
     def _open_class(self, cls: ast.ClassDef, module: str, edits: "_Edits") -> None:
+        self._check_class(cls, module)
+        edits.fill(min([cls.lineno, *(decorator.lineno for decorator in cls.decorator_list)]) - 1, _NATIVE)
+        if cls.name in self._open:
+            for method in _methods(cls):
+                self._open_arguments(method, edits)
+
+    def _check_class(self, cls: ast.ClassDef, module: str) -> None:
+        """Raise what is wrong with a class that is to be compiled."""
         if any("dataclass" in ast.unparse(decorator) for decorator in cls.decorator_list):
             raise ValueError(f"{module}: {cls.name} is a dataclass, which would not stay frozen: keep it interpreted")
         for part in (node for node in ast.walk(cls) if isinstance(node, ast.AnnAssign)):
             if isinstance(part.target, ast.Attribute) and "Final" in _names_in(part.annotation):
                 raise ValueError(f"{module}: {ast.unparse(part.target)} is Final, so no copy of it could be made")
+        for node in cls.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                text = ast.unparse(node)
+                if "ClassVar" not in text and not text.startswith("__slots__ ="):
+                    raise ValueError(
+                        f"{module}: {text.partition(' =')[0]} is no ClassVar, so no subclass could change it"
+                    )
         for base in cls.bases:
             name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
             if name in _own_names(self._trees[module]) - self._native:
                 raise ValueError(f"{module}: {cls.name} extends {name}, which is interpreted: compile both or none")
-        edits.fill(min([cls.lineno, *(decorator.lineno for decorator in cls.decorator_list)]) - 1, _NATIVE)
-        if cls.name in self._open:
-            for method in _methods(cls):
-                self._open_arguments(method, edits)
 
     def _open_arguments(self, node: ast.FunctionDef, edits: "_Edits") -> None:
         """Take the types off arguments that a caller may get wrong. Fields that are made of them keep theirs."""

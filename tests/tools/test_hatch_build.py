@@ -98,6 +98,13 @@ def test_a_class_that_extends_an_interpreted_one_is_refused(tmp_path: Path) -> N
         staged(tmp_path, source).text("whole.py")
 
 
+def test_a_value_of_a_class_that_no_subclass_could_change_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"whole\.py: many is no ClassVar"):
+        staged(tmp_path, SOURCE.replace("def take(", "many = 3\n\n    def take(")).text("whole.py")
+    for named in ("many: ClassVar[int] = 3", "__slots__ = ()", "many: int"):
+        assert staged(tmp_path, SOURCE.replace("def take(", f"{named}\n\n    def take(")).text("whole.py")
+
+
 def test_a_dataclass_is_refused_because_it_would_not_stay_frozen(tmp_path: Path) -> None:
     source = SOURCE.replace("class Part:", "@dataclass(frozen=True)\nclass Part:")
 
