@@ -15,6 +15,7 @@ SPARK := $(VENV)/.spark-installed
 CONNECT := $(VENV)/.connect-installed
 SUBJECTS := $(VENV)/.subjects-installed
 KAFKA := $(VENV)/.kafka-installed
+SITE := $(VENV)/.site-installed
 
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
@@ -78,6 +79,10 @@ $(KAFKA): requirements/kafka.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/kafka.txt
 	@touch $@
 
+$(SITE): requirements/site.txt | $(DEV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/site.txt
+	@touch $@
+
 .PHONY: servers
 servers: $(SUBJECTS) ## find or fetch the servers of real subjects and examples (Redis, PostgreSQL, NATS, RabbitMQ)
 	@"$(BIN)/python" tools/find_servers.py
@@ -117,7 +122,7 @@ test-kafka: $(DEV) $(KAFKA) ## integrations/kafka: its types, then its tests on 
 	cd integrations/kafka && "$(BIN)/python" -m pytest $(ARGS)
 
 .PHONY: check
-check: lint types wheel ## every static check
+check: lint types wheel docs ## every static check
 
 .PHONY: lint
 lint: $(DEV) ## style, layers, dependencies, spelling; needs no Spark
@@ -169,6 +174,12 @@ with-compiler-units: $(COMPILED)
 with-compiler-properties: $(COMPILED)
 	$(AGAINST_COMPILED) tests/properties $(ARGS)
 
+# Strict: a link or a name that leads nowhere is an error. Nothing is fetched while it builds, or when it is read.
+.PHONY: docs
+docs: $(SITE) ## build the site into build/site: tutorial, how-tos, concepts, and the reference from the docstrings
+	@"$(BIN)/python" tools/stage_docs.py
+	@"$(BIN)/zensical" build --strict
+
 .PHONY: sdist
 sdist: $(DEV) ## build the source distribution, and run its tests from the tarball; ARGS="tests/test_window.py" runs some
 	@rm -rf build/sdist
@@ -218,6 +229,12 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
+	-$(if $(ARGS),,$(MAKE) mutants)
+
+# A sample of another seed each day. Who lives is printed and fails no night: it is looked at by a person.
+.PHONY: mutants
+mutants: $(DEV) ## change the core in one place at a time, for 20 minutes, and see who notices; ARGS="--modules window.py"
+	"$(BIN)/python" tools/mutants.py $(ARGS)
 
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
@@ -239,6 +256,7 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 	@$(COMPILE) --group lock --output-file requirements/lock.txt
 	@$(COMPILE) --group subjects --output-file requirements/subjects.txt
 	@$(COMPILE) --group kafka --output-file requirements/kafka.txt
+	@$(COMPILE) --group site --constraints requirements/dev.txt --constraints requirements/spark.txt --output-file requirements/site.txt
 	@$(COMPILE) --group servers --output-file requirements/servers.txt
 	@$(COMPILE) --group connect --constraints requirements/spark.txt --output-file requirements/connect.txt
 

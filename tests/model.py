@@ -1187,6 +1187,7 @@ class ModelDispatcher:
     def _supersede(self, older: Sequence[Message], message: Message) -> None:
         """Settle what waits for its first delivery; a newer one has the slot of the oldest, and stands where it did."""
         lane, first = self._lane(message), older[0]
+        was_next = self._candidate(lane)
         for other in older:
             self.out.notices.append(Skipped(other.offset, other.key, SkipReason.SUPERSEDED))
             self._tell_done(other, Ending.SUPERSEDED)
@@ -1206,6 +1207,9 @@ class ModelDispatcher:
             if first.reserved_by and message.state == State.QUEUED and self._may_go_to(lane, first.reserved_by):
                 self._open(message, first.reserved_by)
             self._touch(message)
+        following = self._candidate(lane)
+        if following is not None and following is not message and following is not was_next:
+            self._touch(following)  # what came back behind the older one
         self._wake()
         self._spill_if_crowded(message, needs_slot)
 

@@ -998,6 +998,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         if self._redriven is not None:
             self._redriven.readmit(data.field("rooms"), self._now, items)
         load_places(data, self._window)
+        self._window.begin_anew()
         if self._ledger is not None:
             self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription, then
+from tests.properties.broken import RestartGivesRoom
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Call,
     DeadLetter,
+    Deliver,
     Effect,
     Evicted,
     Ignored,
@@ -533,3 +535,22 @@ class TestDrainDeadlines:
     def test_those_of_a_configuration_with_drain_timeouts_are_refused_by_one_without(self) -> None:
         with pytest.raises(SnapshotError, match=r"snapshot\.rooms\.drains .*; it must be absent: the configuration"):
             Watched.restore(self.drained().snapshot(), AlphabetRing(), DispatcherConfig(), now_ms=0)
+
+
+def served(kind: type[Any]) -> list[tuple[int, str]]:
+    """Who gets what when a session is lost after a restart."""
+    dispatcher = subscription("ann", "zoe", max_in_flight_per_consumer=2)
+    fill(dispatcher, "a1", None, "z1", "z2", "z3")  # ann has room for one more, and zoe for none
+    state = json.loads(json.dumps(dispatcher.snapshot()))
+    again = kind.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
+    effects = again.set_active("zoe", resumed=False)
+    return [(effect.offset, effect.consumer) for effect in effects if isinstance(effect, Deliver)]
+
+
+def test_a_restart_gives_nobody_room_whom_the_original_does_not_serve() -> None:
+    assert [(3, "zoe"), (4, "zoe"), (1, "ann")] == served(Watched)
+
+
+@pytest.mark.interpreted("changes the class of a living part")
+def test_a_restart_that_serves_everybody_once_more_is_found() -> None:
+    assert [(1, "ann"), (3, "zoe"), (4, "zoe")] == served(RestartGivesRoom)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
-from tests.properties.broken_latest import NewestGoesToTheTail, VoidLoadWakesNobody
+from tests.properties.broken_latest import LetterBehindSleeps, NewestGoesToTheTail, VoidLoadWakesNobody
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
@@ -24,7 +24,14 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.errors import ArgumentError, ConsumerFullError, KeyFullError, UnmatchedKeyError, WindowFullError
+from keyshared.errors import (
+    ArgumentError,
+    ConsumerFullError,
+    InvariantError,
+    KeyFullError,
+    UnmatchedKeyError,
+    WindowFullError,
+)
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
 from keyshared.testing import Guarantees, Promise, check_history
@@ -340,3 +347,38 @@ def test_a_key_that_waits_for_a_load_that_is_void_is_found(broken: type[Any], fo
     recorder.offer(2, "a1")
     claims = Guarantees(promises={Promise.PROGRESS, Promise.LATEST_ONLY}, latest_only=True)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]
+
+
+def test_what_came_back_behind_a_superseded_message_goes_out() -> None:
+    dispatcher = latest("ann", redrive=True)
+    dispatcher.offer(3, "b1", not_before_ms=40, now_ms=0)
+    dispatcher.offer(9, "a9", now_ms=0)
+    assert [] == dispatcher.redrive("b1", [StoredLetter(7, 2), StoredLetter(8, 1)], now_ms=0)
+
+    effects = dispatcher.offer(11, "b1", now_ms=1)
+
+    assert [superseded(3, "b1"), deliver(7, "b1", "ann", 3), advanced(3)] == effects
+    assert [deliver(8, "b1", "ann", 2)] == dispatcher.ack(7, "ann", 3, now_ms=2)
+
+
+def test_who_supersedes_a_message_waits_for_its_own_instant_behind_what_came_back() -> None:
+    dispatcher = latest("ann", redrive=True)
+    dispatcher.offer(3, "b1", not_before_ms=40, now_ms=0)
+    dispatcher.redrive("b1", [StoredLetter(2, 1)], now_ms=0)
+
+    assert [superseded(3, "b1"), advanced(3)] == dispatcher.offer(4, "b1", not_before_ms=9, now_ms=1)
+    assert [] == dispatcher.ack(2, "ann", 2, now_ms=8)
+    assert [deliver(4, "b1", "ann", 1)] == dispatcher.handle_timeout(now_ms=9)
+
+
+@pytest.mark.interpreted("changes the class of a living part")
+def test_a_letter_that_goes_on_waiting_for_what_is_superseded_is_found() -> None:
+    dispatcher = LetterBehindSleeps(AlphabetRing(), DispatcherConfig(latest_only=True, redrive=True))
+    dispatcher.add_consumer("ann")
+    dispatcher.offer(3, "b1", not_before_ms=40, now_ms=0)
+    dispatcher.offer(9, "a9", now_ms=0)
+    dispatcher.redrive("b1", [StoredLetter(7, 2)], now_ms=0)
+    dispatcher.offer(11, "b1", now_ms=1)
+
+    with pytest.raises(InvariantError, match="a lane that can go on stands in one"):
+        dispatcher.check_invariants()

@@ -88,7 +88,7 @@ from keyshared.placement.ranges import RangeMap
 from keyshared.testing import Promise
 from keyshared.window import InFlightWindow
 
-__all__ = ["BROKEN"]
+__all__ = ["BROKEN", "RestartGivesRoom"]
 
 
 class PutBackAtTheTail(Broken):
@@ -314,6 +314,14 @@ class EndedObligationsStand(Broken):
         def finish(self, out: list[Effect], granted: list[Entry], now: int) -> list[Effect]:
             ended = [load(entry) for entry in granted if entry.state == SETTLED]
             return super().finish([*out, *ended], granted, now)
+
+
+class RestartGivesRoom(Broken):
+    """After a restart every consumer is served once more, as if it had got room just then."""
+
+    class _Fault(InFlightWindow):
+        def begin_anew(self) -> None:
+            pass
 
 
 class LimitForgottenOnRetry(Broken):

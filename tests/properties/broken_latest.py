@@ -12,6 +12,7 @@ from keyshared.effects import CursorAdvanced, Effect
 
 __all__ = [
     "KeepsTheOlder",
+    "LetterBehindSleeps",
     "NewestGoesToTheTail",
     "SupersededHoldsTheCursor",
     "SupersedesADelivered",
@@ -52,6 +53,14 @@ class NewestGoesToTheTail(Broken):
         def replace(self, older: Sequence[Entry], *args: Any, **kwargs: Any) -> list[Entry]:
             self._unlist(older[0].lane)
             return super().replace(older, *args, **kwargs)
+
+
+class LetterBehindSleeps(Broken):
+    """A dead letter that came back behind the replaced message goes on waiting for it."""
+
+    class _Fault(LatestWindow):
+        def _keeps_its_place(self, lane: Lane, entry: Entry, was_next: Entry | None) -> bool:
+            return lane.candidate is not entry or super()._keeps_its_place(lane, entry, was_next)
 
 
 class VoidLoadWakesNobody(Broken):

@@ -31,12 +31,14 @@ from keyshared.testing.guarantees import JUDGED
 
 __all__ = [
     "CALLS",
+    "COMING_BACK",
     "Choose",
     "Dispatcher",
     "World",
     "any_config",
     "any_mix",
     "guarantees_of",
+    "mixed",
     "observe",
     "place_of",
     "random_world",
@@ -450,6 +452,16 @@ class World:
         offsets = [first, *(self.choose(of_key) for _ in range(self.choose([0, 0, 1, 1, 3])))]
         return self._timed("redrive", key, [(offset, self._last_attempt(offset), _item(offset)) for offset in offsets])
 
+    def redrive_unknown(self) -> Call:
+        """Letters that somebody else has kept: of a key, with offsets that the log never had, or had of another key."""
+        if not self.offered:
+            return self.offer()
+        last = self.offered[-1]
+        below = [offset for offset in range(max(0, last - 9), last) if offset not in self.key_of]
+        offsets, key = sorted({self.choose(below) for _ in range(2)}) if below else [], self.choose(self.keys)
+        self.key_of |= dict.fromkeys(offsets, key)
+        return self._timed("redrive", key, [(offset, 1, _item(offset)) for offset in offsets])
+
     def _last_attempt(self, offset: int) -> int:
         return max((effect.attempt for effect in self.delivered if effect.offset == offset), default=0)
 
@@ -741,6 +753,20 @@ _HOLES: Mapping[Kind, int] = {
     World.handle_timeout: 3,
 }
 """Much is done, and of some keys nothing."""
+
+COMING_BACK: Mapping[Kind, int] = {
+    World.offer: 12,
+    World.ack: 4,
+    World.reject: 4,
+    World.oblige: 6,
+    World.redrive: 5,
+    World.redrive_unknown: 5,
+    World.add_consumer: 3,
+    World.leave: 1,
+    World.set_limit: 1,
+    World.handle_timeout: 2,
+}
+"""Dead letters come back while messages of their key are offered for later, and superseded."""
 
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)

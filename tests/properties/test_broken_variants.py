@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
@@ -95,8 +97,8 @@ def test_the_judge_finds_nothing_in_a_correct_dispatcher(factory: Factory) -> No
     assert [violation for seed in range(100) for violation in run_schedule(factory, seed, CALLS)[1]] == []
 
 
-def test_a_correct_dispatcher_neither_forgets_in_a_crash_nor_depends_on_the_run() -> None:
-    for seed in range(40):
-        history, _ = run_schedule(Fast, seed, CALLS)
-        assert interrupted(history, Fast, seed) == []
-        assert repeated(history, Fast, seed) == []
+@given(st.integers(0, 2**32 - 1))
+def test_a_correct_dispatcher_neither_forgets_in_a_crash_nor_depends_on_the_run(seed: int) -> None:
+    history, _ = run_schedule(Fast, seed, CALLS)
+    assert interrupted(history, Fast, seed) == []
+    assert repeated(history, Fast, seed) == []

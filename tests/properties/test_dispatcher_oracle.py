@@ -24,11 +24,12 @@ from tests.properties.broken_groups import WokenGroupJumpsTheQueue
 from tests.properties.broken_later import RestartForgetsTheTime
 from tests.properties.calls import Call, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
-from tests.properties.schedules import Choose, World, any_config, observe
+from tests.properties.schedules import COMING_BACK, Choose, World, any_config, mixed, observe
 from tests.properties.watch import Watch
 
 from keyshared._dispatch import timers
 from keyshared._window.lanes import Entry
+from keyshared.config import OnEvict, Poison
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 from keyshared.errors import InvariantError, KeySharedError, WindowFullError
@@ -81,9 +82,9 @@ def refusal(dispatcher: Any, call: Call) -> int | None:  # as above
 class Court:
     """Drives the dispatchers with every call; after each one compares them, and has the kit judge what happened."""
 
-    def __init__(self, choose: Choose, factory: Any = Fast) -> None:
+    def __init__(self, choose: Choose, factory: Any = Fast, bend: Callable[[World], None] = World.take_rules) -> None:
         self.world = World(any_config(choose), choose)
-        self.world.take_rules()
+        bend(self.world)
         config, settings = self.world.config, self.world.settings
         self.placement = RankedPlacement()
         self.factory = factory
@@ -207,10 +208,10 @@ TestDispatcherMachine.settings = settings(
 )
 
 
-def run_long(seed: int, factory: Any = Fast) -> None:
+def run_long(seed: int, factory: Any = Fast, bend: Callable[[World], None] = World.take_rules) -> None:
     """A schedule that follows from a number: long ones cost little this way, and reach what short ones do not."""
     choose = Random(seed).choice  # reproducible, not secret
-    court = Court(choose, factory)
+    court = Court(choose, factory, bend)
     for _ in range(LONG):
         court.step(choose)
     court.compare_silent()
@@ -220,6 +221,24 @@ def run_long(seed: int, factory: Any = Fast) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_long_schedules_with_weights_of_their_own_are_as_the_model_says(seed: int) -> None:
     run_long(seed)
+
+
+def comes_back(world: World) -> None:
+    """Dead letters come back among messages that wait for instants, and make way for newer ones."""
+    config = world.config
+    retry = replace(config.retry, max_redeliveries=0)
+    config = replace(config, poison=Poison.DEAD_LETTER, ordering_required=False, token_bytes=None, batch_per_key=1)
+    world.config = replace(config, latest_only=True, redrive=True, retry=retry, on_evict=OnEvict.REDELIVER)
+    world.calls = mixed(COMING_BACK, world.choose)
+    world.keys, world.strides = world.keys[:2], (1, 1, 2, 3)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_long_schedules_of_rare_things_that_meet_are_as_the_model_says(
+    bend: Callable[[World], None], seed: int
+) -> None:
+    run_long(seed, bend=bend)
 
 
 def seeds_for(factory: Any) -> Iterator[int]:

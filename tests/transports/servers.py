@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tools.find_servers import locate
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def program(name: str) -> str:

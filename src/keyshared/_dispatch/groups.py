@@ -153,7 +153,6 @@ class Groups:
             ready.load([group.one_of(groups) for group in awake.items()], left.count())
         if _without_tokens(self.dump(now)) != _without_tokens(data.raw):
             raise data.refuse("be of the groups that have a message or a limit, and of the lanes that are ready")
-        window.begin_anew()
         for scope in (window.everything, *self._book.groups.values()):
             window.note_opened(scope)
             window.changed[scope] = None

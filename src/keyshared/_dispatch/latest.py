@@ -56,6 +56,7 @@ class LatestWindow(InFlightWindow):
         """
         self.check_offer(offset)
         lane = older[0].lane
+        was_next = lane.candidate
         had_slot = older[0].state != SPILLED
         reserved = older[0].consumer if older[0].state == LOADING else None
         entry = Entry(offset, key, item, lane)
@@ -67,14 +68,22 @@ class LatestWindow(InFlightWindow):
             self.remove(each)
         spilled: list[Entry] = []
         self._take_slot(lane, entry, spilled, had_slot=had_slot)
-        if entry is not lane.candidate or (lane.listed is not None and deadline is None):
-            del self._touched[lane]  # it waits where the older one waited, or still behind another
-        elif reserved is not None and entry.state == QUEUED:
+        if self._keeps_its_place(lane, entry, was_next):
+            del self._touched[lane]
+        elif lane.candidate is entry and reserved is not None and entry.state == QUEUED:
             self._hand_over(lane, entry, reserved)
         granted = self.wake()
         if not had_slot and deadline is None:
             self._spill_if_crowded(lane, entry, spilled)
         return spilled + granted
+
+    def _keeps_its_place(self, lane: Lane, entry: Entry, was_next: Entry | None) -> bool:
+        """Whether the lane waits for what it waited for: for the same message, or where the older one did.
+
+        Its next message is another one where dead letters had come back behind one that waited for its instant.
+        """
+        following = lane.candidate
+        return following is was_next or (following is entry and lane.listed is not None and entry.deadline is None)
 
     def _take_slot(self, lane: Lane, entry: Entry, spilled: list[Entry], *, had_slot: bool) -> None:
         if not had_slot and lane.loaded >= self.loaded_per_key:

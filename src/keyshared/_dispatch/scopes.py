@@ -59,10 +59,6 @@ class ScopedWindow(LanedWindow):
         if scope.waiting and scope.is_open:
             self._opened[scope] = None
 
-    def begin_anew(self) -> None:
-        """Note that everybody has been served before: the books were filled in another life."""
-        self._freed.clear()
-
     @property
     def is_subscription_full(self) -> bool:
         """Whether as much is open, at all consumers together, as may be."""

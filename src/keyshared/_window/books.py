@@ -260,6 +260,10 @@ class WindowBooks:
         """Put a lane at the end of a work list."""
         self._list(lane, where)
 
+    def begin_anew(self) -> None:
+        """Note that everybody was served when the snapshot was made: who joined just now has got no room by that."""
+        self._freed.clear()
+
     # queries
 
     @property

@@ -192,3 +192,17 @@ def test_what_an_asynchronous_driver_leaves_out_says_so(call: Callable[[Driver],
     with pytest.raises(UnsupportedError, match=r"AsyncDriver cannot [a-z_]+; override it if the broker can"):
         call(driver)
     driver.close()
+
+
+def test_a_restarted_dispatcher_hands_nothing_to_those_who_are_gone() -> None:
+    driver = DispatcherDriver()
+    driver.connect("c1")
+    driver.publish(None)
+    driver.publish(None)  # now it has room for no more
+    driver.connect("c2", ("?",))  # it takes keys only
+    mine = next(key for key in (b"a", b"b", b"c", b"d") if driver.dispatcher.placement.owner(key) == "c1")
+    waiting = driver.publish(mine)
+
+    driver.restart()
+
+    assert 0 == driver.dispatcher._window.find(waiting).attempt

@@ -144,6 +144,8 @@ class DispatcherDriver(Driver):
         self.dispatcher = self.dispatcher_class.restore(
             state, self.dispatcher.placement, self.config, now_ms=self.now, epoch=self.epoch, items=items
         )
+        for name in self.inboxes:  # nobody is there: what one of them held must not go to the next one to leave
+            self._apply(self.dispatcher.set_limit(name, 0))
         for name in list(self.inboxes):
             self.disconnect(name)
 
