@@ -24,6 +24,15 @@ PIP_INSTALL = "$(BIN)/python" -m pip install --quiet --disable-pip-version-check
 COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(ARGS)
 
+# The compiled build, unpacked; the file is as new as what lies beside it.
+COMPILED := build/compiled/.built
+HAS_COMPILER = "$(BIN)/python" -c "from hatch_build import check_compiler; check_compiler()"
+AGAINST_COMPILED = PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST)
+ORACLES = tests/properties/kit $(patsubst %,tests/properties/test_%_oracle.py,cursor window dispatcher leases \
+	draintracker pending_acks)
+# Tests of what is not compiled, and knows nothing of it.
+ELSEWHERE = $(addprefix --ignore=tests/,properties tools test_benchmarks.py)
+
 # Another Spark or Python on the machine must not leak in.
 unexport SPARK_HOME PYTHONPATH PYTHONHOME
 export PYTHON
@@ -137,17 +146,33 @@ wheel: $(DEV) ## build the wheel and look into it
 
 # The wheel of this platform: the hot modules compiled by mypyc, from the same sources (docs/compiled.md).
 .PHONY: wheel-compiled
-wheel-compiled: $(DEV) ## build the wheel of this platform, whose hot modules are compiled; needs a C compiler
-	@rm -rf build/wheel-compiled
-	KEYSHARED_COMPILE=1 "$(BIN)/python" -m hatchling build --target wheel --directory build/wheel-compiled
-	"$(BIN)/python" tools/check_wheel.py build/wheel-compiled
+wheel-compiled: $(COMPILED) ## build the wheel of this platform, whose hot modules are compiled; needs a C compiler
 
-# The tests of the sources, with the package of the wheel before them on the path.
-.PHONY: test-compiled
-test-compiled: wheel-compiled ## examples, vectors, properties and the kit against the compiled wheel
-	@rm -rf build/compiled && mkdir -p build/compiled
+$(COMPILED): hatch_build.py pyproject.toml $(shell find src -name '*.py') | $(DEV)
+	@rm -rf build/wheel-compiled build/compiled && mkdir -p build/compiled
+	KEYSHARED_COMPILE=1 "$(BIN)/python" -m hatchling build --target wheel --directory build/wheel-compiled
+	@"$(BIN)/python" tools/check_wheel.py build/wheel-compiled
 	@"$(BIN)/python" -m zipfile -e build/wheel-compiled/*.whl build/compiled
-	PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST) $(ARGS)
+	@touch $@
+
+# The tests of the sources, with the package of the wheel before them on the path. Of the properties those that compare
+# with a model, and the kit: the others are for `make test-compiled-properties`, in every nightly run.
+.PHONY: test-compiled
+test-compiled: $(DEV) ## examples, vectors, oracles and the kit against the compiled wheel, if there is a C compiler
+	@if $(HAS_COMPILER); then $(MAKE) with-compiler-units; else echo "the compiled build is not tested" >&2; fi
+
+.PHONY: test-compiled-properties
+test-compiled-properties: $(DEV) ## every property against the compiled wheel, if there is a C compiler; part of nightly
+	@if $(HAS_COMPILER); then $(MAKE) with-compiler-properties; else echo "the compiled build is not tested" >&2; fi
+
+.PHONY: with-compiler-units
+with-compiler-units: $(COMPILED)
+	$(AGAINST_COMPILED) $(ELSEWHERE) $(ARGS)
+	$(AGAINST_COMPILED) $(ORACLES) $(ARGS)
+
+.PHONY: with-compiler-properties
+with-compiler-properties: $(COMPILED)
+	$(AGAINST_COMPILED) tests/properties $(ARGS)
 
 # Strict: a link or a name that leads nowhere is an error. Nothing is fetched while it builds, or when it is read.
 .PHONY: docs
@@ -176,8 +201,12 @@ format: $(DEV) ## write what `make lint` would ask for
 	"$(BIN)/ruff" format
 
 .PHONY: bench
-bench: $(DEV) ## benchmarks and their targets; ARGS=--check fails on a missed one, ARGS=--help shows more
-	@"$(BIN)/python" -m benchmarks $(ARGS)
+bench: $(DEV) ## benchmarks and their targets, pure and compiled; ARGS=--check fails on a missed one, ARGS=--help shows more
+	@if $(HAS_COMPILER); then $(MAKE) with-compiler-bench; else "$(BIN)/python" -m benchmarks $(ARGS); fi
+
+.PHONY: with-compiler-bench
+with-compiler-bench: $(COMPILED)
+	@"$(BIN)/python" -m benchmarks --compiled build/compiled $(ARGS)
 
 .PHONY: bench-spark
 bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost on Spark; ARGS="--repeats 1" measures each once
@@ -195,6 +224,7 @@ bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lane
 nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects
 	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=10000 for a weekend)"
 	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
+	$(MAKE) test-compiled-properties ARGS=
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \

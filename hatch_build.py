@@ -3,11 +3,12 @@
 Which modules are compiled stands in pyproject.toml (``[tool.hatch.build.targets.wheel.hooks.custom]``); everything else
 stays interpreted, and so does a module that nobody has put there. Without the variable the wheel is the pure one.
 
-mypyc reads a copy of the sources in which three things are said in another way, each on the line where it stood, so
+mypyc reads a copy of the sources in which four things are said in another way, each on the line where it stood, so
 that tracebacks name the right lines:
 
 - every class may be subclassed by interpreted code, copied and pickled, as in the pure build;
 - arguments of public methods have no types: mypyc would refuse a wrong one before the library can, with another error;
+- an error that is raised from another one is told its cause, which mypyc leaves out;
 - signatures and docstrings go into the C code, which has only some signatures of its own.
 """
 
@@ -33,6 +34,7 @@ VARIABLE: Final = "KEYSHARED_COMPILE"
 GROUP: Final = "keyshared._compiled"
 
 _IMPORT: Final = "; from typing import TYPE_CHECKING, Any as _Any"
+_BECAUSE: Final = '; _because = lambda error, cause: (error.__setattr__("__cause__", cause), error)[1]'
 _FOR_MYPYC: Final = "if TYPE_CHECKING: from mypy_extensions import mypyc_attr as _mypyc_attr"
 _NATIVE: Final = "@_mypyc_attr(allow_interpreted_subclasses=True, serializable=True)"
 _NEVER_NATIVE: Final = frozenset({"Enum", "IntEnum", "NamedTuple", "Protocol", "StrEnum"})
@@ -75,7 +77,7 @@ def compile_core(config: Mapping[str, Any], folder: Path) -> dict[str, Path]:
     Returns:
         The extension modules, by their place in a wheel.
     """
-    _check_compiler()
+    check_compiler()
     staged = Staged(ROOT / "src" / "keyshared", config["modules"], config["records"], config["checked"])
     staged.write(folder / "stage")
     built = folder / "built"
@@ -84,7 +86,7 @@ def compile_core(config: Mapping[str, Any], folder: Path) -> dict[str, Path]:
     return {path.relative_to(built).as_posix(): path for path in sorted(built.rglob("*.*")) if path.is_file()}
 
 
-def _check_compiler() -> None:
+def check_compiler() -> None:
     """Stop with a plain sentence where nothing can compile C."""
     name = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     if sys.platform != "win32" and shutil.which(name) is None:
@@ -106,7 +108,8 @@ def _build(staged: "Staged", generated: Path, built: Path) -> None:
         group_name=GROUP,
     )
     for file in generated.rglob("__native_*.c"):
-        file.write_text(with_whole_state(documented(file.read_text(encoding="utf-8"), staged)), encoding="utf-8")
+        code = documented(file.read_text(encoding="utf-8"), staged)
+        file.write_text(with_own_classes(with_whole_state(code), staged), encoding="utf-8")
     command: Any = Distribution({"name": "keyshared", "ext_modules": extensions}).get_command_obj("build_ext")
     command.build_lib, command.build_temp, command.inplace = str(built), str(generated / "o"), False
     command.ensure_finalized()
@@ -147,7 +150,10 @@ class Staged:
         tree = self._trees[module]
         edits = _Edits(self._texts[module])
         document = tree.body[0]
-        edits.put_after(document, _IMPORT)
+        caused = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.cause is not None]
+        edits.put_after(document, _IMPORT + _BECAUSE * bool(caused))
+        for raised in caused:
+            edits.tell_cause(raised)
         edits.fill((document.end_lineno or 0) + 1, _FOR_MYPYC)
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and (
@@ -185,15 +191,30 @@ class Staged:
         }
 
     def _open_class(self, cls: ast.ClassDef, module: str, edits: "_Edits") -> None:
+        self._check_class(cls, module)
+        edits.fill(min([cls.lineno, *(decorator.lineno for decorator in cls.decorator_list)]) - 1, _NATIVE)
+        if cls.name in self._open:
+            for method in _methods(cls):
+                self._open_arguments(method, edits)
+
+    def _check_class(self, cls: ast.ClassDef, module: str) -> None:
+        """Raise what is wrong with a class that is to be compiled."""
         if any("dataclass" in ast.unparse(decorator) for decorator in cls.decorator_list):
             raise ValueError(f"{module}: {cls.name} is a dataclass, which would not stay frozen: keep it interpreted")
         for part in (node for node in ast.walk(cls) if isinstance(node, ast.AnnAssign)):
             if isinstance(part.target, ast.Attribute) and "Final" in _names_in(part.annotation):
                 raise ValueError(f"{module}: {ast.unparse(part.target)} is Final, so no copy of it could be made")
-        edits.fill(min([cls.lineno, *(decorator.lineno for decorator in cls.decorator_list)]) - 1, _NATIVE)
-        if cls.name in self._open:
-            for method in _methods(cls):
-                self._open_arguments(method, edits)
+        for node in cls.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                text = ast.unparse(node)
+                if "ClassVar" not in text and not text.startswith("__slots__ ="):
+                    raise ValueError(
+                        f"{module}: {text.partition(' =')[0]} is no ClassVar, so no subclass could change it"
+                    )
+        for base in cls.bases:
+            name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+            if name in _own_names(self._trees[module]) - self._native:
+                raise ValueError(f"{module}: {cls.name} extends {name}, which is interpreted: compile both or none")
 
     def _open_arguments(self, node: ast.FunctionDef, edits: "_Edits") -> None:
         """Take the types off arguments that a caller may get wrong. Fields that are made of them keep theirs."""
@@ -252,6 +273,15 @@ class _Edits:
         """Put something behind a node."""
         self._changes.append((self._end(node), self._end(node), text.encode()))
 
+    def tell_cause(self, node: ast.Raise) -> None:
+        """Tell an error its cause in a call, in the place of ``from``."""
+        error, cause = node.exc, node.cause
+        if error is None or cause is None or error.end_lineno != cause.lineno:
+            raise ValueError(f"line {node.lineno}: the cause of an error has to stand on its last line")
+        start = self._starts[error.lineno - 1] + error.col_offset
+        self._changes.append((start, start, b"_because("))
+        self._changes.append((self._end(error), self._end(cause), f", {ast.unparse(cause)})".encode()))
+
     def fill(self, line: int, text: str) -> None:
         """Use an empty line."""
         if self._lines[line - 1]:
@@ -272,6 +302,13 @@ class _Edits:
 def _native_classes(tree: ast.Module) -> list[ast.ClassDef]:
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
     return [cls for cls in classes if not any(_names_in(base) & _NEVER_NATIVE for base in cls.bases)]
+
+
+def _own_names(tree: ast.Module) -> frozenset[str]:
+    """Return the names that a module imports from others of the package."""
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    own = (node for node in imports if (node.module or "").startswith("keyshared."))
+    return frozenset(alias.asname or alias.name for node in own for alias in node.names)
 
 
 def _methods(cls: ast.ClassDef) -> list[ast.FunctionDef]:
@@ -339,6 +376,76 @@ fail:
 }
 """
 
+_OWN_CLASSES: Final = """
+
+static PyObject *double_underscore;
+static PyTypeObject method_type = {PyVarObject_HEAD_INIT(NULL, 0)};
+
+// A method of a builtin type is bound to an object for good. One of this type is bound as a function in Python is.
+static PyObject *bind_method(PyObject *method, PyObject *self, PyObject *type) {
+    PyObject *bound = PyMethodDescr_Type.tp_descr_get(method, self, type);  // refuses what it refuses
+    if (bound == NULL || self == NULL) return bound;
+    Py_DECREF(bound);
+    return PyMethod_New(method, self);
+}
+
+static int ready_methods(void) {
+    if (method_type.tp_name != NULL) return 0;
+    method_type.tp_name = PyMethodDescr_Type.tp_name;
+    method_type.tp_basicsize = PyMethodDescr_Type.tp_basicsize;
+    method_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL
+        | Py_TPFLAGS_METHOD_DESCRIPTOR;
+    method_type.tp_vectorcall_offset = PyMethodDescr_Type.tp_vectorcall_offset;
+    method_type.tp_call = PyMethodDescr_Type.tp_call;
+    method_type.tp_repr = PyMethodDescr_Type.tp_repr;
+    method_type.tp_dealloc = PyMethodDescr_Type.tp_dealloc;
+    method_type.tp_traverse = PyMethodDescr_Type.tp_traverse;
+    method_type.tp_methods = PyMethodDescr_Type.tp_methods;
+    method_type.tp_members = PyMethodDescr_Type.tp_members;
+    method_type.tp_getset = PyMethodDescr_Type.tp_getset;
+    method_type.tp_descr_get = bind_method;
+    return PyType_Ready(&method_type);
+}
+
+// What nobody inside would notice is refused: other methods in a class, another class for its objects, and other
+// values of the names in a module.
+static int finish_class(PyTypeObject *type) {
+    PyObject *value, *copyreg = PyImport_ImportModule("copyreg");
+    Py_ssize_t position = 0;
+    if (copyreg == NULL || ready_methods() < 0) return -1;
+    while (PyDict_Next(type->tp_dict, &position, NULL, &value))
+        if (Py_IS_TYPE(value, &PyMethodDescr_Type)) Py_SET_TYPE(value, &method_type);
+    PyObject *slots = PyObject_CallMethod(copyreg, "_slotnames", "O", (PyObject *)type);  // it keeps them in the class
+    Py_DECREF(copyreg);
+    if (slots == NULL) return -1;
+    Py_DECREF(slots);
+    type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;
+    PyType_Modified(type);
+    return 0;
+}
+
+static int refuse_name(PyObject *module, PyObject *name, PyObject *value) {
+    if (PyUnicode_Check(name) && PyUnicode_Tailmatch(name, double_underscore, 0, PY_SSIZE_T_MAX, -1))
+        return PyModule_Type.tp_setattro(module, name, value);
+    PyErr_Format(PyExc_AttributeError, "cannot set %R of %R: it is compiled, and would not look", name, module);
+    return -1;
+}
+
+static PyTypeObject module_type = {
+    PyVarObject_HEAD_INIT(NULL, 0) .tp_name = "module", .tp_setattro = refuse_name, .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static int finish_module(PyObject *module) {
+    module_type.tp_base = &PyModule_Type;  // no constant where Python is a DLL
+    if (double_underscore == NULL) double_underscore = PyUnicode_FromString("__");
+    if (double_underscore == NULL || PyType_Ready(&module_type) < 0) return -1;
+    Py_SET_TYPE(module, &module_type);
+    return 0;
+}
+"""
+
+_TOP: Final = re.compile(r"char result = CPyDef_(?P<module>\w+)_____top_level__\(\);\s*if \(result == 2\)\s*goto fail;")
+
 _TEXT: Final = r'(?P<text>NULL|"(?:[^"\\]|\\.)*")'
 _FUNCTION: Final = re.compile(
     rf'(?P<head>\{{"\w+",\s*\(PyCFunction\)CPyPy_(?P<name>\w+),\s*METH_[A-Z_ |]+,\s*PyDoc_STR\(){_TEXT}(?=\))'
@@ -390,8 +497,27 @@ def documented(code: str, staged: Staged) -> str:
 
 def with_whole_state(code: str) -> str:
     """Return generated C code that copies and pickles what interpreted subclasses add, in fields or in slots."""
+    return _with_helpers(code.replace("(PyCFunction)CPyPickle_GetState", "whole_state"), _WHOLE_STATE)
+
+
+def with_own_classes(code: str, staged: Staged) -> str:
+    """Return generated C code whose methods are bound as functions are, and whose classes and modules do not change."""
+    names = sorted(name for name, node in staged.named().items() if isinstance(node, ast.ClassDef))
+
+    def of_module(match: re.Match[str]) -> str:
+        classes = [f"CPyType_{match['module']}___{name}" for name in names]
+        finished = (f"if (finish_class({cls}) < 0) goto fail;" for cls in classes if f"*{cls};" in code)
+        return "\n".join((match[0], *finished, "if (finish_module(module) < 0) goto fail;"))
+
+    code, modules = _TOP.subn(of_module, code)
+    if not modules:
+        raise ValueError("there is no end of a module in the C code, so its classes would be open: see _TOP")
+    return _with_helpers(code, _OWN_CLASSES)
+
+
+def _with_helpers(code: str, helpers: str) -> str:
     first = code.index("\n\n")
-    return code[:first] + _WHOLE_STATE + code[first:].replace("(PyCFunction)CPyPickle_GetState", "whole_state")
+    return code[:first] + helpers + code[first:]
 
 
 def _find(named: Mapping[str, ast.ClassDef | ast.FunctionDef], name: str) -> ast.ClassDef | ast.FunctionDef | None:

@@ -1,13 +1,16 @@
-"""`offer_many` and `ack_many` against single calls: what the dispatcher does for a message, not its host."""
+"""`offer_many` and `ack_many` against single calls and the floor: what is done for a message, not its host."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import process_time_ns
 
 from benchmarks._harness import Report, Scale, Timed, turns
 from benchmarks.bench_life import Keys, hot_keys, unique_keys
+from benchmarks.floor import Delivery, Floor
 
+import keyshared
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect
 from keyshared.ring import HashRing
@@ -15,7 +18,8 @@ from keyshared.ring import HashRing
 BATCH = 100
 MESSAGES = 20_000
 REPEATS = 7
-BOUND = 0.7
+SINGLE_BOUND = 0.7  # of the pure build, whose single calls are dear
+FLOOR_BOUND = 1.5  # of the compiled one
 
 Receipts = Sequence[tuple[int, str, int]]
 
@@ -98,28 +102,65 @@ class Host:
         return effects
 
 
+class FloorHost:
+    """Does with a floor what a `Host` does with a dispatcher, in single calls: it has no others."""
+
+    def __init__(self, load: Load, keys: Keys) -> None:
+        self.floor = Floor(load.consumers, load.limit)
+        self.keys = keys
+        self.outstanding = load.outstanding
+        self.held: deque[int] = deque()
+        self.spent = 0
+
+    def run(self) -> None:
+        for first in range(0, len(self.keys), BATCH):
+            self.call(self.floor.offer, list(enumerate(self.keys[first : first + BATCH], start=first)))
+            if first >= self.outstanding:
+                self.ack_some()
+        while self.held:
+            self.ack_some()
+        if self.floor.cursor != len(self.keys) - 1:
+            raise AssertionError(f"stopped at {self.floor.cursor} of {len(self.keys)}")
+
+    def ack_some(self) -> None:
+        self.call(self.floor.ack, [(self.held.popleft(),) for _ in range(min(BATCH, len(self.held)))])
+
+    def call(self, call: Callable[..., list[Delivery]], given: Sequence[tuple[object, ...]]) -> None:
+        started = process_time_ns()
+        answers = [call(*arguments) for arguments in given]
+        self.spent += process_time_ns() - started
+        self.held.extend(delivery[0] for answer in answers for delivery in answer)
+
+
 def run(scale: Scale) -> list[Report]:
     report = Report(
         "batches",
-        ("single ns", "batch ns", "batch/single"),
+        ("floor ns", "single ns", "batch ns", "batch/single", "batch/floor"),
         [f"offer and ack of one message by single calls and by calls for {BATCH}; each has one instant"],
     )
     for load in LOADS:
         keys = load.keys(scale.size(MESSAGES))
         for key in keys:
             hash(key)  # kept by the object: else the first host would pay for all
-        cases = {in_batches: _timed(load, keys, in_batches=in_batches) for in_batches in (False, True)}
+        cases = {
+            "floor": _timed(partial(FloorHost, load, keys)),
+            "single": _timed(partial(Host, load, keys, in_batches=False)),
+            "batch": _timed(partial(Host, load, keys, in_batches=True)),
+        }
         found = turns(cases, scale.repeats(REPEATS))
-        ratio = found[True] / found[False]
-        report.add(load.name, found[False], found[True], ratio)
-        report.judge(f"batch / single, {load.name}", ratio, BOUND)
+        to_single, to_floor = (found["batch"] / found[other] for other in ("single", "floor"))
+        report.add(load.name, *found.values(), to_single, to_floor)
+        if keyshared.COMPILED:
+            report.judge(f"batch / floor, {load.name}", to_floor, FLOOR_BOUND)
+        else:
+            report.judge(f"batch / single, {load.name}", to_single, SINGLE_BOUND)
     return [report]
 
 
-def _timed(load: Load, keys: Keys, *, in_batches: bool) -> Timed:
+def _timed(make: Callable[[], Host | FloorHost]) -> Timed:
     def once() -> tuple[int, int]:
-        host = Host(load, keys, in_batches=in_batches)
+        host = make()
         host.run()
-        return host.spent, len(keys)
+        return host.spent, len(host.keys)
 
     return once

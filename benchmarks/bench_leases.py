@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from time import process_time_ns
 
-from benchmarks._harness import Report, Scale, Timed, turns
+from benchmarks._harness import Report, Scale, Timed, bound_of, turns
 from benchmarks.bench_life import Keys, hot_keys, unique_keys
 
 from keyshared.config import DispatcherConfig
@@ -20,7 +20,7 @@ REPEATS = 3
 BATCHES = (1, 10, 100)
 PER_MS = 100  # messages that arrive in one millisecond: timers are at work
 
-LIFE_BOUND = 4.0
+LIFE_BOUND = bound_of(pure=4.0, compiled=2.0)
 FLAT_BOUND = 1.3
 
 

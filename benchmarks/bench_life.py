@@ -7,7 +7,7 @@ from itertools import accumulate
 from random import Random
 
 from benchmarks import _subjects as subjects
-from benchmarks._harness import Report, Scale, Timed, timed, turns
+from benchmarks._harness import Report, Scale, Timed, bound_of, timed, turns
 from benchmarks._subjects import NULL_KEY, Driver, Subject
 
 WINDOW = 10_000
@@ -19,8 +19,8 @@ WAITING = (10_000, 100_000, 1_000_000)
 STEPS = 20_000
 REPEATS = 3
 
-DISPATCHER_BOUND = 4.0
-SPILLED_BOUND = 8.0
+DISPATCHER_BOUND = bound_of(pure=4.0, compiled=2.5)
+SPILLED_BOUND = bound_of(pure=8.0, compiled=4.0)
 WINDOW_BOUND = 2.0
 FLAT_BOUND = 1.3
 

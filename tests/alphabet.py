@@ -94,7 +94,7 @@ class Watched(KeySharedDispatcher):
 
 
 def _watched(call: Callable[..., list[Effect]]) -> Callable[..., list[Effect]]:
-    @wraps(call)
+    @wraps(call, assigned=["__name__", "__qualname__"])  # the examples of its docstring run where they stand
     def watched(self: Watched, *args: Any, **kwargs: Any) -> list[Effect]:
         try:
             return call(self, *args, **kwargs)

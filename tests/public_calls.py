@@ -155,7 +155,9 @@ UNCHECKED = frozenset(
         "enlist",
         "holder_elsewhere",
         "is_held",
+        "most_of",
         "move",
+        "new_lane",
         "offer_later",
         "offer_many",
         "owner_of",
@@ -168,6 +170,7 @@ UNCHECKED = frozenset(
         "set_limit",
         "settle",
         "settle_many",
+        "turn_limit",
     ]
 ) | frozenset(
     "cursor.contiguous.ContiguousCursor." + name

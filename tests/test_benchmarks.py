@@ -17,7 +17,10 @@ from benchmarks._subjects import NULL_KEY, Driver, FloorSubject, Subject
 from benchmarks.bench_life import LOADS, hot_keys, random_picks, unique_keys, zipf_keys
 from benchmarks.floor import Floor
 
+import keyshared
+
 ROOT = Path(__file__).resolve().parents[1]
+BUILD = "compiled" if keyshared.COMPILED else "pure"
 TITLES = [
     "life",
     "waiting",
@@ -66,7 +69,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     file = tmp_path_factory.mktemp("bench") / "bench.json"
     ran = run_benchmarks("--json", str(file))
     assert (0, "") == (ran.returncode, ran.stderr)
-    reports: list[dict[str, Any]] = json.loads(file.read_text())["reports"]
+    reports: list[dict[str, Any]] = json.loads(file.read_text())["builds"][BUILD]
     return reports
 
 
@@ -128,8 +131,65 @@ def test_a_missed_target_fails_only_when_it_is_checked(
     assert "MISSED        5.00  at most 4       a report: slow" in shown
     assert "PASS          3.00  at least 2       a report: fast" in shown
     assert 1 == runner.main(["--check"])
-    verdicts = json.loads((tmp_path / "bench.json").read_text())["reports"][0]["verdicts"]
+    verdicts = json.loads((tmp_path / "bench.json").read_text())["builds"][BUILD][0]["verdicts"]
     assert [False, True] == [verdict["met"] for verdict in verdicts]
+
+
+def of_two_builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, tracker_us: float) -> None:
+    """Stand in for a run of another build: it writes what one would have measured."""
+    measured = Report("draining: us per message", ("D = 0",))
+    measured.add("tracker: ask, add, ack", tracker_us)
+    measured.judge("only there", 1.0, 2.0)
+
+    def run(command: Sequence[str], env: dict[str, str], *, check: bool) -> None:
+        assert check
+        assert str(tmp_path) == env["PYTHONPATH"]
+        assert ["one", "--no-targets"] == [part for part in command if part in {"one", "--no-targets"}]
+        runner.write(Path(command[command.index("--json") + 1]), {"compiled": [*missing(Scale()), measured]})
+
+    def here(_: Scale) -> list[Report]:
+        report = Report("draining: us per message", ("D = 0",))
+        report.add("tracker: ask, add, ack", 2.0)
+        return [*missing(Scale()), report]
+
+    monkeypatch.setattr(runner, "BENCHMARKS", {"one": here})
+    monkeypatch.setattr(runner, "run", run)
+
+
+def test_both_builds_stand_in_one_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(keyshared, "COMPILED", False)
+    of_two_builds(monkeypatch, tmp_path, tracker_us=1.5)
+
+    runner.main(["one", "--compiled", str(tmp_path), "--json", str(tmp_path / "bench.json")])
+
+    cell = "MISSED        5.00  at most 4       "
+    lines = capsys.readouterr().out.splitlines()
+    assert f"  {cell}{cell}a report: slow" in lines
+    assert f"  {'':36}PASS          1.00  at most 2       draining: us per message: only there" in lines
+    assert any(line.startswith(f"  {'':36}PASS          0.75  at most 1 ") for line in lines)
+    builds = json.loads((tmp_path / "bench.json").read_text())["builds"]
+    assert {"pure": 2, "compiled": 3} == {build: len(reports) for build, reports in builds.items()}
+
+
+def test_a_compiled_build_that_is_slower_is_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(keyshared, "COMPILED", False)
+    of_two_builds(monkeypatch, tmp_path, tracker_us=3.0)
+
+    assert 1 == runner.main(["one", "--compiled", str(tmp_path), "--check", "--json", str(tmp_path / "bench.json")])
+    assert "MISSED        1.50  at most 1" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_compiled_build_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(keyshared, "COMPILED", False)
+    monkeypatch.setattr(runner, "BENCHMARKS", {"one": missing})
+    monkeypatch.setattr(runner, "run", lambda command, **_: runner.write(Path(command[-1]), {"pure": missing(Scale())}))
+
+    with pytest.raises(SystemExit, match="there is no compiled build in"):
+        runner.main(["--compiled", str(tmp_path), "--json", str(tmp_path / "bench.json")])
 
 
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

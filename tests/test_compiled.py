@@ -13,6 +13,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver
+from keyshared.errors import ConsumerExistsError, SnapshotError
 from keyshared.ring import HashRing
 from keyshared.window import Consumer, Entry, InFlightWindow
 
@@ -87,7 +88,6 @@ def test_a_copy_of_a_dispatcher_goes_on() -> None:
 
 
 def test_what_a_copy_is_told_changes_nothing_of_its_original() -> None:
-    """A deep copy keeps bound methods of compiled objects: those of the original. So nothing may hold any."""
     dispatcher = KeySharedDispatcher[object](HashRing(), DispatcherConfig(ack_timeout_ms=10))
     dispatcher.add_consumer("c", now_ms=0)
     dispatcher.offer(0, "k", now_ms=0)
@@ -100,6 +100,67 @@ def test_what_a_copy_is_told_changes_nothing_of_its_original() -> None:
     assert before == dispatcher.snapshot()
     again.check_invariants()
     dispatcher.check_invariants()
+
+
+class Host:
+    """Keeps methods of a dispatcher, as hosts do."""
+
+    def __init__(self) -> None:
+        self.dispatcher = KeySharedDispatcher[object](HashRing())
+        self.offer = self.dispatcher.offer
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, pickled])
+def test_a_method_that_is_kept_is_bound_anew_in_a_copy(again: Any) -> None:
+    host = Host()
+    before = host.dispatcher.snapshot()
+
+    twin = again(host)
+    twin.dispatcher.add_consumer("c")
+
+    assert twin.dispatcher == twin.offer.__self__
+    assert [Deliver(0, b"k", "c", 1, 0, None)] == twin.offer(0, "k")
+    assert before == host.dispatcher.snapshot()
+
+
+def test_a_method_is_what_methods_are() -> None:
+    dispatcher = KeySharedDispatcher[object](HashRing())
+    method = dispatcher.ack
+
+    assert inspect.ismethod(method)
+    assert method == dispatcher.ack
+    assert ("ack", "KeySharedDispatcher.ack") == (method.__name__, method.__qualname__)
+    assert ["offset", "consumer", "attempt", "now_ms"] == list(inspect.signature(method).parameters)
+
+
+def test_the_cause_of_an_error_is_told() -> None:
+    dispatcher = KeySharedDispatcher[object](HashRing())
+    dispatcher.add_consumer("c")
+    state: Any = dispatcher.snapshot()
+    state["consumers"] *= 2
+
+    with pytest.raises(SnapshotError) as caught:
+        KeySharedDispatcher.restore(state, HashRing(), now_ms=0)
+
+    assert isinstance(caught.value.__cause__, ConsumerExistsError)
+
+
+only_compiled = pytest.mark.skipif(not keyshared.COMPILED, reason="an interpreted core takes it, and goes by it")
+
+
+@only_compiled
+def test_what_nobody_inside_would_go_by_is_refused() -> None:
+    window = InFlightWindow(HashRing(["c"]), capacity=9)
+    module: Any = keyshared.window
+
+    with pytest.raises(TypeError, match="cannot set 'offer' attribute of immutable type 'InFlightWindow'"):
+        InFlightWindow.offer = None  # type: ignore[assignment, method-assign]
+    with pytest.raises(TypeError, match="__class__ assignment only supported for"):
+        window.__class__ = Noting
+    with pytest.raises(AttributeError, match=r"cannot set 'InFlightWindow' of .*window"):
+        module.InFlightWindow = Noting
+    with pytest.raises(AttributeError, match="cannot set 'InFlightWindow' of"):
+        del module.InFlightWindow
 
 
 @pytest.mark.parametrize("kind", [ContiguousCursor, InFlightWindow, KeySharedDispatcher])

@@ -65,6 +65,7 @@ def test_a_timer_can_move_between_queue_and_heap_and_is_due_once() -> None:
     assert [(30, egg)] == timers.pop_due(60)
 
 
+@pytest.mark.interpreted("asks which object a number is")
 def test_deadlines_of_one_instant_are_one_int() -> None:
     timers, one, other, *more = Timers(), Egg(), Egg(), Egg(), Egg()
     timers.start_last(one, int("30000"))

@@ -246,6 +246,7 @@ class TestRefused:
         assert 110 == journal.next_deadline_ms() == again(journal).next_deadline_ms()
         assert [60] == [outcome.at_ms for outcome in journal.apply(offer(3, 1, "other", at_ms=20))]
 
+    @pytest.mark.interpreted("changes methods of a class")
     @pytest.mark.parametrize("command", [offer(1, 0), ack(1, 0)])
     def test_a_bug_of_the_library_is_not_taken_for_a_refusal(
         self, command: Command, monkeypatch: pytest.MonkeyPatch

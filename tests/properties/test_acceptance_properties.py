@@ -157,6 +157,7 @@ def test_answers_of_before_a_change_are_caught(broken: type[Acceptance]) -> None
     assert is_caught(broken)
 
 
+@pytest.mark.interpreted("changes a name of a module")
 @pytest.mark.parametrize("broken", [OverlapsAreForgiven, OneByteIsOneCharacter, EndsDoNotCount])
 def test_a_pass_that_reads_wrongly_is_caught(broken: type[GlobTable], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptance, "GlobTable", broken)

@@ -319,6 +319,7 @@ def consumers_first(rank: tuple[Any, ...], _: object) -> tuple[Any, ...]:
     return (not rank[0], *rank[1:])
 
 
+@pytest.mark.interpreted("changes a name of a module")
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [last_offset_first, drains_before_timeouts, deadlines_do_not_count, consumers_first])
 def test_the_oracle_catches_another_order_of_what_is_due_at_one_instant(

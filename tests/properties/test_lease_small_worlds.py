@@ -230,6 +230,7 @@ def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(worl
     assert explore(*WORLDS[world]) > 150
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_settlement_that_a_later_step_of_the_call_loses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     merged = LeaseLedger.merged
 
@@ -256,6 +257,7 @@ def test_a_window_without_a_slot_for_the_lowest_message_is_found(monkeypatch: py
         explore(*WORLDS["one consumer"])
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def in_order(_: Any, *steps: list[Effect]) -> list[Effect]:
         return sorted((effect for step in steps for effect in step), key=lambda effect: RANKS.get(type(effect), 0))

@@ -452,17 +452,20 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
     assert None is not first_fault(broken, range(400))
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
     assert None is not first_fault(Real, range(400), HOLDING)
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_reason_that_the_books_keep_to_themselves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     reject = LeaseLedger.reject
     monkeypatch.setattr(LeaseLedger, "reject", lambda self, delivery, _: reject(self, delivery, None))
     assert None is not first_fault(Real, range(400))
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_postponed_message_that_comes_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     postpone = LeaseLedger.postpone
     monkeypatch.setattr(LeaseLedger, "postpone", lambda self, delivery, _: postpone(self, delivery, 0))
@@ -474,6 +477,7 @@ def test_a_failure_that_leaves_the_rest_of_its_batch_out_is_found(monkeypatch: p
     assert None is not first_fault(Real, range(400))
 
 
+@pytest.mark.interpreted("changes a name of a module")
 @pytest.mark.parametrize(
     ("broken", "calls"),
     [
@@ -489,22 +493,26 @@ def test_a_fault_of_the_dispatcher_below_is_found(
     assert None is not first_fault(Real, range(400), calls)
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_tokens_that_only_a_timer_hands_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a dispatcher has them: who asks a group that had no token gets none, whatever time has brought."""
     monkeypatch.setattr(LeaseLedger, "_is_due", lambda _: False)
     assert None is not first_fault(Real, range(400), TENANTS)
 
 
+@pytest.mark.interpreted("changes a name of a module")
 def test_who_asks_why_and_hears_of_tokens_that_were_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "_belongs_to", lambda *_: False)
     assert None is not first_fault(Real, range(400), TENANTS)
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_reservation_that_figures_count_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseQueue, "health", lambda made: made._dispatcher.health())
     assert None is not first_fault(Real, range(400))
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_letter_that_is_outstanding_and_taken_for_new_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     redrive = LeaseQueue.redrive
     monkeypatch.setattr(LeaseQueue, "redrive", lambda *args, **late: redrive(*args, **late)._replace(result=[]))
@@ -519,6 +527,7 @@ def test_a_slow_queue_whose_removals_break_batches_is_found() -> None:
     assert None is not first_fault(RemovalBreaksBatches, range(400), LEAVING)
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_removal_that_breaks_batches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def oldest_first(ledger: LeaseLedger, consumer: str, reason: Any) -> list[Effect]:
         held = ledger.dispatcher.in_flight(consumer)
@@ -528,6 +537,7 @@ def test_a_removal_that_breaks_batches_is_found(monkeypatch: pytest.MonkeyPatch)
     assert None is not first_fault(Real, range(400), LEAVING)
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_an_ack_of_what_another_lease_covers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_of_the_key(ledger: LeaseLedger, delivery: Any) -> list[Any]:
         lane = ledger._lane(delivery)
@@ -538,6 +548,7 @@ def test_an_ack_of_what_another_lease_covers_is_found(monkeypatch: pytest.Monkey
     assert None is not first_fault(Real, range(400), HOLDING)
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_an_id_that_was_never_given_and_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: after a restart in a new epoch every id below it was taken for one that has ended."""
     monkeypatch.setattr(LeaseBook, "_was_given", lambda self, given: 0 < given <= self._last_id)

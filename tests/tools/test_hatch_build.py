@@ -5,7 +5,7 @@ from pathlib import Path
 
 import hatch_build
 import pytest
-from hatch_build import Staged, documented, with_whole_state
+from hatch_build import Staged, documented, with_own_classes, with_whole_state
 
 SOURCE = '''"""A module."""
 
@@ -79,6 +79,32 @@ def test_every_class_may_be_subclassed_copied_and_pickled(tmp_path: Path) -> Non
     assert 2 == text.count("@_mypyc_attr(allow_interpreted_subclasses=True, serializable=True)\nclass ")
 
 
+def test_an_error_is_told_its_cause_in_a_call(tmp_path: Path) -> None:
+    source = SOURCE.replace("return 0", "raise ValueError(1) from None")
+
+    text = staged(tmp_path, source).text("whole.py")
+
+    assert "raise _because(ValueError(1), None)" in text
+    assert 1 == text.count("_because = lambda")
+    assert "_because" not in staged(tmp_path).text("whole.py")
+
+
+def test_a_class_that_extends_an_interpreted_one_is_refused(tmp_path: Path) -> None:
+    source = SOURCE.replace("from typing import Final", "from keyshared._own import Base, Item").replace(
+        "class Part:", "class Part(Base[Item]):"
+    )
+
+    with pytest.raises(ValueError, match=r"whole\.py: Part extends Base, which is interpreted"):
+        staged(tmp_path, source).text("whole.py")
+
+
+def test_a_value_of_a_class_that_no_subclass_could_change_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"whole\.py: many is no ClassVar"):
+        staged(tmp_path, SOURCE.replace("def take(", "many = 3\n\n    def take(")).text("whole.py")
+    for named in ("many: ClassVar[int] = 3", "__slots__ = ()", "many: int"):
+        assert staged(tmp_path, SOURCE.replace("def take(", f"{named}\n\n    def take(")).text("whole.py")
+
+
 def test_a_dataclass_is_refused_because_it_would_not_stay_frozen(tmp_path: Path) -> None:
     source = SOURCE.replace("class Part:", "@dataclass(frozen=True)\nclass Part:")
 
@@ -131,9 +157,26 @@ def test_the_state_of_a_copy_is_whole() -> None:
     assert code.index("#include") < code.index("static PyObject *whole_state(")
 
 
+def test_finished_classes_and_modules_do_not_change(tmp_path: Path) -> None:
+    code = (
+        "#include <init.c>\n\nchar result = CPyDef_whole_____top_level__();\n    if (result == 2)\n        goto fail;\n"
+        "PyTypeObject *CPyType_whole___Part;\nPyTypeObject *CPyType_whole___take_Part_env;"
+    )
+
+    finished = with_own_classes(code, staged(tmp_path))
+
+    assert finished.count("finish_class(CPyType") == 1
+    assert "goto fail;\nif (finish_class(CPyType_whole___Part) < 0) goto fail;\nif (finish_module(module)" in finished
+
+
+def test_code_without_the_end_of_a_module_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no end of a module"):
+        with_own_classes("#include <init.c>\n\n", staged(tmp_path))
+
+
 def test_without_a_compiler_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler -x")
     monkeypatch.setattr("sys.platform", "linux")
 
     with pytest.raises(SystemExit, match="there is no C compiler 'no-such-compiler': install one"):
-        hatch_build._check_compiler()
+        hatch_build.check_compiler()

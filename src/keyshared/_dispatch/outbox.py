@@ -1,7 +1,7 @@
 """What a call returns: effects in their order, and the state that only the last one counts of."""
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from keyshared._checks import require
 from keyshared._dispatch.endings import Endings
@@ -71,7 +71,7 @@ class Outbox:
         "reported",
     )
 
-    tells_once = True
+    tells_once: ClassVar[bool] = True
 
     def __init__(
         self,

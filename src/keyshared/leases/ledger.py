@@ -6,6 +6,7 @@ be trimmed are asked of it.
 """
 
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Any, Final, cast
 
 from keyshared import placement as placements
@@ -319,7 +320,7 @@ class LeaseLedger:
         lanes: dict[object, list[Deliver[Any]]] = {}
         for delivery in deliveries:
             lanes.setdefault(self._lane(delivery), []).append(delivery)
-        return [delivery for lane in lanes.values() for delivery in reversed(lane)]
+        return list(chain.from_iterable(map(reversed, lanes.values())))
 
     def _lane(self, delivery: Deliver[Any]) -> object:
         """What deliveries that wait for one another have in common; a message without a key has only itself."""

@@ -46,6 +46,8 @@ __all__ = ["LeaseQueue"]
 
 SNAPSHOT_VERSION: Final = 1
 
+_new: Final = tuple.__new__  # builds an answer in half the time that its own constructor takes
+
 
 class LeaseQueue(LeaseAnswers[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
@@ -243,7 +245,8 @@ class LeaseQueue(LeaseAnswers[Item]):
                 effects = self._ledger.note(effects)
             if producer is not None:
                 self._producers.take(producer)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+        over = self._at(now)
+        return _new(LeaseAnswer, (None, self._ledger.merged(effects, over) if over else effects))
 
     def forget_producer(self, client_id: str) -> None:
         """Forget the numbers of a producer that will never repeat anything."""

@@ -42,8 +42,7 @@ class LeaseAnswer(NamedTuple, Generic[_Result, Item]):
     effects: list[Effect[Item]]
 
 
-@dataclass(frozen=True, slots=True)
-class Leased(Generic[Item_co]):
+class Leased(NamedTuple, Generic[Item_co]):
     """One message in a reservation or lease.
 
     Attributes:
