@@ -25,6 +25,7 @@ from keyshared.effects import (
     Ending,
     Ignored,
     IgnoredReason,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -60,6 +61,7 @@ class OwnEffects:
         self.known: set[int] = set()  # what was outstanding before the call
         self.redriven: set[int] = set()  # what of that has come back
         self.before: set[Deliver] = set()  # what was open before the call
+        self.busy: set[str] = set()  # who had something open, or to flush, before the call
         self.ended: dict[int, Sequence[tuple[int, str]]] = {}  # of what is outstanding: its ended deliveries
         self.last: dict[int, Deliver] = {}
         self.restart: Any = None  # what a restart would redo, after the call before, and its mark
@@ -95,7 +97,7 @@ class OwnEffects:
                 *self._drains(step, dispatcher, open_now),
                 *self._units(step, dispatcher, open_now),
                 *self.groups.see(step, open_now),
-                *self.owners.see(step, dispatcher, self.before),
+                *self.owners.see(step, dispatcher, self.busy),
             )
         ]
         self._remember(step, open_now, known)
@@ -135,6 +137,7 @@ class OwnEffects:
         self.redriven &= outstanding
         self.known = outstanding
         self.before = open_now
+        self.busy = {each.consumer for each in step.after.obligations if isinstance(each, Deliver | KeyEnding)}
 
     def _end(self, offset: int) -> None:
         delivery = self.last.pop(offset, None)

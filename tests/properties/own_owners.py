@@ -10,7 +10,7 @@ from typing import Any
 from tests.properties.calls import Step
 
 from keyshared.config import DispatcherConfig
-from keyshared.effects import Deliver, Evicted, Skipped, SkipReason
+from keyshared.effects import Evicted, Skipped, SkipReason
 from keyshared.glob import KeyFilter
 from keyshared.testing import Promise
 
@@ -28,9 +28,9 @@ class OwnOwners:
         self.leaving: dict[str, KeyFilter] = {}  # they may still finish something
         self.owners: Mapping[bytes, str | None] = {}
 
-    def see(self, step: Step, dispatcher: Any, open_before: Collection[Deliver]) -> Iterator[tuple[Promise, str]]:
+    def see(self, step: Step, dispatcher: Any, busy: Collection[str]) -> Iterator[tuple[Promise, str]]:
         """What the latest call breaks."""
-        yield from self._skips(step, {delivery.consumer for delivery in open_before})
+        yield from self._skips(step, busy)
         left = self._follow(step)
         ranges = dispatcher.placement.ranges
         for key, owner in step.after.owners.items():
@@ -74,9 +74,9 @@ class OwnOwners:
             if old not in {None, new} and new not in joined and old not in left:
                 yield Promise.MINIMAL_MOVE, f"{key!r} moved from {old!r} to {new!r}, though neither has left or joined"
 
-    def _skips(self, step: Step, holding: set[str]) -> Iterator[tuple[Promise, str]]:
+    def _skips(self, step: Step, busy: Collection[str]) -> Iterator[tuple[Promise, str]]:
         """Only what none of those who are there accepts is skipped for want of a taker."""
-        there = [*self.connected.values(), *(self.leaving[name] for name in self.leaving.keys() & holding)]
+        there = [*self.connected.values(), *(self.leaving[name] for name in self.leaving.keys() & set(busy))]
         for effect in step.effects:
             if isinstance(effect, Skipped) and effect.reason is SkipReason.UNMATCHED:
                 accepting = any(accepts.accepts(effect.key) for accepts in there)
