@@ -155,6 +155,7 @@ UNCHECKED = frozenset(
         "enlist",
         "holder_elsewhere",
         "is_held",
+        "lane_of",
         "most_of",
         "move",
         "new_lane",
