@@ -554,3 +554,14 @@ def test_a_restart_gives_nobody_room_whom_the_original_does_not_serve() -> None:
 @pytest.mark.interpreted("changes the class of a living part")
 def test_a_restart_that_serves_everybody_once_more_is_found() -> None:
     assert [(1, "ann"), (3, "zoe"), (4, "zoe")] == served(RestartGivesRoom)
+
+
+def test_what_is_blocked_goes_on_when_the_snapshot_knows_of_no_failure() -> None:
+    original = subscription("ann", poison=Poison.BLOCK, retry=RetryPolicy(max_redeliveries=0))
+    fill(original, "a1")
+    original.nack(0, "ann", 1)
+    state = json.loads(json.dumps(original.snapshot()))
+    state["messages"][0][7], state["messages"][0][10] = 0, []  # how often it failed, and which deliveries have ended
+    again = Watched.restore(state, AlphabetRing(), original.config, now_ms=0)
+
+    assert [deliver(0, "a1", "ann", 2)] == again.unblock("a1")

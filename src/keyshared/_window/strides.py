@@ -101,7 +101,7 @@ class WindowStrides(WindowTurns):
         return granted
 
     def _wait_alone(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry | None:
-        """Let the only message of its key wait for its owner, which has no room, without a lane; None if it needs one.
+        """List the only message of its key, without a lane, with its owner that has no room; None if it needs a lane.
 
         The cursor has to be told of it. Its place is that of its offset, so it needs no number of its own.
         """

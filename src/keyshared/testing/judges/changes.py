@@ -45,13 +45,12 @@ class Places:
         return place
 
     def rest(self, key: bytes) -> None:
-        """A key has nothing outstanding any more."""
-        if key in self._places:
-            self._idle[key] = None
-            if len(self._idle) > self._remembered:
-                oldest, _ = self._idle.popitem(last=False)
-                del self._places[oldest]
-                self.forgotten += 1
+        """A key that is known has nothing outstanding any more."""
+        self._idle[key] = None
+        if len(self._idle) > self._remembered:
+            oldest, _ = self._idle.popitem(last=False)
+            del self._places[oldest]
+            self.forgotten += 1
 
 
 class Changes:
