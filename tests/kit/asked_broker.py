@@ -238,6 +238,6 @@ class AskedFault(NamedTuple):
 ASKED_FAULTS: Final = (
     AskedFault(SplitsTheGroup, frozenset({Promise.ONE_HOLDER}), GroupedMachine),
     AskedFault(LeasesMoreThanItHandsOver, frozenset({Promise.PROGRESS, Promise.NO_LOSS})),
-    AskedFault(TwoTakeTheSame, frozenset({Promise.ONE_HOLDER})),
+    AskedFault(TwoTakeTheSame, frozenset({Promise.ONE_HOLDER, Promise.NO_LOSS})),  # or it comes when it is done
     AskedFault(DeletesWhatItHasSeen, frozenset({Promise.FENCE})),
 )

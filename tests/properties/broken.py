@@ -259,7 +259,10 @@ class CursorStallsAtGaps(Broken):
 
         def append(self, cell: Cell) -> None:
             if self.last is not None and cell.offset > self.last + 1:
-                super().append(Entry(self.last + 1, None, None, Lane(None)))
+                lane = Lane(None)
+                missing = Entry(self.last + 1, None, None, lane)
+                lane.append(missing)
+                super().append(missing)
             super().append(cell)
 
         def append_many(self, cells: Sequence[Cell]) -> None:

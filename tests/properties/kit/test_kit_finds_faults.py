@@ -61,7 +61,8 @@ def test_a_fault_of_a_broker_that_is_asked_is_caught_and_its_promise_named(fault
 def test_a_timeout_that_is_much_too_short_is_caught_within_a_tolerance_too() -> None:
     found = find_violation(ExpiresEarlyMachine, QUICK)
     assert found is not None
-    assert found.violation.promise in {Promise.ONE_HOLDER, Promise.FENCE}
+    # what has expired for the broker alone is open at one consumer too many, or open and not served
+    assert found.violation.promise in {Promise.ONE_HOLDER, Promise.FENCE, Promise.BOUNDS, Promise.PROGRESS}
 
 
 def test_a_clock_that_is_not_exact_looks_like_a_fault_where_no_tolerance_is_claimed() -> None:
