@@ -228,11 +228,14 @@ def _overlapping(rows: "DataFrame") -> "DataFrame":
     [
         (own("LOG"), "--key and --partition and --order is None; it must name a column of .*user, shard, at"),
         (own("LOG", key="user"), "--partition and --order is None; it must name a column of"),
-        (own("LOG", key="nope", partition="shard", order="at"), "'nope'; it must be a column of the frame"),
+        (
+            own("LOG", key="nope", partition="shard", order="at"),
+            "--key is 'nope'; it must be a column of .*user, shard",
+        ),
         (own("LOG", key="user", partition="shard", order="name"), "order is 'name'; it must be a column of whole"),
         (own("LOG", **COLUMNS, service="name"), "it must be a column of numbers, and it is string"),
-        (own("LOG", **COLUMNS, service="nope"), "'nope'; it must be a column of the frame"),
-        (own("none.csv", **COLUMNS), "PATH_NOT_FOUND"),
+        (own("LOG", **COLUMNS, service="nope"), "--service is 'nope'; it must be a column of .*user, shard"),
+        (own("none.csv", **COLUMNS), "be a file or folder that exists"),
         (own("BELOW", **COLUMNS, service="work"), "work.*it must hold no negative and no endless numbers"),
         (["--key", "user"], "--key is 'user'; it must come with --input"),
         (["--service", "x"], "--service is 'x'; it must come with --input"),

@@ -40,6 +40,7 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
+from keyshared.spark.demo.options import check_input, check_options, refuse_missing
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.checks import type_of
@@ -68,7 +69,6 @@ _DEFAULT_CONSUMERS: Final = 8
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 _NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
 _PLACE: Final = ("topic_partition", "key", "offset")
-_COLUMN_OPTIONS: Final = ("key", "partition", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +129,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
-    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
+    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of them")
     add("--key", metavar="COL", help="its column with the key; empty for a message without one")
     add("--partition", metavar="COL", help="its column with the topic-partition")
     add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
-    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
+    add("--order-ms", type=int, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
     add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
     return parser
 
 
 def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argparse.Namespace], int]) -> int:
     if job is _run:
-        _check_options(options)
+        check_options(options)
+        Story(consumers=options.consumers, workload=_NO_WORK)
+        check_input(options, near=_is_near(options))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -160,25 +162,21 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
         spark.stop()
 
 
+def _is_near(options: argparse.Namespace) -> bool:
+    """Return whether paths mean the same to Spark as to this process."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        with suppress(AttributeError):  # Connect has no context, and its server may be anywhere
+            return str(running.sparkContext.master).startswith("local")
+        return False
+    return options.master.startswith("local") if options.master else _SUBMITTED not in os.environ
+
+
 def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
     kept = demo_distribution.run(
         spark, options, lambda doing: _progress(spark, doing, options), out=sys.stdout, errors=sys.stderr
     )
     return _KEPT if kept else _BROKEN
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    for name in ("limit", "partitions", "order_ms"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ArgumentError(f"--{name.replace('_', '-')}", value, "be at least 1")
-    Story(consumers=options.consumers, workload=_NO_WORK)
-    if options.input is None:
-        for name in (*_COLUMN_OPTIONS, "service"):
-            if getattr(options, name) is not None:
-                raise ArgumentError(
-                    f"--{name}", getattr(options, name), "come with --input: the flights have their own"
-                )
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
@@ -237,10 +235,8 @@ def _flights(spark: SparkSession, limit: int | None) -> _Log:
 
 
 def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    missing = [f"--{name}" for name in _COLUMN_OPTIONS if getattr(options, name) is None]
-    if missing:
-        there = ", ".join(log_columns(spark, options.input))
-        raise ArgumentError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
+    if None in (options.key, options.partition, options.order):  # what is there was not known before Spark ran
+        refuse_missing(options, log_columns(spark, options.input))
     log = load_log(spark, options.input, key=options.key, partition=options.partition, order=options.order)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
@@ -250,7 +246,7 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
                 "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
             )
         work, what = F.col(options.service), options.service
-    rows = log.select(*_PLACE, (F.col("order") * options.order_ms).alias("at_ms"), _as_work(work))
+    rows = log.select(*_PLACE, (F.col("order") * (options.order_ms or 1)).alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
     return _Log(Path(options.input).name, about, what, rows)
 

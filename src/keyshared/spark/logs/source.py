@@ -36,13 +36,13 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
+from keyshared.spark.logs.files import format_of
 
 __all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
 
 FLIGHTS: Final = 336_776
 FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
 
-_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _LOG_COLUMNS: Final = ("topic_partition", "key", "order", "offset")
 _MINUTES_OF_A_DAY: Final = 1440
 _MS_OF_A_DAY: Final = 86_400_000
@@ -51,7 +51,7 @@ _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
 
 def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order: str) -> DataFrame:
-    r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension; a folder is read as Parquet.
+    r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension or that of the files in a folder.
 
     Args:
         spark: The session.
@@ -183,11 +183,8 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
 
 
 def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFrame:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    kind = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
-    if kind is None and suffixes:
-        raise ArgumentError("path", path, f"end in one of {', '.join(_FORMATS)}, or be a folder of Parquet files")
-    reader = spark.read.format(kind or "parquet")
+    kind = format_of(path)
+    reader = spark.read.format(kind)
     try:
         if kind == "csv":
             reader = reader.option("header", "true")

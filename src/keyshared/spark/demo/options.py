@@ -1,0 +1,94 @@
+"""The options of the demo, checked together and with the file that they name, before Spark starts."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from keyshared.errors import ArgumentError
+from keyshared.spark.logs.files import check_named, format_of, head_of, local_path
+
+__all__ = ["check_input", "check_options", "refuse_missing"]
+
+_NUMBERS: Final = ("limit", "partitions", "order_ms")
+_COLUMNS: Final = ("key", "partition", "order")
+_OF_INPUT: Final = (*_COLUMNS, "service", "order_ms")
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Check the options alone.
+
+    Args:
+        options: Those of the demo.
+
+    Raises:
+        ArgumentError: A number is too small, or one option contradicts another.
+    """
+    for name in _NUMBERS:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ArgumentError(_flag(name), value, "be at least 1")
+    if options.input is None:
+        for name in _OF_INPUT:
+            value = getattr(options, name)
+            if value is not None:
+                raise ArgumentError(_flag(name), value, "come with --input: the flights have their own")
+    else:
+        _check_apart(options)
+
+
+def check_input(options: argparse.Namespace, *, near: bool) -> None:
+    """Check that there is a log at ``--input``, and that it has the columns that the options name.
+
+    Args:
+        options: Those of the demo.
+        near: Whether the path means the same here as to Spark; where it does not, only its extension is looked at.
+
+    Raises:
+        ArgumentError: The extension is unknown, there is nothing, it is of another format, or a column is missing or
+            not named.
+    """
+    if options.input is None:
+        return
+    head = head_of(options.input) if near else None
+    if head is None:
+        format_of(options.input)
+        return
+    refuse_missing(options, head.columns)
+    for name in (*_COLUMNS, "service"):
+        column = getattr(options, name)
+        if column is not None:
+            check_named(_flag(name), column, head, options.input)
+
+
+def refuse_missing(options: argparse.Namespace, columns: Sequence[str]) -> None:
+    """Refuse a log whose columns are not named.
+
+    Args:
+        options: Those of the demo.
+        columns: What the log has.
+
+    Raises:
+        ArgumentError: ``--key``, ``--partition`` or ``--order`` is missing.
+    """
+    missing = [_flag(name) for name in _COLUMNS if getattr(options, name) is None]
+    if missing:
+        raise ArgumentError(" and ".join(missing), None, f"name a column of {options.input} ({', '.join(columns)})")
+
+
+def _check_apart(options: argparse.Namespace) -> None:
+    """Refuse to write the delivery log, which replaces what is there, over the log that is read."""
+    source = local_path(options.input)
+    target = local_path(options.deliveries or str(options.out / "deliveries"))
+    if source is None or target is None:
+        same = options.deliveries == options.input
+    else:
+        here, there = source.resolve(), target.resolve()
+        same = here.is_relative_to(there) or there.is_relative_to(here)
+    if same:
+        told = options.deliveries or str(options.out / Path("deliveries"))
+        raise ArgumentError("--deliveries", told, f"lie apart from --input ({options.input}): it is replaced")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,160 @@
+"""What is found in files before Spark starts: none of these tests needs a session."""
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+import pyarrow as pa
+from pyarrow import parquet
+
+from keyshared.errors import ArgumentError
+from keyshared.spark.logs.files import Head, check_named, format_of, head_of, local_path
+
+COLUMNS = ("user", "shard", "at")
+
+
+def written(path: Path, text: str | bytes) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def named(path: str) -> tuple[str, ...]:
+    head = head_of(path)
+    assert head is not None
+    return head.columns
+
+
+def test_the_columns_of_a_csv_are_in_its_first_line_that_is_not_blank(tmp_path: Path) -> None:
+    text = '\ufeff\n"user",shard,at\r\na,b,1\n'.replace('\n"', '"')
+    assert named(written(tmp_path / "log.csv", text)) == COLUMNS
+    assert named(written(tmp_path / "blank.CSV", "\n\nuser,shard,at\n")) == COLUMNS
+    assert named(written(tmp_path / "log.csv.gz", gzip.compress(b"user,shard,at\n"))) == COLUMNS
+    assert named(written(tmp_path / "log.csv.bz2", bz2.compress(b"user,shard,at\n"))) == COLUMNS
+
+
+def test_names_that_a_header_lacks_or_repeats_are_those_that_spark_makes(tmp_path: Path) -> None:
+    assert named(written(tmp_path / "log.csv", "a,,A,b\n")) == ("a0", "_c1", "A2", "b")
+
+
+def test_the_columns_of_json_are_those_of_all_lines_that_were_read(tmp_path: Path) -> None:
+    lines = '{"shard": 1, "at": 2}\n{"user": "a\u2028b", "shard": 1, "at": 3}\n'
+    assert Head(("shard", "at", "user"), whole=True, nested=True) == head_of(written(tmp_path / "log.jsonl", lines))
+
+
+def test_a_column_that_may_come_further_below_in_json_is_left_to_spark(tmp_path: Path) -> None:
+    long = "\n".join([json.dumps({"at": 1, "text": "x" * 1_000})] * 1_100)
+    folder = tmp_path / "logs"
+    heads = [
+        head_of(written(tmp_path / "long.json", long)),
+        head_of(written(tmp_path / "odd.json", '{"at": 1}\n{x}\n')),
+    ]
+    written(folder / "a.json", '{"at": 1}\n')
+    assert (one := head_of(str(folder))) is not None
+    assert one.whole
+    written(folder / "b.json", '{"user": 1}\n')
+    heads.append(head_of(str(folder)))
+    for head in heads:
+        assert head is not None
+        check_named("--key", "user", head, "long.json")
+
+
+@pytest.mark.parametrize("text", ["[{}]\n", "{'single': 1}\n", "x" * (1 << 20) + "\n\n"])
+def test_json_that_only_spark_understands_is_left_to_it(tmp_path: Path, text: str) -> None:
+    assert head_of(written(tmp_path / "log.json", text)) is None
+
+
+def test_a_csv_whose_first_line_does_not_end_is_left_to_spark(tmp_path: Path) -> None:
+    assert head_of(written(tmp_path / "log.csv", "x" * ((1 << 20) + 1))) is None
+
+
+def test_the_columns_of_a_folder_are_those_of_its_first_file_and_of_its_partitions(tmp_path: Path) -> None:
+    folder = tmp_path / "year.2024" / "day=1" / "shard=7"
+    folder.mkdir(parents=True)
+    written(tmp_path / "year.2024" / "_SUCCESS", "")
+    written(tmp_path / "year.2024" / ".part.crc", "x")
+    parquet.write_table(pa.table({"user": ["a"], "at": [1]}), folder / "part-0.parquet")
+    assert named(str(tmp_path / "year.2024")) == ("user", "at", "day", "shard")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("a.csv", "csv"),
+        ("a.b.JSON.gz", "json"),
+        ("s3a://logs/2024/", "parquet"),
+        ("a.ndjson", "json"),
+        ("a", "parquet"),
+    ],
+)
+def test_the_extension_says_the_format(path: str, kind: str) -> None:
+    assert kind == format_of(path)
+
+
+def test_a_folder_is_of_the_format_of_its_first_file(tmp_path: Path) -> None:
+    written(tmp_path / "logs" / "part-0.csv.gz", gzip.compress(b"user\n"))
+    (tmp_path / "empty").mkdir()
+    assert ("csv", "parquet") == (format_of(str(tmp_path / "logs")), format_of(str(tmp_path / "empty")))
+
+
+@pytest.mark.parametrize("path", ["hdfs:///logs", "s3a://b/log.csv", "logs/*.csv", "logs/{a,b}.csv", "log.csv.zst"])
+def test_what_cannot_be_read_here_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv.zst").write_text("packed")
+    assert head_of(path) is None
+
+
+def test_a_uri_of_a_file_is_its_path(tmp_path: Path) -> None:
+    path = Path(written(tmp_path / "my log.csv", "user,shard,at\n"))
+    assert path == local_path(path.as_uri())
+    assert named(path.as_uri()) == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("log.txt", "a", r"it must end in one of \.parquet, \.csv, .*, or be a folder of such files"),
+        ("empty.csv", "", "it must begin with a line of column names, and it is empty"),
+        ("log.json", "[\n  {\n", "it must hold a JSON object in each line, and its first lines are none"),
+        ("log.parquet", "a,b\n", "it must be a parquet file that can be read"),
+        ("log.csv.gz", "a,b\n", r"it must be a csv file that can be read \(Not a gzipped file"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path, name: str, text: str, told: str) -> None:
+    with pytest.raises(ArgumentError, match=told):
+        head_of(written(tmp_path / name, text))
+
+
+def test_what_is_not_there_is_refused_and_what_comes_close_is_named(tmp_path: Path) -> None:
+    written(tmp_path / "events.csv", "a\n")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ArgumentError, match=r"it must be a file or folder that exists; did you mean .*/events\.csv\?"):
+        head_of(str(tmp_path / "event.csv"))
+    with pytest.raises(ArgumentError, match=r"that exists$"):
+        head_of(str(tmp_path / "nowhere" / "log.csv"))
+    with pytest.raises(ArgumentError, match="it must hold at least one file, and it is an empty folder"):
+        head_of(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("column", ["User", "`user`", "event.id", "`trace.id`", "event.trace.id"])
+def test_a_column_is_found_as_spark_finds_it(column: str) -> None:
+    check_named("--key", column, Head(("user", "event", "trace.id"), whole=True, nested=True), "log.json")
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ("usr", r"--key is 'usr'; it must be a column of log\.csv \(user, trace\.id\); did you mean user\?"),
+        ("zzz", r"--key is 'zzz'; it must be a column of log\.csv \(user, trace\.id\)$"),
+        ("user.id", r"it must be a column of log\.csv"),
+        ("", r"it must be a column of log\.csv"),
+        ("Trace.id", r"it must stand in backticks, because its name is no plain word: `trace\.id`"),
+    ],
+)
+def test_a_column_that_is_missing_is_refused_with_what_was_meant(column: str, told: str) -> None:
+    with pytest.raises(ArgumentError, match=told):
+        check_named("--key", column, Head(("user", "trace.id"), whole=True, nested=False), "log.csv")
