@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from keyshared.spark.demo import __main__ as demo
 
-CSV = "user,shard,at\na,p,1735689600\n"
+CSV = "user,shard,at,step\na,p,1735689600,1\n"
 COLUMNS = ["--key", "user", "--partition", "shard", "--order", "at"]
 
 
@@ -51,7 +51,10 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["--input", "far.txt", *COLUMNS, "--master", "sc://host"],
             "path is 'far.txt'; it must end in one of .parquet",
         ),
-        (["--order-ms", "10"], "--order-ms is 10; it must come with --input: the flights have their own"),
+        (["--time", "iso"], "--time is 'iso'; it must come with --input: the flights have their own"),
+        (["--input", "log.csv", *COLUMNS, "--time", "ticks"], "--time is 'ticks'; it must be one of seconds, millisec"),
+        (["--input", "log.csv", *COLUMNS, "--time", "iso"], "--time is 'iso'; it must fit column at, and '1735689600'"),
+        (["--input", "log.csv", *COLUMNS, "--order", "step"], "--time is None; it must say what step holds: one of se"),
         (["--key", "user"], "--key is 'user'; it must come with --input"),
         (["--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
         (["--limit", "0"], "--limit is 0; it must be at least 1"),

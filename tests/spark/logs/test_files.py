@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.files import Head, check_named, format_of, head_of, local_path
+from keyshared.spark.logs.files import Head, check_named, format_of, head_of, local_path, sample_of
 
 COLUMNS = ("user", "shard", "at")
 
@@ -158,3 +158,13 @@ def test_a_column_is_found_as_spark_finds_it(column: str) -> None:
 def test_a_column_that_is_missing_is_refused_with_what_was_meant(column: str, told: str) -> None:
     with pytest.raises(ArgumentError, match=told):
         check_named("--key", column, Head(("user", "trace.id"), whole=True, nested=False), "log.csv")
+
+
+def test_values_of_a_column_are_shown_as_they_are_written_or_stored(tmp_path: Path) -> None:
+    text = written(tmp_path / "log.csv", "a,At\nx,007\nx\nx, \nx,8\n")
+    lines = written(tmp_path / "log.json", '{"at": 7}\n{}\n{"at": null}\n{"At": "8"}\n')
+    parquet.write_table(pa.table({"at": [7, None, 8], "none": pa.nulls(3)}), tmp_path / "log.parquet")
+    stored = str(tmp_path / "log.parquet")
+    assert (["007", "8"], [7, "8"], [7, 8]) == tuple(sample_of(each, "`at`") for each in (text, lines, stored))
+    nowhere = [("s3a://b/log.csv", "at"), (lines, "at.ms"), (stored, "day"), (stored, "none"), (text, "nope")]
+    assert [None] * 5 == [sample_of(*each) for each in nowhere]

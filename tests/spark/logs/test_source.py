@@ -48,6 +48,27 @@ def test_a_csv_log_gets_offsets_by_its_order_and_keeps_the_spelling_of_keys(
     ] == log_rows(log)
 
 
+def test_times_become_milliseconds_and_order_rows_by_what_is_finer(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("id,shard,at\nb,1,1735689600.0009\na,1,1735689600.0001\nc,1,999999999\n")
+    log = load_log(spark, str(tmp_path / "log.csv"), key="id", partition="shard", order="at", time="seconds")
+    new_year = 1_735_689_600_000
+    assert [("1", "c", 999_999_999_000, 0), ("1", "a", new_year, 1), ("1", "b", new_year, 2)] == log_rows(log)
+
+
+def test_a_time_that_does_not_fit_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("id,shard,at\na,1,20250101\nb,1,20251301\n")
+    columns = {"key": "id", "partition": "shard", "order": "at"}
+    with pytest.raises(
+        ArgumentError, match=r"not be NULL or anything but yyyymmdd in any row, and it is in 1; .*20251301"
+    ):
+        load_log(spark, str(tmp_path / "log.csv"), **columns, time="yyyymmdd")
+    with pytest.raises(ArgumentError, match="time is 'ticks'; it must be one of"):
+        load_log(spark, str(tmp_path / "log.csv"), **columns, time="ticks")
+    stored = spark.sql("select 'a' as id, 1 as shard, current_date() as at")
+    with pytest.raises(ArgumentError, match="time is 'iso'; it must be left out: at is date"):
+        as_log(stored, **columns, time="iso")
+
+
 def test_json_numbers_become_text_keys(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"id": 7, "shard": "a", "at": 2}\n{"id": null, "shard": "a", "at": 1}\n')
     log = load_log(spark, str(tmp_path / "log.jsonl"), key="id", partition="shard", order="at")

@@ -45,7 +45,8 @@ from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
-from keyshared.spark.logs.source import load_flights, load_log, log_columns
+from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
+from keyshared.spark.logs.times import TIMES, examples_of, time_of
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
@@ -133,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--key", metavar="COL", help="its column with the key; empty for a message without one")
     add("--partition", metavar="COL", help="its column with the topic-partition")
     add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
-    add("--order-ms", type=int, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
+    add("--time", metavar="FORMAT", help=f"what --order holds, if it cannot be recognised: {', '.join(TIMES)}")
     add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
     return parser
 
@@ -142,7 +143,7 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
     if job is _run:
         check_options(options)
         Story(consumers=options.consumers, workload=_NO_WORK)
-        check_input(options, near=_is_near(options))
+        options.values = check_input(options, near=_is_near(options))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -237,7 +238,13 @@ def _flights(spark: SparkSession, limit: int | None) -> _Log:
 def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
     if None in (options.key, options.partition, options.order):  # what is there was not known before Spark ran
         refuse_missing(options, log_columns(spark, options.input))
-    log = load_log(spark, options.input, key=options.key, partition=options.partition, order=options.order)
+    if options.values is None:
+        options.values = log_sample(spark, options.input, options.order)
+    time_format = time_of(options.order, options.values, said=options.time)
+    if time_format is not None and not options.quiet:
+        sys.stdout.write(f"{options.order} holds {time_format}: {examples_of(options.values, time_format)}\n")
+    columns_of_log = {"key": options.key, "partition": options.partition, "order": options.order}
+    log = load_log(spark, options.input, **columns_of_log, time=time_format)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
         kind = type_of(log, options.service)
@@ -246,7 +253,7 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
                 "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
             )
         work, what = F.col(options.service), options.service
-    rows = log.select(*_PLACE, (F.col("order") * (options.order_ms or 1)).alias("at_ms"), _as_work(work))
+    rows = log.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
     return _Log(Path(options.input).name, about, what, rows)
 

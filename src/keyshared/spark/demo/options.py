@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.files import check_named, format_of, head_of, local_path
+from keyshared.spark.logs.files import check_named, format_of, head_of, local_path, sample_of
+from keyshared.spark.logs.times import check_time, time_of
 
 __all__ = ["check_input", "check_options", "refuse_missing"]
 
-_NUMBERS: Final = ("limit", "partitions", "order_ms")
+_NUMBERS: Final = ("limit", "partitions")
 _COLUMNS: Final = ("key", "partition", "order")
-_OF_INPUT: Final = (*_COLUMNS, "service", "order_ms")
+_OF_INPUT: Final = (*_COLUMNS, "service", "time")
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -28,6 +29,7 @@ def check_options(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ArgumentError(_flag(name), value, "be at least 1")
+    check_time("--time", options.time)
     if options.input is None:
         for name in _OF_INPUT:
             value = getattr(options, name)
@@ -37,28 +39,35 @@ def check_options(options: argparse.Namespace) -> None:
         _check_apart(options)
 
 
-def check_input(options: argparse.Namespace, *, near: bool) -> None:
+def check_input(options: argparse.Namespace, *, near: bool) -> list[object] | None:
     """Check that there is a log at ``--input``, and that it has the columns that the options name.
 
     Args:
         options: Those of the demo.
         near: Whether the path means the same here as to Spark; where it does not, only its extension is looked at.
 
+    Returns:
+        Some values of ``--order``; None if they could not be read here.
+
     Raises:
-        ArgumentError: The extension is unknown, there is nothing, it is of another format, or a column is missing or
-            not named.
+        ArgumentError: The extension is unknown, there is nothing, it is of another format, a column is missing or not
+            named, or what ``--order`` holds is neither said nor recognised.
     """
     if options.input is None:
-        return
+        return None
     head = head_of(options.input) if near else None
     if head is None:
         format_of(options.input)
-        return
+        return None
     refuse_missing(options, head.columns)
     for name in (*_COLUMNS, "service"):
         column = getattr(options, name)
         if column is not None:
             check_named(_flag(name), column, head, options.input)
+    values = sample_of(options.input, options.order)
+    if values is not None:
+        time_of(options.order, values, said=options.time)
+    return values
 
 
 def refuse_missing(options: argparse.Namespace, columns: Sequence[str]) -> None:

@@ -21,12 +21,13 @@ from pyarrow import parquet
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import parts_of, quoted
 
-__all__ = ["Head", "check_named", "format_of", "head_of", "local_path"]
+__all__ = ["Head", "check_named", "format_of", "head_of", "local_path", "sample_of"]
 
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _OPENED: Final[dict[str, Callable[[Path], object]]] = {".gz": gzip.open, ".bz2": bz2.open}
 _PACKED: Final = {".deflate", ".lz4", ".snappy", ".xz", ".zst"}  # Spark can read some of them
 _READ: Final = 1 << 20  # bytes of a text file
+_SAMPLE: Final = 100  # values of a column
 _PATTERN: Final = re.compile(r"[*?\[{]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -146,6 +147,27 @@ def check_named(parameter: str, column: str, head: Head, path: str) -> None:
         raise ArgumentError(parameter, column, f"be a column of {path} ({', '.join(head.columns)}){meant}")
 
 
+def sample_of(path: str, column: str) -> list[object] | None:
+    """Return some values of a column that the first file has.
+
+    Args:
+        path: A path whose head was read.
+        column: Its name, as Spark reads it.
+
+    Returns:
+        Text from CSV, otherwise what is stored; None if there are none in the beginning of the file, for a field of a
+        column, and for the name of a folder.
+    """
+    local, parts = local_path(path), parts_of(column)
+    if local is None or len(parts) != 1:
+        return None
+    try:
+        values = _VALUES[format_of(path)](_first_file(local, path), parts[0])
+        return [value for value in values if value is not None and str(value).strip()] or None
+    except (ValueError, StopIteration):  # it is further below, or the name of a folder
+        return None
+
+
 def _format_by(suffixes: Sequence[str]) -> str | None:
     lower = [suffix.lower() for suffix in reversed(suffixes)]
     return next((_FORMATS[suffix] for suffix in lower if suffix in _FORMATS), None)
@@ -173,8 +195,8 @@ def _first_file(local: Path, path: str) -> Path:
 
 def _lines(file: Path) -> tuple[list[str], bool]:
     """Return the first lines that are not blank, and whether these are all."""
-    opened = _OPENED.get(file.suffix.lower(), lambda each: each.open("rb"))
-    with cast("BinaryIO", opened(file)) as stream:
+    opened = _OPENED.get(file.suffix.lower())
+    with cast("BinaryIO", opened(file)) if opened else file.open("rb") as stream:
         data = stream.read(_READ + 1)
     whole = len(data) <= _READ
     if not whole:  # the last line is cut
@@ -223,13 +245,48 @@ def _json_row(line: str) -> object:
 
 
 def _parquet_head(file: Path) -> Head:
-    return Head(tuple(parquet.read_schema(file).names), whole=True, nested=True)
+    with _parquet(file) as opened:
+        return Head(tuple(opened.schema_arrow.names), whole=True, nested=True)
+
+
+def _parquet(file: Path) -> parquet.ParquetFile:
+    return parquet.ParquetFile(file)
+
+
+def _csv_values(file: Path, column: str) -> list[object]:
+    lines, _ = _lines(file)
+    rows = list(csv.reader(lines[: _SAMPLE + 1], escapechar="\\"))
+    folded = [name.casefold() for name in rows[0]]
+    index = [_safe(name, i, folded).casefold() for i, name in enumerate(rows[0])].index(column.casefold())
+    return [row[index] for row in rows[1:] if index < len(row)]
+
+
+def _json_values(file: Path, column: str) -> list[object]:
+    rows = (_json_row(line) for line in _lines(file)[0])
+    found = [value for row in rows if isinstance(row, dict) for name, value in row.items() if _same(name, column)]
+    return found[:_SAMPLE]
+
+
+def _parquet_values(file: Path, column: str) -> list[object]:
+    with _parquet(file) as opened:
+        name = next(name for name in opened.schema_arrow.names if _same(name, column))
+        first = next(opened.iter_batches(batch_size=_SAMPLE, columns=[name]), None)
+    return [] if first is None else list(first.column(0).to_pylist())
+
+
+def _same(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold()
 
 
 def _short(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error).partition("\n")[0]
 
 
+_VALUES: Final[dict[str, Callable[[Path, str], list[object]]]] = {
+    "csv": _csv_values,
+    "json": _json_values,
+    "parquet": _parquet_values,
+}
 _HEADS: Final[dict[str, Callable[[Path], Head | None]]] = {
     "csv": _csv_head,
     "json": _json_head,

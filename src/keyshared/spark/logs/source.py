@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     DateType,
     IntegralType,
     MapType,
+    NumericType,
     StringType,
     StructField,
     StructType,
@@ -37,8 +38,10 @@ from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
 from keyshared.spark.logs.files import format_of
+from keyshared.spark.logs.instants import exact_ms
+from keyshared.spark.logs.times import check_time
 
-__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
+__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns", "log_sample"]
 
 FLIGHTS: Final = 336_776
 FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
@@ -47,10 +50,13 @@ _LOG_COLUMNS: Final = ("topic_partition", "key", "order", "offset")
 _MINUTES_OF_A_DAY: Final = 1440
 _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
+_SAMPLE: Final = 100
 _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
 
-def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order: str) -> DataFrame:
+def load_log(
+    spark: SparkSession, path: str, *, key: str, partition: str, order: str, time: str | None = None
+) -> DataFrame:
     r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension or that of the files in a folder.
 
     Args:
@@ -63,14 +69,18 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
         order: Column that orders the messages of a topic-partition: whole numbers, or a date or a time, which become
             milliseconds, whatever the zone of the session. Rows of equal order are put in order of key and of
             everything else in the row.
+        time: What ``order`` holds, if that is the time: a number of ``seconds``, ``milliseconds``, ``microseconds``,
+            ``nanoseconds``, ``minutes``, ``hours`` or ``days`` since 1970, ``iso`` text (UTC, unless it has a zone), or
+            days as ``yyyymmdd``. It becomes milliseconds since 1970, rounded down. By default whole numbers stay as
+            they are.
 
     Returns:
         The columns of a log, and after them the file's others, unless they are called the same.
 
     Raises:
         ArgumentError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
-            without whole numbers, or rows have no topic-partition or no order. The job fails on such a row that was
-            not there when they were looked for.
+            without whole numbers or does not fit ``time``, or rows have no topic-partition or no order. The job fails
+            on such a row that was not there when they were looked for.
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
@@ -87,10 +97,12 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
         7 eve 12 1
         8 None 15 0
     """
-    return as_log(_read(spark, path, as_text=(key, partition)), key=key, partition=partition, order=order)
+    check_time("time", time)
+    as_text = (key, partition) if time is None else (key, partition, order)
+    return as_log(_read(spark, path, as_text=as_text), key=key, partition=partition, order=order, time=time)
 
 
-def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
+def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | None = None) -> DataFrame:
     """Bring a frame into the form of a log.
 
     Args:
@@ -98,13 +110,14 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         key: As in `load_log`.
         partition: As in `load_log`.
         order: As in `load_log`.
+        time: As in `load_log`.
 
     Returns:
         As `load_log`.
 
     Raises:
-        ArgumentError: A column is missing, ``order`` is of a type without whole numbers, or rows have no
-            topic-partition or no order.
+        ArgumentError: A column is missing, ``order`` is of a type without whole numbers or does not fit ``time``, or
+            rows have no topic-partition or no order.
 
     Complexity:
         As `load_log`.
@@ -115,19 +128,21 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         >>> as_log(events, key="user", partition="shard", order="ts").sort("offset").collect()[0]
         Row(topic_partition='7', key='bob', order=11, offset=0, door='out')
     """
+    check_time("time", time)
     others = _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))
     check_distinct(df, others)
     type_of(df, partition)
     rules = [
         never_null("topic_partition", partition, F.col(partition).cast("string")),
-        never_null("order", order, _as_order(df, order)),
+        never_null("order", order, _as_order(df, order)) if time is None else _in_time(df, order, time),
     ]
     found = _as_key(df, key).alias("key")
     place = place_of({partition: partition, order: order, key: key})
     sizes = _count(df, rules, place)
     # and once more of the rows that are used: the source may have changed
     first, second = (rule.kept(place) for rule in rules)
-    log = df.select(first, found, second, F.col(order).alias(_BY), *(F.col(quoted(name)) for name in others))
+    by_time = F.col(order) if time is None else exact_ms(F.col(order), time)
+    log = df.select(first, found, second, by_time.alias(_BY), *(F.col(quoted(name)) for name in others))
     # milliseconds are coarser than times
     by = [_BY, *(field.name for field in log.schema if not isinstance(field.dataType, _UNORDERED))]
     return _with_offset(log, sizes, by).drop(_BY)
@@ -147,6 +162,25 @@ def log_columns(spark: SparkSession, path: str) -> list[str]:
         ArgumentError: The extension is unknown, or nothing can be read there.
     """
     return _read(spark, path, as_text=()).columns
+
+
+def log_sample(spark: SparkSession, path: str, column: str) -> list[object]:
+    """Return some values of a column of a log, for who wants to see what it holds.
+
+    Args:
+        spark: The session.
+        path: See `load_log`.
+        column: The column.
+
+    Returns:
+        At most 100, none of them NULL.
+
+    Raises:
+        ArgumentError: The extension is unknown, nothing can be read there, or the column is missing.
+    """
+    log = _read(spark, path, as_text=())
+    type_of(log, column)
+    return [row[0] for row in log.select(column).dropna().head(_SAMPLE)]
 
 
 def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
@@ -230,6 +264,14 @@ def _as_order(frame: DataFrame, order: str) -> Column:
     raise ArgumentError(
         "order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}"
     )
+
+
+def _in_time(frame: DataFrame, order: str, time: str) -> Rule:
+    kind = type_of(frame, order)
+    if not isinstance(kind, (NumericType, StringType)):
+        raise ArgumentError("time", time, f"be left out: {order} is {kind.simpleString()}, no number or text")
+    at_ms = F.floor(exact_ms(F.col(order), time)).try_cast("bigint")
+    return Rule("order", order, at_ms, at_ms.isNull(), f"NULL or anything but {time}")
 
 
 def _count(df: DataFrame, rules: Sequence[Rule], place: Column) -> dict[str, int]:
