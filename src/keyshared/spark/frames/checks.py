@@ -50,7 +50,8 @@ def type_of(df: DataFrame, column: str) -> DataType:
     parts = parts_of(column)
     found = _descend(df.schema, parts, folding(df)) if parts else []
     if not found:
-        raise ArgumentError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
+        meant = f"; in backticks it is one: {quoted(column)}" if column in df.columns else ""
+        raise ArgumentError("column", column, f"be a column of the frame ({', '.join(df.columns)}){meant}")
     if len(found) > 1:
         raise ArgumentError(
             "column", column, f"be one column, and the frame has {len(found)} of that name; rename them"
