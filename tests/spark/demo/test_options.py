@@ -55,6 +55,13 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--input", "log.csv", *COLUMNS, "--time", "ticks"], "--time is 'ticks'; it must be one of seconds, millisec"),
         (["--input", "log.csv", *COLUMNS, "--time", "iso"], "--time is 'iso'; it must fit column at, and '1735689600'"),
         (["--input", "log.csv", *COLUMNS, "--order", "step"], "--time is None; it must say what step holds: one of se"),
+        (["--option", "sep=;"], "--option is 'sep=;'; it must come with --input"),
+        (["--format", "csv"], "--format is 'csv'; it must come with --input"),
+        (["--input", "log.csv", *COLUMNS, "--option", "sep"], "--option is 'sep'; it must be a name and a value"),
+        (
+            ["--input", "log.txt", *COLUMNS, "--format", "csv", "--option", "sep=;"],
+            "--key is 'user'; it must be a column",
+        ),
         (["--key", "user"], "--key is 'user'; it must come with --input"),
         (["--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
         (["--limit", "0"], "--limit is 0; it must be at least 1"),

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.files import Head, check_named, format_of, head_of, local_path, sample_of
+from keyshared.spark.logs.files import Head, Source, check_named, format_of, head_of, local_path, sample_of
 
 COLUMNS = ("user", "shard", "at")
 
@@ -24,7 +25,7 @@ def written(path: Path, text: str | bytes) -> str:
 
 
 def named(path: str) -> tuple[str, ...]:
-    head = head_of(path)
+    head = head_of(Source(path))
     assert head is not None
     return head.columns
 
@@ -43,21 +44,23 @@ def test_names_that_a_header_lacks_or_repeats_are_those_that_spark_makes(tmp_pat
 
 def test_the_columns_of_json_are_those_of_all_lines_that_were_read(tmp_path: Path) -> None:
     lines = '{"shard": 1, "at": 2}\n{"user": "a\u2028b", "shard": 1, "at": 3}\n'
-    assert Head(("shard", "at", "user"), whole=True, nested=True) == head_of(written(tmp_path / "log.jsonl", lines))
+    assert Head(("shard", "at", "user"), whole=True, nested=True) == head_of(
+        Source(written(tmp_path / "log.jsonl", lines))
+    )
 
 
 def test_a_column_that_may_come_further_below_in_json_is_left_to_spark(tmp_path: Path) -> None:
     long = "\n".join([json.dumps({"at": 1, "text": "x" * 1_000})] * 1_100)
     folder = tmp_path / "logs"
     heads = [
-        head_of(written(tmp_path / "long.json", long)),
-        head_of(written(tmp_path / "odd.json", '{"at": 1}\n{x}\n')),
+        head_of(Source(written(tmp_path / "long.json", long))),
+        head_of(Source(written(tmp_path / "odd.json", '{"at": 1}\n{x}\n'))),
     ]
     written(folder / "a.json", '{"at": 1}\n')
-    assert (one := head_of(str(folder))) is not None
+    assert (one := head_of(Source(str(folder)))) is not None
     assert one.whole
     written(folder / "b.json", '{"user": 1}\n')
-    heads.append(head_of(str(folder)))
+    heads.append(head_of(Source(str(folder))))
     for head in heads:
         assert head is not None
         check_named("--key", "user", head, "long.json")
@@ -65,11 +68,11 @@ def test_a_column_that_may_come_further_below_in_json_is_left_to_spark(tmp_path:
 
 @pytest.mark.parametrize("text", ["[{}]\n", "{'single': 1}\n", "x" * (1 << 20) + "\n\n"])
 def test_json_that_only_spark_understands_is_left_to_it(tmp_path: Path, text: str) -> None:
-    assert head_of(written(tmp_path / "log.json", text)) is None
+    assert head_of(Source(written(tmp_path / "log.json", text))) is None
 
 
 def test_a_csv_whose_first_line_does_not_end_is_left_to_spark(tmp_path: Path) -> None:
-    assert head_of(written(tmp_path / "log.csv", "x" * ((1 << 20) + 1))) is None
+    assert head_of(Source(written(tmp_path / "log.csv", "x" * ((1 << 20) + 1)))) is None
 
 
 def test_the_columns_of_a_folder_are_those_of_its_first_file_and_of_its_partitions(tmp_path: Path) -> None:
@@ -92,20 +95,20 @@ def test_the_columns_of_a_folder_are_those_of_its_first_file_and_of_its_partitio
     ],
 )
 def test_the_extension_says_the_format(path: str, kind: str) -> None:
-    assert kind == format_of(path)
+    assert kind == format_of(Source(path))
 
 
 def test_a_folder_is_of_the_format_of_its_first_file(tmp_path: Path) -> None:
     written(tmp_path / "logs" / "part-0.csv.gz", gzip.compress(b"user\n"))
     (tmp_path / "empty").mkdir()
-    assert ("csv", "parquet") == (format_of(str(tmp_path / "logs")), format_of(str(tmp_path / "empty")))
+    assert ("csv", "parquet") == (format_of(Source(str(tmp_path / "logs"))), format_of(Source(str(tmp_path / "empty"))))
 
 
 @pytest.mark.parametrize("path", ["hdfs:///logs", "s3a://b/log.csv", "logs/*.csv", "logs/{a,b}.csv", "log.csv.zst"])
 def test_what_cannot_be_read_here_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv.zst").write_text("packed")
-    assert head_of(path) is None
+    assert head_of(Source(path)) is None
 
 
 def test_a_uri_of_a_file_is_its_path(tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ def test_a_uri_of_a_file_is_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("log.txt", "a", r"it must end in one of \.parquet, \.csv, .*, or be a folder of such files"),
+        ("log.txt", "a", r"it must end in one of \.parquet, \.csv, .*, or come with a format, such as csv"),
         ("empty.csv", "", "it must begin with a line of column names, and it is empty"),
         ("log.json", "[\n  {\n", "it must hold a JSON object in each line, and its first lines are none"),
         ("log.parquet", "a,b\n", "it must be a parquet file that can be read"),
@@ -126,18 +129,18 @@ def test_a_uri_of_a_file_is_its_path(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path, name: str, text: str, told: str) -> None:
     with pytest.raises(ArgumentError, match=told):
-        head_of(written(tmp_path / name, text))
+        head_of(Source(written(tmp_path / name, text)))
 
 
 def test_what_is_not_there_is_refused_and_what_comes_close_is_named(tmp_path: Path) -> None:
     written(tmp_path / "events.csv", "a\n")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ArgumentError, match=r"it must be a file or folder that exists; did you mean .*/events\.csv\?"):
-        head_of(str(tmp_path / "event.csv"))
+        head_of(Source(str(tmp_path / "event.csv")))
     with pytest.raises(ArgumentError, match=r"that exists$"):
-        head_of(str(tmp_path / "nowhere" / "log.csv"))
+        head_of(Source(str(tmp_path / "nowhere" / "log.csv")))
     with pytest.raises(ArgumentError, match="it must hold at least one file, and it is an empty folder"):
-        head_of(str(tmp_path / "empty"))
+        head_of(Source(str(tmp_path / "empty")))
 
 
 @pytest.mark.parametrize("column", ["User", "`user`", "event.id", "`trace.id`", "event.trace.id"])
@@ -165,6 +168,34 @@ def test_values_of_a_column_are_shown_as_they_are_written_or_stored(tmp_path: Pa
     lines = written(tmp_path / "log.json", '{"at": 7}\n{}\n{"at": null}\n{"At": "8"}\n')
     parquet.write_table(pa.table({"at": [7, None, 8], "none": pa.nulls(3)}), tmp_path / "log.parquet")
     stored = str(tmp_path / "log.parquet")
-    assert (["007", "8"], [7, "8"], [7, 8]) == tuple(sample_of(each, "`at`") for each in (text, lines, stored))
+    assert (["007", "8"], [7, "8"], [7, 8]) == tuple(sample_of(Source(each), "`at`") for each in (text, lines, stored))
     nowhere = [("s3a://b/log.csv", "at"), (lines, "at.ms"), (stored, "day"), (stored, "none"), (text, "nope")]
-    assert [None] * 5 == [sample_of(*each) for each in nowhere]
+    assert [None] * 5 == [sample_of(Source(each[0]), each[1]) for each in nowhere]
+
+
+def test_the_options_of_a_csv_say_how_it_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.txt", "'n\tö'\tat\nx\t7\n".encode("utf-16-le"))
+    options = {"SEP": "\\t", "Encoding": "UTF-16LE", "quote": "'"}
+    with_header = Source(path, "csv", None, options)
+    without = with_header._replace(options={**options, "header": "False"})
+    assert Head(("n\tö", "at"), whole=True, nested=False) == head_of(with_header)
+    assert Head(("_c0", "_c1"), whole=True, nested=False) == head_of(without)
+    assert (["7"], ["at", "7"]) == (sample_of(with_header, "at"), sample_of(without, "_c1"))
+    with pytest.raises(ArgumentError, match="encoding is 'latin1'; it must be one of utf-8, iso-8859-1, "):
+        head_of(Source(path, "csv", None, {"encoding": "latin1"}))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"schema": "a int"},
+        {"format": "orc"},
+        {"format": "json", "options": {"multiLine": "true"}},
+        {"options": {"comment": "#"}},
+        {"options": {"sep": "||"}},
+    ],
+)
+def test_what_only_spark_knows_how_to_read_must_be_there_and_is_left_to_it(tmp_path: Path, how: dict[str, Any]) -> None:
+    assert head_of(Source(written(tmp_path / "log.csv", "a,b\n"), **how)) is None
+    with pytest.raises(ArgumentError, match="a file or folder that exists"):
+        head_of(Source(str(tmp_path / "none.csv"), **how))

@@ -40,7 +40,7 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
-from keyshared.spark.demo.options import check_input, check_options, refuse_missing
+from keyshared.spark.demo.options import check_input, check_options, refuse_missing, source_of
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.checks import type_of
@@ -130,7 +130,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
-    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of them")
+    add(
+        "--input",
+        metavar="PATH",
+        help="your own log: .parquet, .csv, .json (lines), a folder of them, or any other --format",
+    )
+    add("--format", help="its format as Spark names it (csv, orc, ...), where the extension does not say it")
+    add("--schema", metavar="DDL", help="its columns and types, such as 'user string, shard int, ts long'")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of Spark's reader: sep=;")
     add("--key", metavar="COL", help="its column with the key; empty for a message without one")
     add("--partition", metavar="COL", help="its column with the topic-partition")
     add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
@@ -237,14 +244,15 @@ def _flights(spark: SparkSession, limit: int | None) -> _Log:
 
 def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
     if None in (options.key, options.partition, options.order):  # what is there was not known before Spark ran
-        refuse_missing(options, log_columns(spark, options.input))
+        refuse_missing(options, log_columns(spark, source_of(options)))
+    source = source_of(options)
     if options.values is None:
-        options.values = log_sample(spark, options.input, options.order)
+        options.values = log_sample(spark, source, options.order)
     time_format = time_of(options.order, options.values, said=options.time)
     if time_format is not None and not options.quiet:
         sys.stdout.write(f"{options.order} holds {time_format}: {examples_of(options.values, time_format)}\n")
     columns_of_log = {"key": options.key, "partition": options.partition, "order": options.order}
-    log = load_log(spark, options.input, **columns_of_log, time=time_format)
+    log = load_log(spark, **columns_of_log, **source._asdict(), time=time_format)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
         kind = type_of(log, options.service)

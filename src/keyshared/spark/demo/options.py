@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.files import check_named, format_of, head_of, local_path, sample_of
+from keyshared.spark.logs.files import Source, check_named, format_of, head_of, local_path, sample_of
 from keyshared.spark.logs.times import check_time, time_of
 
-__all__ = ["check_input", "check_options", "refuse_missing"]
+__all__ = ["check_input", "check_options", "refuse_missing", "source_of"]
 
 _NUMBERS: Final = ("limit", "partitions")
 _COLUMNS: Final = ("key", "partition", "order")
-_OF_INPUT: Final = (*_COLUMNS, "service", "time")
+_OF_INPUT: Final = (*_COLUMNS, "service", "time", "format", "schema")
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -35,7 +35,10 @@ def check_options(options: argparse.Namespace) -> None:
             value = getattr(options, name)
             if value is not None:
                 raise ArgumentError(_flag(name), value, "come with --input: the flights have their own")
+        if options.option:
+            raise ArgumentError("--option", options.option[0], "come with --input: the flights have their own")
     else:
+        source_of(options)
         _check_apart(options)
 
 
@@ -55,19 +58,36 @@ def check_input(options: argparse.Namespace, *, near: bool) -> list[object] | No
     """
     if options.input is None:
         return None
-    head = head_of(options.input) if near else None
+    source = source_of(options)
+    head = head_of(source) if near else None
     if head is None:
-        format_of(options.input)
+        format_of(source)
         return None
     refuse_missing(options, head.columns)
     for name in (*_COLUMNS, "service"):
         column = getattr(options, name)
         if column is not None:
             check_named(_flag(name), column, head, options.input)
-    values = sample_of(options.input, options.order)
+    values = sample_of(source, options.order)
     if values is not None:
         time_of(options.order, values, said=options.time)
     return values
+
+
+def source_of(options: argparse.Namespace) -> Source:
+    """Return what is to be read, and how.
+
+    Args:
+        options: Those of the demo, with ``--input``.
+
+    Raises:
+        ArgumentError: An ``--option`` is no name and value.
+    """
+    pairs = [each.partition("=") for each in options.option]
+    for given, (name, equals, _) in zip(options.option, pairs, strict=True):
+        if not (name and equals):
+            raise ArgumentError("--option", given, "be a name and a value, such as sep=;")
+    return Source(options.input, options.format, options.schema, {name: value for name, _, value in pairs})
 
 
 def refuse_missing(options: argparse.Namespace, columns: Sequence[str]) -> None:

@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyarrow import csv
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import (
@@ -37,9 +38,10 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
-from keyshared.spark.logs.files import format_of
+from keyshared.spark.logs.files import Source, format_of
 from keyshared.spark.logs.instants import exact_ms
 from keyshared.spark.logs.times import check_time
+from keyshared.spark.runtime.session import reason
 
 __all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns", "log_sample"]
 
@@ -51,11 +53,21 @@ _MINUTES_OF_A_DAY: Final = 1440
 _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
 _SAMPLE: Final = 100
+_UNTYPED: Final = frozenset({"csv", "json"})
 _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
 
 def load_log(
-    spark: SparkSession, path: str, *, key: str, partition: str, order: str, time: str | None = None
+    spark: SparkSession,
+    path: str,
+    *,
+    key: str,
+    partition: str,
+    order: str,
+    time: str | None = None,
+    format: str | None = None,  # noqa: A002 - as Spark calls it
+    schema: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension or that of the files in a folder.
 
@@ -73,6 +85,10 @@ def load_log(
             ``nanoseconds``, ``minutes``, ``hours`` or ``days`` since 1970, ``iso`` text (UTC, unless it has a zone), or
             days as ``yyyymmdd``. It becomes milliseconds since 1970, rounded down. By default whole numbers stay as
             they are.
+        format: As Spark names it (``"csv"``, ``"orc"``), for what has another extension.
+        schema: Columns and types (``"user string, ts long"``), for what has none of its own. Types stay as they are
+            said, also that of ``order``.
+        options: Of Spark's reader: ``sep``, ``header``, ``encoding`` and so on.
 
     Returns:
         The columns of a log, and after them the file's others, unless they are called the same.
@@ -99,7 +115,8 @@ def load_log(
     """
     check_time("time", time)
     as_text = (key, partition) if time is None else (key, partition, order)
-    return as_log(_read(spark, path, as_text=as_text), key=key, partition=partition, order=order, time=time)
+    source = Source(path, format, schema, options or {})
+    return as_log(_read(spark, source, as_text=as_text), key=key, partition=partition, order=order, time=time)
 
 
 def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | None = None) -> DataFrame:
@@ -148,12 +165,12 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
     return _with_offset(log, sizes, by).drop(_BY)
 
 
-def log_columns(spark: SparkSession, path: str) -> list[str]:
+def log_columns(spark: SparkSession, source: Source) -> list[str]:
     """Return what columns a log has, for a reader who does not know yet which of them are what.
 
     Args:
         spark: The session.
-        path: See `load_log`.
+        source: What is read.
 
     Returns:
         Their names.
@@ -161,15 +178,15 @@ def log_columns(spark: SparkSession, path: str) -> list[str]:
     Raises:
         ArgumentError: The extension is unknown, or nothing can be read there.
     """
-    return _read(spark, path, as_text=()).columns
+    return _read(spark, source, as_text=()).columns
 
 
-def log_sample(spark: SparkSession, path: str, column: str) -> list[object]:
+def log_sample(spark: SparkSession, source: Source, column: str) -> list[object]:
     """Return some values of a column of a log, for who wants to see what it holds.
 
     Args:
         spark: The session.
-        path: See `load_log`.
+        source: What is read.
         column: The column.
 
     Returns:
@@ -178,7 +195,7 @@ def log_sample(spark: SparkSession, path: str, column: str) -> list[object]:
     Raises:
         ArgumentError: The extension is unknown, nothing can be read there, or the column is missing.
     """
-    log = _read(spark, path, as_text=())
+    log = _read(spark, source, as_text=())
     type_of(log, column)
     return [row[0] for row in log.select(column).dropna().head(_SAMPLE)]
 
@@ -216,18 +233,21 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
     return _with_offset(spark.createDataFrame(flights), sizes, ["order", "line"]).drop("line")
 
 
-def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFrame:
-    kind = format_of(path)
+def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> DataFrame:
+    kind = format_of(source)
     reader = spark.read.format(kind)
     try:
         if kind == "csv":
             reader = reader.option("header", "true")
-        if kind in {"csv", "json"}:
-            inferred = reader.option("inferSchema", "true").load(path).schema
-            reader = reader.schema(_with_text(inferred, as_text))
-        return reader.load(path)
-    except AnalysisException as error:
-        raise ArgumentError("path", path, f"be something Spark can read ({error.getCondition()})") from error
+        if kind in _UNTYPED and source.schema is None:
+            inferring = reader.option("inferSchema", "true").options(**source.options)
+            reader = reader.schema(_with_text(inferring.load(source.path).schema, as_text))
+        elif source.schema is not None:
+            reader = reader.schema(source.schema)
+        return reader.options(**source.options).load(source.path)
+    except (PySparkException, Py4JJavaError) as error:
+        told = error.getCondition() if isinstance(error, AnalysisException) else reason(error)
+        raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
 
 
 def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
