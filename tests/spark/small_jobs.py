@@ -16,6 +16,7 @@ from keyshared.copyflags import COPY_FLAGS_HEADER
 from keyshared.distribution import DistributionTree
 from keyshared.hashing import MURMUR3_32
 from keyshared.simulate import Answer, ConsumerPlan, Crash, Fixed, Join, PerMessage, Plan, SampledAnswers
+from keyshared.spark.logs.files import Source
 from keyshared.spark.logs.source import log_columns
 
 RING: Final = HashRing(["ann", "bob"])
@@ -161,4 +162,4 @@ def loaded(spark: SparkSession) -> list[object]:
     """A log from a file that lies beside this program."""
     path = str(Path(__file__).with_name("small_jobs.csv"))
     log = ks.load_log(spark, path, key="user", partition="shard", order="at")
-    return [log_columns(spark, path), log.schema.simpleString(), *log.collect()]
+    return [log_columns(spark, Source(path)), log.schema.simpleString(), *log.collect()]

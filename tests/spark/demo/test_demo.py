@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 CSV = "user,shard,at,work,name\n" + "".join(f"u{i % 7},{i % 2},{i},{1 + i % 3},x\n" for i in range(200))
 
 
-COLUMNS = {"key": "user", "partition": "shard", "order": "at"}
+COLUMNS = {"key": "user", "partition": "shard", "order": "at", "time": "seconds"}
 
 
 def own(path: object, **columns: str) -> list[str]:
@@ -166,7 +166,7 @@ def test_a_log_of_ones_own_is_replayed(
     (tmp_path / "rows.csv").write_text(CSV)
     write(tmp_path / name, spark.read.csv(str(tmp_path / "rows.csv"), header=True, inferSchema=True))
     options = own(tmp_path / name, **COLUMNS, service="work")
-    assert 0 == run(*options, "--order-ms", "1000", "--consumers", "2", out=tmp_path / "out")
+    assert 0 == run(*options, "--consumers", "2", out=tmp_path / "out")
     told = capsys.readouterr()
     found = facts(told.out)
     assert ("200", "7", "0", "2") == tuple(
@@ -183,7 +183,7 @@ def test_a_log_without_keys_and_of_one_instant_is_replayed_quietly(
 ) -> None:
     (tmp_path / "log.csv").write_text("k,p,o\n,a,5\n,a,5\n,b,5\n")
     elsewhere = tmp_path / "elsewhere"
-    options = own(tmp_path / "log.csv", key="k", partition="p", order="o")
+    options = own(tmp_path / "log.csv", key="k", partition="p", order="o", time="hours")
     assert 0 == run(*options, "--quiet", "--deliveries", str(elsewhere), out=tmp_path / "out")
     assert ("", "") == capsys.readouterr()
     assert (elsewhere / "_SUCCESS").exists()
@@ -228,18 +228,20 @@ def _overlapping(rows: "DataFrame") -> "DataFrame":
     [
         (own("LOG"), "--key and --partition and --order is None; it must name a column of .*user, shard, at"),
         (own("LOG", key="user"), "--partition and --order is None; it must name a column of"),
-        (own("LOG", key="nope", partition="shard", order="at"), "'nope'; it must be a column of the frame"),
-        (own("LOG", key="user", partition="shard", order="name"), "order is 'name'; it must be a column of whole"),
+        (
+            own("LOG", key="nope", partition="shard", order="at"),
+            "--key is 'nope'; it must be a column of .*user, shard",
+        ),
+        (own("LOG", key="user", partition="shard", order="name"), "--time is None; it must say what name holds"),
         (own("LOG", **COLUMNS, service="name"), "it must be a column of numbers, and it is string"),
-        (own("LOG", **COLUMNS, service="nope"), "'nope'; it must be a column of the frame"),
-        (own("none.csv", **COLUMNS), "PATH_NOT_FOUND"),
+        (own("LOG", **COLUMNS, service="nope"), "--service is 'nope'; it must be a column of .*user, shard"),
+        (own("none.csv", **COLUMNS), "be a file or folder that exists"),
         (own("BELOW", **COLUMNS, service="work"), "work.*it must hold no negative and no endless numbers"),
         (["--key", "user"], "--key is 'user'; it must come with --input"),
         (["--service", "x"], "--service is 'x'; it must come with --input"),
         (["--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
         (["--limit", "0"], "--limit is 0; it must be at least 1"),
         (["--partitions", "0"], "--partitions is 0; it must be at least 1"),
-        (["--order-ms", "-1"], "--order-ms is -1; it must be at least 1"),
     ],
 )
 def test_options_that_cannot_work_are_refused_in_one_line(

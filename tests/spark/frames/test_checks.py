@@ -53,6 +53,13 @@ def test_any_other_path_is_no_column(wide: "DataFrame", path: str) -> None:
         type_of(wide, path)
 
 
+def test_a_name_with_a_dot_in_it_is_refused_with_its_backticks(wide: "DataFrame") -> None:
+    with pytest.raises(ArgumentError, match=r"plain\); in backticks it is one: `x\.y`$"):
+        type_of(wide, "x.y")
+    with pytest.raises(ArgumentError, match=r"plain\); in backticks it is one: `q``t`$"):
+        type_of(wide, "q`t")
+
+
 def test_a_map_with_other_keys_than_texts_has_no_fields(wide: "DataFrame") -> None:
     with pytest.raises(ArgumentError, match="it must be a column of the frame"):
         type_of(wide, "byNumber.1")

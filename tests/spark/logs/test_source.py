@@ -12,6 +12,7 @@ pyspark = pytest.importorskip("pyspark")
 import pyarrow.compute as pc  # noqa: E402 - comes with pyspark's extra
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
+from keyshared.spark.logs.files import Source  # noqa: E402 - as above
 from keyshared.spark.logs.source import (  # noqa: E402
     FLIGHTS,
     FLIGHTS_WITHOUT_KEY,
@@ -46,6 +47,64 @@ def test_a_csv_log_gets_offsets_by_its_order_and_keeps_the_spelling_of_keys(
         ("1", "007", 30, 2, "x"),
         ("2", "abc", 20, 0, "z"),
     ] == log_rows(log)
+
+
+def test_times_become_milliseconds_and_order_rows_by_what_is_finer(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("id,shard,at\nb,1,1735689600.0009\na,1,1735689600.0001\nc,1,999999999\n")
+    log = load_log(spark, str(tmp_path / "log.csv"), key="id", partition="shard", order="at", time="seconds")
+    new_year = 1_735_689_600_000
+    assert [("1", "c", 999_999_999_000, 0), ("1", "a", new_year, 1), ("1", "b", new_year, 2)] == log_rows(log)
+
+
+def test_a_time_that_does_not_fit_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("id,shard,at\na,1,20250101\nb,1,20251301\n")
+    columns: dict[str, Any] = {"key": "id", "partition": "shard", "order": "at"}
+    with pytest.raises(
+        ArgumentError, match=r"not be NULL or anything but yyyymmdd in any row, and it is in 1, such as .*20251301"
+    ):
+        load_log(spark, str(tmp_path / "log.csv"), **columns, time="yyyymmdd")
+    with pytest.raises(ArgumentError, match="time is 'ticks'; it must be one of"):
+        load_log(spark, str(tmp_path / "log.csv"), **columns, time="ticks")
+    stored = spark.sql("select 'a' as id, 1 as shard, current_date() as at")
+    with pytest.raises(ArgumentError, match="time is 'iso'; it must be left out: at is date"):
+        as_log(stored, **columns, time="iso")
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("id;shard;at\nä;1;2025-01-01\n", {"format": "csv", "options": {"sep": ";", "encoding": "iso-8859-1"}}),
+        ("ä;1;2025-01-01\n", {"format": "csv", "schema": "id string, shard int, at string",
+         "options": {"Sep": ";", "header": "false", "encoding": "iso-8859-1"}}),
+        ('{"id": "ä", "shard": 1, "at": "2025-01-01"}\n',
+         {"format": "json", "options": {"encoding": "iso-8859-1", "lineSep": "\n"}}),
+    ],
+)  # fmt: skip
+def test_any_file_is_read_by_the_options_of_spark(
+    spark: "SparkSession", tmp_path: Path, text: str, how: dict[str, Any]
+) -> None:
+    (tmp_path / "log.txt").write_bytes(text.encode("latin1"))
+    log = load_log(spark, str(tmp_path / "log.txt"), key="id", partition="shard", order="at", time="iso", **how)
+    assert [("1", "ä", 1_735_689_600_000, 0)] == log_rows(log)
+
+
+def test_a_format_that_spark_has_is_read_and_another_is_refused(spark: "SparkSession", tmp_path: Path) -> None:
+    spark.sql("select 'a' as id, 1 as shard, 7 as at").write.orc(str(tmp_path / "log.orc"))
+    columns: dict[str, Any] = {"key": "id", "partition": "shard", "order": "at"}
+    assert [("1", "a", 7, 0)] == log_rows(load_log(spark, str(tmp_path / "log.orc"), **columns, format="orc"))
+    wrong: list[dict[str, Any]] = [{"format": "nope"}, {"format": "csv", "schema": "no such type"}]
+    for how in wrong:
+        with pytest.raises(ArgumentError, match="be something Spark can read"):
+            load_log(spark, str(tmp_path / "log.orc"), **columns, **how)
+
+
+def test_up_to_three_rows_are_shown_of_those_that_are_wrong(spark: "SparkSession") -> None:
+    rows = spark.sql("select 'k' as key, 'p' as shard, if(id < 5, null, id) as at from range(9)")
+    with pytest.raises(ArgumentError) as failure:
+        as_log(rows, key="key", partition="shard", order="at")
+    row = "shard 'p', at NULL, key 'k'"
+    told = f"column order is 'at'; it must not be NULL in any row, and it is in 5, such as {row}; {row}; {row}"
+    assert told == str(failure.value)
 
 
 def test_json_numbers_become_text_keys(spark: "SparkSession", tmp_path: Path) -> None:
@@ -90,12 +149,12 @@ def test_rows_of_equal_order_always_get_the_same_offsets(spark: "SparkSession", 
         ({"order": "id"}, "and it is string"),
         (
             {"partition": "id"},
-            "column topic_partition is 'id'; it must not be NULL in any row, and it is in 1; .* id NULL",
+            "column topic_partition is 'id'; it must not be NULL in any row, and it is in 1, such as id NULL",
         ),
     ],
 )
 def test_columns_that_cannot_make_a_log_are_refused(
-    spark: "SparkSession", tmp_path: Path, changed: dict[str, str], told: str
+    spark: "SparkSession", tmp_path: Path, changed: dict[str, Any], told: str
 ) -> None:
     (tmp_path / "log.csv").write_text(CSV)
     with pytest.raises(ArgumentError, match=told):
@@ -104,9 +163,9 @@ def test_columns_that_cannot_make_a_log_are_refused(
 
 def test_the_columns_of_a_log_can_be_asked_for(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(CSV)
-    assert ["id", "shard", "at", "note"] == log_columns(spark, str(tmp_path / "log.csv"))
+    assert ["id", "shard", "at", "note"] == log_columns(spark, Source(str(tmp_path / "log.csv")))
     with pytest.raises(ArgumentError, match="must end in one of"):
-        log_columns(spark, "log.xlsx")
+        log_columns(spark, Source("log.xlsx"))
 
 
 @pytest.mark.parametrize(

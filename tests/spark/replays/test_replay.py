@@ -254,7 +254,7 @@ def test_what_was_replayed_stands_up_to_the_audit(spark: "SparkSession") -> None
         ({"plan": DispatcherConfig()}, "plan is DispatcherConfig.*; it must be a Plan"),
         (
             {"at_ms": "missing"},
-            "column at_ms is 'missing'; it must not be NULL, negative or above .* and it is in 1; .*offset 2",
+            "column at_ms is 'missing'; it must not be NULL, negative or above .* and it is in 1, such as .*offset 2",
         ),
         (
             {"at_ms": "below"},
@@ -270,7 +270,7 @@ def test_what_was_replayed_stands_up_to_the_audit(spark: "SparkSession") -> None
         ),
         (
             {"offset": "missing"},
-            "column offset is 'missing'; it must not be NULL in any row, and it is in 1; the first",
+            "column offset is 'missing'; it must not be NULL in any row, and it is in 1, such as",
         ),
         ({"topic_partition": "text"}, "column topic_partition is 'text'; it must not be NULL in any row, and it is in"),
     ],

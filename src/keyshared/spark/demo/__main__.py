@@ -40,11 +40,13 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
+from keyshared.spark.demo.options import check_input, check_options, refuse_missing, source_of
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
-from keyshared.spark.logs.source import load_flights, load_log, log_columns
+from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
+from keyshared.spark.logs.times import TIMES, examples_of, time_of
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
@@ -68,7 +70,6 @@ _DEFAULT_CONSUMERS: Final = 8
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 _NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
 _PLACE: Final = ("topic_partition", "key", "offset")
-_COLUMN_OPTIONS: Final = ("key", "partition", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +130,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
-    add("--input", metavar="PATH", help="your own log: .parquet, .csv, .json (lines), or a folder of Parquet")
+    add(
+        "--input",
+        metavar="PATH",
+        help="your own log: .parquet, .csv, .json (lines), a folder of them, or any other --format",
+    )
+    add("--format", help="its format as Spark names it (csv, orc, ...), where the extension does not say it")
+    add("--schema", metavar="DDL", help="its columns and types, such as 'user string, shard int, ts long'")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of Spark's reader: sep=;")
     add("--key", metavar="COL", help="its column with the key; empty for a message without one")
     add("--partition", metavar="COL", help="its column with the topic-partition")
     add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
-    add("--order-ms", type=int, default=1, metavar="MS", help="milliseconds of one unit of a whole-number --order (1)")
+    add("--time", metavar="FORMAT", help=f"what --order holds, if it cannot be recognised: {', '.join(TIMES)}")
     add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
     return parser
 
 
 def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argparse.Namespace], int]) -> int:
     if job is _run:
-        _check_options(options)
+        check_options(options)
+        Story(consumers=options.consumers, workload=_NO_WORK)
+        options.values = check_input(options, near=_is_near(options))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -160,25 +170,21 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
         spark.stop()
 
 
+def _is_near(options: argparse.Namespace) -> bool:
+    """Return whether paths mean the same to Spark as to this process."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        with suppress(AttributeError):  # Connect has no context, and its server may be anywhere
+            return str(running.sparkContext.master).startswith("local")
+        return False
+    return options.master.startswith("local") if options.master else _SUBMITTED not in os.environ
+
+
 def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
     kept = demo_distribution.run(
         spark, options, lambda doing: _progress(spark, doing, options), out=sys.stdout, errors=sys.stderr
     )
     return _KEPT if kept else _BROKEN
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    for name in ("limit", "partitions", "order_ms"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ArgumentError(f"--{name.replace('_', '-')}", value, "be at least 1")
-    Story(consumers=options.consumers, workload=_NO_WORK)
-    if options.input is None:
-        for name in (*_COLUMN_OPTIONS, "service"):
-            if getattr(options, name) is not None:
-                raise ArgumentError(
-                    f"--{name}", getattr(options, name), "come with --input: the flights have their own"
-                )
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
@@ -237,11 +243,16 @@ def _flights(spark: SparkSession, limit: int | None) -> _Log:
 
 
 def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    missing = [f"--{name}" for name in _COLUMN_OPTIONS if getattr(options, name) is None]
-    if missing:
-        there = ", ".join(log_columns(spark, options.input))
-        raise ArgumentError(" and ".join(missing), None, f"name a column of {options.input} ({there})")
-    log = load_log(spark, options.input, key=options.key, partition=options.partition, order=options.order)
+    if None in (options.key, options.partition, options.order):  # what is there was not known before Spark ran
+        refuse_missing(options, log_columns(spark, source_of(options)))
+    source = source_of(options)
+    if options.values is None:
+        options.values = log_sample(spark, source, options.order)
+    time_format = time_of(options.order, options.values, said=options.time)
+    if time_format is not None and not options.quiet:
+        sys.stdout.write(f"{options.order} holds {time_format}: {examples_of(options.values, time_format)}\n")
+    columns_of_log = {"key": options.key, "partition": options.partition, "order": options.order}
+    log = load_log(spark, **columns_of_log, **source._asdict(), time=time_format)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
         kind = type_of(log, options.service)
@@ -250,7 +261,7 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
                 "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
             )
         work, what = F.col(options.service), options.service
-    rows = log.select(*_PLACE, (F.col("order") * options.order_ms).alias("at_ms"), _as_work(work))
+    rows = log.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
     return _Log(Path(options.input).name, about, what, rows)
 

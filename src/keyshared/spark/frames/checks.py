@@ -20,6 +20,7 @@ __all__ = [
     "check_new",
     "column_names",
     "folding",
+    "parts_of",
     "quoted",
     "type_of",
 ]
@@ -46,10 +47,11 @@ def type_of(df: DataFrame, column: str) -> DataType:
     Raises:
         ArgumentError: There is no such column, or there are several.
     """
-    parts = _parts(column)
+    parts = parts_of(column)
     found = _descend(df.schema, parts, folding(df)) if parts else []
     if not found:
-        raise ArgumentError("column", column, f"be a column of the frame ({', '.join(df.columns)})")
+        meant = f"; in backticks it is one: {quoted(column)}" if column in df.columns else ""
+        raise ArgumentError("column", column, f"be a column of the frame ({', '.join(df.columns)}){meant}")
     if len(found) > 1:
         raise ArgumentError(
             "column", column, f"be one column, and the frame has {len(found)} of that name; rename them"
@@ -170,8 +172,12 @@ def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> Non
             )
 
 
-def _parts(path: object) -> list[str]:
-    """Return the names along a path; none if it is no path."""
+def parts_of(path: object) -> list[str]:
+    """Return the names along a path, without backticks; none if it is no path.
+
+    Args:
+        path: A column, a field of a struct, or a value in a map, as Spark reads it.
+    """
     if not isinstance(path, str):
         return []
     parts = [found.group() for found in _PARTS.finditer(path)]

@@ -18,6 +18,8 @@ __all__ = ["MAX_MS", "Rule", "count_wrong", "never_null", "place_of", "refuse", 
 MAX_MS: Final = ((1 << 63) - 1) // 1_000
 """The greatest number of milliseconds that Spark can make a time of: its times count microseconds in 64 bits."""
 
+_SHOWN: Final = 3
+
 
 class Rule(NamedTuple):
     """One thing that must hold for a column in every row.
@@ -103,7 +105,7 @@ def count_wrong(rules: Iterable[Rule]) -> list[Column]:
 
 
 def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], place: Column) -> None:
-    """Refuse a frame with rows that cannot be used, and show one of them.
+    """Refuse a frame with rows that cannot be used, and show up to three of them.
 
     Args:
         rows: The rows that were counted.
@@ -116,10 +118,11 @@ def refuse(rows: DataFrame, rules: Sequence[Rule], counts: Mapping[str, int], pl
     """
     for rule in rules:
         if counts[rule.name]:
-            example = rows.filter(rule.wrong).select(place.alias("place")).first()
+            found = rows.filter(rule.wrong).select(place.alias("place")).head(_SHOWN)
             # the source may have changed since it was counted
-            shown = "" if example is None else f"; the first that was found is {example['place']}"
-            requirement = f"not be {rule.what} in any row, and it is in {counts[rule.name]}{shown}"
+            shown = f", such as {'; '.join(example['place'] for example in found)}" if found else ""
+            number = counts[rule.name]
+            requirement = f"not be {rule.what} in any row, and it is in {number:,}{shown}"
             raise ArgumentError(f"column {rule.name}", rule.column, requirement)
 
 

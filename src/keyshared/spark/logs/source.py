@@ -13,8 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyarrow import csv
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import (
@@ -23,6 +24,7 @@ from pyspark.sql.types import (
     DateType,
     IntegralType,
     MapType,
+    NumericType,
     StringType,
     StructField,
     StructType,
@@ -36,22 +38,38 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
+from keyshared.spark.logs.files import Source, format_of
+from keyshared.spark.logs.instants import exact_ms
+from keyshared.spark.logs.times import check_time
+from keyshared.spark.runtime.session import reason
 
-__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns"]
+__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns", "log_sample"]
 
 FLIGHTS: Final = 336_776
 FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
 
-_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _LOG_COLUMNS: Final = ("topic_partition", "key", "order", "offset")
 _MINUTES_OF_A_DAY: Final = 1440
 _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
+_SAMPLE: Final = 100
+_UNTYPED: Final = frozenset({"csv", "json"})
 _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
 
-def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order: str) -> DataFrame:
-    r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension; a folder is read as Parquet.
+def load_log(
+    spark: SparkSession,
+    path: str,
+    *,
+    key: str,
+    partition: str,
+    order: str,
+    time: str | None = None,
+    format: str | None = None,  # noqa: A002 - as Spark calls it
+    schema: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    r"""Read a log from Parquet, CSV (with a header) or JSON lines, by its extension or that of the files in a folder.
 
     Args:
         spark: The session.
@@ -63,14 +81,22 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
         order: Column that orders the messages of a topic-partition: whole numbers, or a date or a time, which become
             milliseconds, whatever the zone of the session. Rows of equal order are put in order of key and of
             everything else in the row.
+        time: What ``order`` holds, if that is the time: a number of ``seconds``, ``milliseconds``, ``microseconds``,
+            ``nanoseconds``, ``minutes``, ``hours`` or ``days`` since 1970, ``iso`` text (UTC, unless it has a zone), or
+            days as ``yyyymmdd``. It becomes milliseconds since 1970, rounded down. By default whole numbers stay as
+            they are.
+        format: As Spark names it (``"csv"``, ``"orc"``), for what has another extension.
+        schema: Columns and types (``"user string, ts long"``), for what has none of its own. Types stay as they are
+            said, also that of ``order``.
+        options: Of Spark's reader: ``sep``, ``header``, ``encoding`` and so on.
 
     Returns:
         The columns of a log, and after them the file's others, unless they are called the same.
 
     Raises:
         ArgumentError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
-            without whole numbers, or rows have no topic-partition or no order. The job fails on such a row that was
-            not there when they were looked for.
+            without whole numbers or does not fit ``time``, or rows have no topic-partition or no order. The job fails
+            on such a row that was not there when they were looked for.
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
@@ -87,10 +113,13 @@ def load_log(spark: SparkSession, path: str, *, key: str, partition: str, order:
         7 eve 12 1
         8 None 15 0
     """
-    return as_log(_read(spark, path, as_text=(key, partition)), key=key, partition=partition, order=order)
+    check_time("time", time)
+    as_text = (key, partition) if time is None else (key, partition, order)
+    source = Source(path, format, schema, options or {})
+    return as_log(_read(spark, source, as_text=as_text), key=key, partition=partition, order=order, time=time)
 
 
-def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
+def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | None = None) -> DataFrame:
     """Bring a frame into the form of a log.
 
     Args:
@@ -98,13 +127,14 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         key: As in `load_log`.
         partition: As in `load_log`.
         order: As in `load_log`.
+        time: As in `load_log`.
 
     Returns:
         As `load_log`.
 
     Raises:
-        ArgumentError: A column is missing, ``order`` is of a type without whole numbers, or rows have no
-            topic-partition or no order.
+        ArgumentError: A column is missing, ``order`` is of a type without whole numbers or does not fit ``time``, or
+            rows have no topic-partition or no order.
 
     Complexity:
         As `load_log`.
@@ -115,30 +145,32 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str) -> DataFrame:
         >>> as_log(events, key="user", partition="shard", order="ts").sort("offset").collect()[0]
         Row(topic_partition='7', key='bob', order=11, offset=0, door='out')
     """
+    check_time("time", time)
     others = _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))
     check_distinct(df, others)
     type_of(df, partition)
     rules = [
         never_null("topic_partition", partition, F.col(partition).cast("string")),
-        never_null("order", order, _as_order(df, order)),
+        never_null("order", order, _as_order(df, order)) if time is None else _in_time(df, order, time),
     ]
     found = _as_key(df, key).alias("key")
     place = place_of({partition: partition, order: order, key: key})
     sizes = _count(df, rules, place)
     # and once more of the rows that are used: the source may have changed
     first, second = (rule.kept(place) for rule in rules)
-    log = df.select(first, found, second, F.col(order).alias(_BY), *(F.col(quoted(name)) for name in others))
+    by_time = F.col(order) if time is None else exact_ms(F.col(order), time)
+    log = df.select(first, found, second, by_time.alias(_BY), *(F.col(quoted(name)) for name in others))
     # milliseconds are coarser than times
     by = [_BY, *(field.name for field in log.schema if not isinstance(field.dataType, _UNORDERED))]
     return _with_offset(log, sizes, by).drop(_BY)
 
 
-def log_columns(spark: SparkSession, path: str) -> list[str]:
+def log_columns(spark: SparkSession, source: Source) -> list[str]:
     """Return what columns a log has, for a reader who does not know yet which of them are what.
 
     Args:
         spark: The session.
-        path: See `load_log`.
+        source: What is read.
 
     Returns:
         Their names.
@@ -146,7 +178,26 @@ def log_columns(spark: SparkSession, path: str) -> list[str]:
     Raises:
         ArgumentError: The extension is unknown, or nothing can be read there.
     """
-    return _read(spark, path, as_text=()).columns
+    return _read(spark, source, as_text=()).columns
+
+
+def log_sample(spark: SparkSession, source: Source, column: str) -> list[object]:
+    """Return some values of a column of a log, for who wants to see what it holds.
+
+    Args:
+        spark: The session.
+        source: What is read.
+        column: The column.
+
+    Returns:
+        At most 100, none of them NULL.
+
+    Raises:
+        ArgumentError: The extension is unknown, nothing can be read there, or the column is missing.
+    """
+    log = _read(spark, source, as_text=())
+    type_of(log, column)
+    return [row[0] for row in log.select(column).dropna().head(_SAMPLE)]
 
 
 def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
@@ -182,21 +233,21 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
     return _with_offset(spark.createDataFrame(flights), sizes, ["order", "line"]).drop("line")
 
 
-def _read(spark: SparkSession, path: str, *, as_text: Sequence[str]) -> DataFrame:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    kind = next((_FORMATS[suffix] for suffix in reversed(suffixes) if suffix in _FORMATS), None)
-    if kind is None and suffixes:
-        raise ArgumentError("path", path, f"end in one of {', '.join(_FORMATS)}, or be a folder of Parquet files")
-    reader = spark.read.format(kind or "parquet")
+def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> DataFrame:
+    kind = format_of(source)
+    reader = spark.read.format(kind)
     try:
         if kind == "csv":
             reader = reader.option("header", "true")
-        if kind in {"csv", "json"}:
-            inferred = reader.option("inferSchema", "true").load(path).schema
-            reader = reader.schema(_with_text(inferred, as_text))
-        return reader.load(path)
-    except AnalysisException as error:
-        raise ArgumentError("path", path, f"be something Spark can read ({error.getCondition()})") from error
+        if kind in _UNTYPED and source.schema is None:
+            inferring = reader.option("inferSchema", "true").options(**source.options)
+            reader = reader.schema(_with_text(inferring.load(source.path).schema, as_text))
+        elif source.schema is not None:
+            reader = reader.schema(source.schema)
+        return reader.options(**source.options).load(source.path)
+    except (PySparkException, Py4JJavaError) as error:
+        told = error.getCondition() if isinstance(error, AnalysisException) else reason(error)
+        raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
 
 
 def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
@@ -233,6 +284,14 @@ def _as_order(frame: DataFrame, order: str) -> Column:
     raise ArgumentError(
         "order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}"
     )
+
+
+def _in_time(frame: DataFrame, order: str, time: str) -> Rule:
+    kind = type_of(frame, order)
+    if not isinstance(kind, (NumericType, StringType)):
+        raise ArgumentError("time", time, f"be left out: {order} is {kind.simpleString()}, no number or text")
+    at_ms = F.floor(exact_ms(F.col(order), time)).try_cast("bigint")
+    return Rule("order", order, at_ms, at_ms.isNull(), f"NULL or anything but {time}")
 
 
 def _count(df: DataFrame, rules: Sequence[Rule], place: Column) -> dict[str, int]:
