@@ -224,11 +224,11 @@ bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lane
 nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects
 	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=10000 for a weekend)"
 	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
-	$(MAKE) test-compiled-properties ARGS=
 	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
+	$(if $(ARGS),,$(MAKE) test-compiled test-compiled-properties)
 	-$(if $(ARGS),,$(MAKE) mutants)
 
 # A sample of another seed each day. Who lives is printed and fails no night: it is looked at by a person.
