@@ -37,6 +37,7 @@ __all__ = [
     "NEXT_STATE",
     "QUEUED",
     "SETTLED",
+    "SLACK",
     "SPILLED",
     "Alone",
     "Consumer",
@@ -123,7 +124,8 @@ LEGAL_MOVES: Final = frozenset(
 )
 """The steps that ``InFlightWindow.move`` may take."""
 
-_SLACK: Final = 64  # settled messages that may stay in a lane beyond one for each live one
+SLACK: Final = 64
+"""So many settled messages may stay in a lane, beyond one for each that was outstanding at its last sweep."""
 
 _offset_of: Final = attrgetter("offset")
 
@@ -267,7 +269,7 @@ class Lane:
                 self.tail = None
         else:
             self.gaps += 1
-            if self.gaps > self.swept + _SLACK:
+            if self.gaps > self.swept + SLACK:
                 self._sweep()
 
     def _sweep(self) -> None:
