@@ -193,5 +193,5 @@ def _entries_of(lane: Lane) -> Iterator[Entry]:
             yield entry
         entry, last = entry.after, entry
     require(lane.tail is last, "a lane knows its newest message")
-    require(lane.gaps <= lane.swept + SLACK, "a lane is swept before more of what is settled stays in it")
+    require(2 * lane.gaps <= lane.swept + SLACK, "a lane is swept before more of what is settled stays in it")
     require(settled <= lane.gaps, "a lane knows how many settled messages are in it at most")

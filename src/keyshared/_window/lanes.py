@@ -125,7 +125,7 @@ LEGAL_MOVES: Final = frozenset(
 """The steps that ``InFlightWindow.move`` may take."""
 
 SLACK: Final = 64
-"""So many settled messages may stay in a lane, beyond one for each that was outstanding at its last sweep."""
+"""Of this, and of what was outstanding in a lane at its last sweep, half as many settled messages may stay in it."""
 
 _offset_of: Final = attrgetter("offset")
 
@@ -253,8 +253,13 @@ class Lane:
         if self.fresh is None:
             self.fresh = entry
 
-    def unlink(self, entry: Entry) -> None:
-        """Take a message out, wherever it stands, that is settled now. O(1) amortised."""
+    def unlink(self, entry: Entry, outstanding: int) -> None:
+        """Take a message out, wherever it stands, that is settled now. O(1) amortised.
+
+        Args:
+            entry: The message.
+            outstanding: How many messages are outstanding in all lanes: more than that were swept only long ago.
+        """
         after = live_from(entry.after)
         if self.spilled is entry:
             self.spilled = spilled_from(after)
@@ -269,7 +274,7 @@ class Lane:
                 self.tail = None
         else:
             self.gaps += 1
-            if self.gaps > self.swept + SLACK:
+            if 2 * self.gaps > min(self.swept, outstanding) + SLACK:
                 self._sweep()
 
     def _sweep(self) -> None:
