@@ -904,6 +904,20 @@ class TestGaps:
             linked, entry = linked + 1, entry.after
         assert linked < 80
 
+    @pytest.mark.parametrize("drained", [0, 500])
+    def test_a_backlog_that_is_settled_behind_an_open_head_does_not_stay(self, drained: int) -> None:
+        desk = Desk(ann=3, capacity=2_000, per_key=2)
+        desk.offer(*[b"a1"] * 1_000)
+        for offset in range(drained):
+            desk.settle(offset)
+        for offset in range(drained + 1, 999):
+            desk.settle(offset)
+        desk.window.check_invariants()
+        linked, entry = 0, desk.at(drained).lane.head
+        while entry is not None:
+            linked, entry = linked + 1, entry.after
+        assert linked < 80
+
     def test_the_next_one_is_never_one_that_is_settled(self) -> None:
         desk = Desk(ann=1)
         desk.offer(*[b"a1"] * 5)
@@ -962,6 +976,7 @@ def _swap(desk: Desk) -> None:
 DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...]] = {
     "knows its newest": lambda d: setattr(_first(d), "tail", d.at(0)),
     "how many settled messages are in it": lambda d: setattr(_first(d), "gaps", -1),
+    "a lane is swept before": lambda d: setattr(_first(d), "gaps", 65),
     "owns its entries": lambda d: setattr(d.at(1), "lane", Lane(b"a1")),
     "delivers from the front": (lambda d: setattr(_first(d), "fresh", None), lambda d: setattr(d.at(2), "state", 2)),
     "nothing in flight behind fresh": lambda d: setattr(d.at(1), "state", 4),
@@ -985,6 +1000,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "ready for its owner of now": lambda d: d.owners.names.update(a="bob"),
     "stands where it is ready": lambda d: _ready(d).update({d.at(3): 0}),
     "what stands there for it": lambda d: setattr(d.at(4).lane, "sign", d.at(3)),
+    "a lane knows what stands there": lambda d: setattr(d.at(4).lane, "sign", d.at(5)),
     "nothing stands for a lane": lambda d: setattr(_first(d), "sign", d.at(0)),
     "what waits longer is served first": lambda d: _ready(d).move_to_end(d.at(4)),
     "the last place in the sequence": lambda d: setattr(d.window, "_sequence", 0),

@@ -10,8 +10,8 @@ from tests.properties.driving import outcome
 from keyshared._window.lanes import Alone, Entry, Lane
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import DeadLetter, Load
-from keyshared.errors import InvariantError
+from keyshared.effects import DeadLetter, Effect, Load
+from keyshared.errors import InvariantError, KeySharedError
 from keyshared.ring import HashRing
 from keyshared.window import InFlightWindow
 
@@ -26,7 +26,7 @@ class Twins:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        config = DispatcherConfig(
+        self.config = config = DispatcherConfig(
             window=random.choice([6, 12, 40]),
             max_tracked=40,
             max_in_flight_per_consumer=random.choice([1, 2, 4]),
@@ -44,16 +44,18 @@ class Twins:
         self.offset = self.now = 0
         self.waited_alone = 0
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> None:
+    def call(self, name: str, *args: Any, **kwargs: Any) -> list[Effect] | type[KeySharedError]:
         """Make a call, and compare what comes of it and all that can be asked."""
         call = Call(name, args, kwargs | {"now_ms": self.now})
-        assert outcome(self.laned, call) == outcome(self.lean, call)
+        came_of_it = outcome(self.lean, call)
+        assert outcome(self.laned, call) == came_of_it
         assert self.laned.snapshot() == self.lean.snapshot()
         assert self.laned.stats() == self.lean.stats()
         assert list(self.laned.outstanding()) == list(self.lean.outstanding())
         assert self.laned.outstanding_effects() == self.lean.outstanding_effects()
         self.lean.check_invariants()
         self.waited_alone += any(isinstance(waiting, Entry) for waiting in self.lean._window._all_waiting())
+        return came_of_it
 
     def step(self) -> None:  # noqa: C901, PLR0912  # one branch for each kind of call
         """Make one of the calls that a host makes."""

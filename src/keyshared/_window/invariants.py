@@ -6,7 +6,7 @@ from typing import Final
 
 from keyshared._checks import require
 from keyshared._window.books import WindowBooks
-from keyshared._window.lanes import Alone, Consumer, Entry, Lane, ReadyList, State, WorkList, place_of
+from keyshared._window.lanes import SLACK, Alone, Consumer, Entry, Lane, ReadyList, State, WorkList, place_of
 from keyshared.errors import InvariantError
 
 __all__ = ["check_window"]
@@ -112,6 +112,7 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
 
 def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
     places: dict[Lane, WorkList | ReadyList] = {}
+    signs: dict[Lane, Lane | Entry] = {}
     sequence: list[int] = []
     for work_list in window._work_lists():
         for waiting, number in work_list.items():
@@ -123,6 +124,7 @@ def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
                 continue
             require(lane not in places, "a lane stands in one work list at most")
             places[lane] = work_list
+            signs[lane] = waiting
     require(len(set(sequence)) == len(sequence), "every place in the sequence is taken once")
     for work_list in (consumer.ready for consumer in window.consumers.values()):
         taken = list(starmap(place_of, work_list.items()))
@@ -132,7 +134,7 @@ def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
     for lane in lanes:
         where = lane.listed
         require(where is places.get(lane), "a lane knows its work list")
-        require(where is None or (lane.sign or lane) in where, "a lane knows what stands there for it")
+        require(where is None or signs[lane] is (lane.sign or lane), "a lane knows what stands there for it")
         require(where is not None or lane.sign is None, "nothing stands for a lane that stands nowhere")
         able = _is_able(lane)
         require(able or where is None, "a lane that cannot go on stands in no work list")
@@ -191,4 +193,5 @@ def _entries_of(lane: Lane) -> Iterator[Entry]:
             yield entry
         entry, last = entry.after, entry
     require(lane.tail is last, "a lane knows its newest message")
+    require(2 * lane.gaps <= lane.swept + SLACK, "a lane is swept before more of what is settled stays in it")
     require(settled <= lane.gaps, "a lane knows how many settled messages are in it at most")

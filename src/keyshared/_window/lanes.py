@@ -37,6 +37,7 @@ __all__ = [
     "NEXT_STATE",
     "QUEUED",
     "SETTLED",
+    "SLACK",
     "SPILLED",
     "Alone",
     "Consumer",
@@ -123,7 +124,8 @@ LEGAL_MOVES: Final = frozenset(
 )
 """The steps that ``InFlightWindow.move`` may take."""
 
-_SLACK: Final = 64  # settled messages that may stay in a lane beyond one for each live one
+SLACK: Final = 64
+"""Of this, and of what was outstanding in a lane at its last sweep, half as many settled messages may stay in it."""
 
 _offset_of: Final = attrgetter("offset")
 
@@ -251,8 +253,13 @@ class Lane:
         if self.fresh is None:
             self.fresh = entry
 
-    def unlink(self, entry: Entry) -> None:
-        """Take a message out, wherever it stands, that is settled now. O(1) amortised."""
+    def unlink(self, entry: Entry, outstanding: int) -> None:
+        """Take a message out, wherever it stands, that is settled now. O(1) amortised.
+
+        Args:
+            entry: The message.
+            outstanding: How many messages are outstanding in all lanes: more than that were swept only long ago.
+        """
         after = live_from(entry.after)
         if self.spilled is entry:
             self.spilled = spilled_from(after)
@@ -267,7 +274,7 @@ class Lane:
                 self.tail = None
         else:
             self.gaps += 1
-            if self.gaps > self.swept + _SLACK:
+            if 2 * self.gaps > min(self.swept, outstanding) + SLACK:
                 self._sweep()
 
     def _sweep(self) -> None:
