@@ -67,7 +67,7 @@ def put_at_the_tail(entry: Entry) -> None:
     while older is not None and older is not entry and older.after is not entry:
         older = older.after
     is_last = lane.tail is entry
-    lane.unlink(entry)
+    lane.unlink(entry, 1 << 62)
     entry.after = None
     if older is not None and older is not entry:
         older.after = after
