@@ -182,7 +182,7 @@ def test_spark_submit_runs_the_demo_on_the_master_it_was_told(cluster: str, tmp_
 
 def own_log(folder: Path) -> list[str]:
     (folder / "log.csv").write_text(CSV)
-    columns = ["--key", "user", "--partition", "shard", "--order", "at"]
+    columns = ["--key", "user", "--partition", "shard", "--order", "at", "--time", "milliseconds"]
     return ["--input", str(folder / "log.csv"), *columns, "--consumers", "3", "--out", str(folder / "out")]
 
 
