@@ -27,7 +27,6 @@ ELSEWHERE: Final = (
     "~/.local/share/uv/python/cpython-{0}.*/bin/python",
     "/opt/python/{0}*/bin/python",
 )
-NOT_ALONE: Final = frozenset({"opentelemetry-api", "prometheus-client"})  # what exports with them has bounds of its own
 _BOUND: Final = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)")
 
 
@@ -65,7 +64,7 @@ def lowest(project: dict[str, Any]) -> list[str]:
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"], *(each for name in ("pulsar", "celeriant") for each in extras[name])]
     bounds = [_BOUND.match(each) for each in wanted]
-    return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound and bound[1] not in NOT_ALONE]
+    return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound]
 
 
 def steps(lane: str, project: dict[str, Any]) -> list[list[str]]:

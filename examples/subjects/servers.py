@@ -75,12 +75,10 @@ def nats_address() -> str:
     return f"nats://127.0.0.1:{port}"
 
 
-@cache
-def rabbit_address() -> str:
-    """Start a RabbitMQ with the consistent-hash exchange, and Erlang's register of nodes; return its address."""
-    folder, port, names, between = _folder(), _free_port(), _free_port(), _free_port()
-    (folder / "plugins").write_text("[rabbitmq_consistent_hash_exchange].")
-    environment = {
+def rabbit_environment(folder: Path, port: int, names: int, between: int, plugins: str = "") -> dict[str, str]:
+    """Return what a RabbitMQ is started with that keeps to a folder and to loopback; `names` is Erlang's register."""
+    (folder / "plugins").write_text(f"[{plugins}].")
+    return {
         **os.environ,
         "HOME": str(folder),
         "ERL_EPMD_ADDRESS": "127.0.0.1",
@@ -97,6 +95,13 @@ def rabbit_address() -> str:
         "RABBITMQ_LOG_BASE": str(folder / "log-of-server"),
         "RABBITMQ_PID_FILE": str(folder / "pid"),
     }
+
+
+@cache
+def rabbit_address() -> str:
+    """Start a RabbitMQ with the consistent-hash exchange, and Erlang's register of nodes; return its address."""
+    folder, port, names = _folder(), _free_port(), _free_port()
+    environment = rabbit_environment(folder, port, names, _free_port(), "rabbitmq_consistent_hash_exchange")
     found = _program("rabbitmq-server")
     server = str(DEBIAN_RABBIT if DEBIAN_RABBIT.exists() else found)
     register = [shutil.which("epmd") or "epmd", "-address", "127.0.0.1", "-port", str(names)]

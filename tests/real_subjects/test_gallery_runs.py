@@ -97,4 +97,4 @@ def test_nothing_is_found_where_the_page_says_nothing(exhibit: Exhibit, name: st
 )
 def test_a_program_shows_the_fault_without_the_kit(exhibit: Exhibit, program: Program) -> None:
     module = import_module(f"examples.subjects.alone.{program_of(exhibit).stem}")
-    getattr(module, program.name)()
+    getattr(module, program.name)()  # it asserts what it shows

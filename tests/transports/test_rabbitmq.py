@@ -1,17 +1,15 @@
 import asyncio
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 from typing import Any
 
 import pytest
+from examples.subjects.servers import DEBIAN_RABBIT, rabbit_environment
 from tests.transports import servers
 from tests.transports.crash_run import LONG, QUICK, Size, all_done, crash_run, messages, rejects
 
 pytestmark = pytest.mark.slow
-
-DEBIAN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one on Debian's path becomes another user
 
 
 def shorten(program: Any) -> None:
@@ -27,27 +25,10 @@ def url(tmp_path: Path) -> Iterator[str]:
     pytest.importorskip("aio_pika")
     found = servers.program("rabbitmq-server")
     port, names, between = servers.free_port(), servers.free_port(), servers.free_port()
-    (tmp_path / "plugins").write_text("[].")
-    environment = {
-        **os.environ,
-        "HOME": str(tmp_path),
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "ERL_EPMD_PORT": str(names),
-        "RABBITMQ_NODENAME": f"subject{port}@localhost",
-        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-        "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(between),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-        "RABBITMQ_CONF_ENV_FILE": str(tmp_path / "none"),
-        "RABBITMQ_CONFIG_FILE": str(tmp_path / "none"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(tmp_path / "plugins"),
-        "RABBITMQ_MNESIA_BASE": str(tmp_path / "mnesia"),
-        "RABBITMQ_LOG_BASE": str(tmp_path / "log"),
-        "RABBITMQ_PID_FILE": str(tmp_path / "pid"),
-    }
+    environment = rabbit_environment(tmp_path, port, names, between)
     epmd = [which("epmd") or "epmd", "-address", "127.0.0.1", "-port", str(names)]
     (tmp_path / "names").mkdir()
-    server = [str(DEBIAN if DEBIAN.exists() else found)]
+    server = [str(DEBIAN_RABBIT if DEBIAN_RABBIT.exists() else found)]
     with servers.serving(epmd, names, tmp_path / "names"), servers.serving(server, port, tmp_path, environment):
         yield f"amqp://127.0.0.1:{port}/"
 
