@@ -5,7 +5,7 @@ from shutil import which
 from typing import Any
 
 import pytest
-from examples.subjects.servers import DEBIAN_RABBIT, rabbit_environment
+from examples.subjects.rabbit_settings import DEBIAN_RABBIT, rabbit_environment
 from tests.transports import servers
 from tests.transports.crash_run import LONG, QUICK, Size, all_done, crash_run, messages, rejects
 
