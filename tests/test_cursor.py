@@ -396,6 +396,21 @@ def test_a_second_restart_remembers_what_the_first_had_not_passed_yet() -> None:
     assert [1, 3, 6] == [offset for offset in range(1, 7) if twice.offer(offset)]
 
 
+def test_a_range_is_remembered_until_all_of_it_was_read_and_nothing_below_is_outstanding() -> None:
+    cursor = offered(*range(8))
+    cursor.settle_many([2, 3, 6])
+    again = ContiguousCursor.from_token(cursor.to_token().text)
+    assert [again.offer(offset) for offset in range(5)] == [WORK, WORK, KNOWN, KNOWN, WORK]
+    assert [(2, 4), (6, 7)] == again.remembered()  # offset 0 is outstanding: a restart reads all of it again
+    again.settle_many([0, 1])
+    assert [(6, 7)] == again.remembered()
+    again = ContiguousCursor.from_token(cursor.to_token().text)
+    for offset, remembered in enumerate([[(2, 4), (6, 7)]] * 3 + [[(6, 7)]]):
+        again.offer(offset)
+        again.settle(offset)
+        assert again.remembered() == remembered
+
+
 def test_what_was_settled_before_the_restart_and_comes_next_is_passed_over() -> None:
     cursor = offered(1, 2, 3, 4, 5)
     cursor.settle_many([2, 3, 5])

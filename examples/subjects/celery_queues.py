@@ -11,11 +11,11 @@ from typing import Any
 import celery
 import kombu
 import redis
-from examples.subjects.in_time import InTimeMachine
 from examples.subjects.servers import redis_socket
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import LATE_ANSWERS, Fail, Nack, NackLate
 
 VISIBILITY_MS = 100
 # The kit's clock stands still between steps, Redis' does not: a millisecond of the kit is a minute there.
@@ -100,10 +100,11 @@ class QueueOfKeyDriver(Driver):
         return bool(self.redis.hlen("unacked") < before)
 
 
-class OneWorkerMachine(InTimeMachine):
+class OneWorkerMachine(KeySharedMachine):
     """One worker for all queues: what can be asked of an order at all."""
 
     driver_class = QueueOfKeyDriver
+    untried = LATE_ANSWERS
     max_consumers = 1
     guarantees = Guarantees(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, ack_timeout_ms=VISIBILITY_MS
@@ -117,15 +118,13 @@ class WorkersMachine(OneWorkerMachine):
     max_consumers = 3
 
 
-class HangingDriver(QueueOfKeyDriver):
-    """The same with workers that never reject, so that only the visibility timeout takes a task from them."""
-
-    nack = Driver.nack
-
-
 class LateAckMachine(KeySharedMachine):
-    """The same, asked whether a late ack counts while another worker has the task."""
+    """The same, asked whether a late ack counts while another worker has the task.
 
-    driver_class = HangingDriver
+    Nobody rejects a task, so that only the visibility timeout takes it from its worker.
+    """
+
+    driver_class = QueueOfKeyDriver
+    untried = frozenset({Nack, NackLate, Fail})
     guarantees = Guarantees(promises={Promise.FENCE}, ack_timeout_ms=VISIBILITY_MS)
     rest_ms = VISIBILITY_MS

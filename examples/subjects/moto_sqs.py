@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import boto3
-from examples.subjects.in_time import InTimeMachine
 from moto import mock_aws
 from moto.sqs import models
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import LATE_ANSWERS
 
 HIDDEN_S = 30
 ACCOUNT = {"aws_access_key_id": "subject", "aws_secret_access_key": "subject", "region_name": "eu-central-1"}
@@ -88,10 +88,11 @@ class FifoDriver(Driver):
         return Delivery(int(offset), bytes.fromhex(key), self.attempts[int(offset)], message["ReceiptHandle"])
 
 
-class FifoMachine(InTimeMachine):
+class FifoMachine(KeySharedMachine):
     """Ten messages at once: several of a group may come together."""
 
     driver_class = FifoDriver
+    untried = LATE_ANSWERS
     guarantees = Guarantees(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS},
         per_key=None,

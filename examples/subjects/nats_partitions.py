@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import nats
-from examples.subjects.in_time import InTimeMachine
 from examples.subjects.servers import PARTITIONS, PATIENCE_S, nats_address
 
 from keyshared.testing import AsyncDriver, Delivery, Guarantees, Promise
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import LATE_ANSWERS
 
 ACK_WAIT_MS = 100
 ONE_NOW = json.dumps({"batch": 1, "no_wait": True}).encode()
@@ -93,10 +93,11 @@ class SharedConsumerDriver(AsyncDriver):
             del self.pending[delivery.offset]
 
 
-class SharedConsumerMachine(InTimeMachine):
+class SharedConsumerMachine(KeySharedMachine):
     """The shared pull consumer of the manual, asked for an order of keys that nobody promises."""
 
     driver_class = SharedConsumerDriver
+    untried = LATE_ANSWERS
     guarantees = Guarantees(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, ack_timeout_ms=ACK_WAIT_MS
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from examples.subjects.in_time import InTimeMachine
 from persistqueue import Empty, SQLiteAckQueue
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import LATE_ANSWERS
 
 
 class AckQueueDriver(Driver):
@@ -74,18 +74,20 @@ class AckQueueDriver(Driver):
         return True
 
 
-class OneThreadMachine(InTimeMachine):
+class OneThreadMachine(KeySharedMachine):
     """One thread, and the order of the whole queue, which is what FIFO says."""
 
     driver_class = AckQueueDriver
+    untried = LATE_ANSWERS
     max_consumers = 1
     guarantees = Guarantees(promises={Promise.KEY_ORDER, Promise.NO_LOSS}, total_order=True)
 
 
-class ThreadsMachine(InTimeMachine):
+class ThreadsMachine(KeySharedMachine):
     """Three threads, asked to have an item of a key in one hand at a time."""
 
     driver_class = AckQueueDriver
+    untried = LATE_ANSWERS
     guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS})
 
 

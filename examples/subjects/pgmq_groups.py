@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any, ClassVar
 
 import psycopg
-from examples.subjects.in_time import InTimeMachine
 from examples.subjects.servers import postgres_address
 from hypothesis import strategies as st
 from pgmq.install import get_embedded_install_sql
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import LATE_ANSWERS
 
 HIDDEN_MS = 100
 # The kit's clock stands still between steps, the server's does not: a millisecond of the kit is a minute there, so that
@@ -81,10 +81,11 @@ class GroupedDriver(Driver):
         return answer
 
 
-class GroupedMachine(InTimeMachine):
+class GroupedMachine(KeySharedMachine):
     """What its manual says of FIFO queues with message groups, ten messages at once."""
 
     driver_class = GroupedDriver
+    untried = LATE_ANSWERS
     guarantees = Guarantees(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS},
         per_key=None,

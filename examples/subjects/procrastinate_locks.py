@@ -7,7 +7,6 @@ from typing import Any
 
 import procrastinate
 import psycopg
-from examples.subjects.in_time import InTimeMachine
 from examples.subjects.servers import postgres_address
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job, Status
@@ -15,6 +14,7 @@ from procrastinate.manager import JobManager
 
 from keyshared.testing import AsyncDriver, Delivery, Guarantees, Promise
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import LATE_ANSWERS
 
 STALLED_S = 30
 
@@ -94,10 +94,11 @@ class LockDriver(AsyncDriver):
         await self.connector.execute_query_async(query=query)
 
 
-class LockMachine(InTimeMachine):
+class LockMachine(KeySharedMachine):
     """What its manual says of locks."""
 
     driver_class = LockDriver
+    untried = LATE_ANSWERS
     guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS})
     rest_ms = STALLED_S * 1_000 + 1
 

@@ -26,6 +26,7 @@ from keyshared.testing import Promise
 from keyshared.testing.adapters.dispatcher import DispatcherDriver
 from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import Restart
 from keyshared.window import Consumer, Entry, InFlightWindow
 
 __all__ = ["OWN_FAULTS", "OwnFault"]
@@ -136,7 +137,7 @@ class NeverGivesUp(KeySharedDispatcher[object]):
 class _OneLifeMachine(BatchingQueueMachine):
     """The lease queue with batches of a key, without restarts: a restore refuses what this fault leaves behind."""
 
-    restart = None  # type: ignore[assignment]  # no rule
+    untried = frozenset({Restart})
 
 
 def _queue(

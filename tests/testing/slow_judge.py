@@ -44,7 +44,7 @@ from keyshared.testing.history import (
     Skipped,
 )
 
-__all__ = ["THE_END", "contradicts", "found_in"]
+__all__ = ["THE_END", "contradicts", "found_in", "found_in_all"]
 
 Found: TypeAlias = set[tuple[Promise, int]]
 THE_END = -1
@@ -72,6 +72,15 @@ def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
     return {(promise, row) for promise, row in found if promise in guarantees.promises}
 
 
+def found_in_all(history: Sequence[Happening], guarantees: Guarantees) -> Found:
+    """The same, said when the history is over: that something was overtaken which is lost is not said then."""
+    judge = SlowJudge(guarantees)
+    for happening in history:
+        judge.take(happening)
+    losses = judge.overtaken_losses() if Promise.NO_LOSS in guarantees.promises else set()
+    return found_in(history, guarantees) - {(Promise.KEY_ORDER, row) for row in losses}
+
+
 class SlowJudge(SlowBooks):
     """Judges each row by everything that was told before it."""
 
@@ -85,6 +94,8 @@ class SlowJudge(SlowBooks):
         self.groups = SlowGroups(self)
         self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
         self.key_sessions = SlowSessions(self)
+        self.overtaken: list[tuple[int, Message, int]] = []  # in which row, what, and how often it had been delivered
+        self.lost: list[tuple[Message, int]] = []  # what, and how often it had been delivered
 
     # --- one row ------------------------------------------------------------------------------------------------
 
@@ -172,6 +183,7 @@ class SlowJudge(SlowBooks):
         waiting = [each for each in others if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
         if self.log_is_told and not is_over and any(each.offset < offset for each in waiting):
             yield Promise.KEY_ORDER
+            self.overtaken.append((len(self.history), waiting[0], len(waiting[0].deliveries)))
 
         if waiting and waiting[0].redriven is not None and waiting[0].offset < offset:
             yield Promise.REDRIVE_ORDER
@@ -458,8 +470,19 @@ class SlowJudge(SlowBooks):
         if isinstance(happening, AtRest):
             if self.unpublished:
                 yield Promise.NO_LOSS
-            if any(self.is_stuck(key, lane) for key, lane in self.lanes()):
+            stuck = [lane for key, lane in self.lanes() if self.is_stuck(key, lane)]
+            for lane in stuck:
                 yield Promise.NO_LOSS
+                oldest = next(each for each in lane if each.is_surely(WAITS, EXPIRED))
+                self.lost.append((oldest, len(oldest.deliveries)))
+
+    def overtaken_losses(self) -> set[int]:
+        """In which rows something was overtaken that was not delivered again from then on, and is lost."""
+        return {
+            row
+            for row, message, deliveries in self.overtaken
+            if any(lost is message and at_last == deliveries for lost, at_last in self.lost)
+        }
 
     def not_superseded(self) -> Iterator[Promise]:
         """What waits for its first delivery, as a newer one of its key does: said once of each."""

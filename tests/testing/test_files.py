@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from keyshared.testing import Guarantees, HistoryFileError, Promise, check_file, check_history, write_jsonl
-from keyshared.testing.history import Connected, Delivered, Happening, Published, Quiet
+from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Happening, Nacked, Published, Quiet
 from keyshared.testing.terminal import main
 
 GOOD: list[Happening] = [Connected(consumer="c1"), Published(offset=0, key=b"k"), Quiet()]
@@ -52,6 +52,28 @@ def test_what_only_the_end_shows_is_shown(tmp_path: Path) -> None:
     report = check_file(written(tmp_path / "end.jsonl", history), Guarantees(promises={"no-loss"}))
     assert list(report.violations) == check_history(history, Guarantees(promises={"no-loss"}))
     assert report.found == 1
+
+
+def test_what_is_lost_is_not_said_to_be_overtaken_too(tmp_path: Path) -> None:
+    lost: list[Happening] = [
+        Connected(consumer="c1"),
+        Published(offset=0, key=b"k"),
+        Published(offset=1, key=b"k"),
+        Delivered(offset=1, key=b"k", consumer="c1"),
+        Acked(offset=1, consumer="c1"),
+    ]
+    path = written(tmp_path / "lost.jsonl", [*lost, AtRest()])
+    claims = Guarantees(promises={"key-order", "no-loss"})
+    report = check_file(path, claims)
+    assert [(each.promise, each.offset) for each in report.violations] == [(Promise.NO_LOSS, 0)]
+    assert report.found == 1
+    assert list(report.violations) == check_history([*lost, AtRest()], claims)
+    only = check_file(path, Guarantees(promises={"key-order"}))
+    assert [each.promise for each in only.violations] == [Promise.KEY_ORDER]
+    # it came in between, and is lost only then: that is another fault
+    came = Delivered(offset=0, key=b"k", consumer="c1"), Nacked(offset=0, consumer="c1")
+    both = check_history([*lost, *came, AtRest()], claims)
+    assert [each.promise for each in both] == [Promise.KEY_ORDER, Promise.NO_LOSS]
 
 
 def test_no_more_is_shown_than_was_asked_for_and_all_is_counted(tmp_path: Path) -> None:

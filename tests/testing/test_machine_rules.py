@@ -36,7 +36,19 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
-from keyshared.testing.steps import BeginReceive, Connect, KillAt, Poll, Publish
+from keyshared.testing.steps import (
+    LATE_ANSWERS,
+    Ack,
+    AckLate,
+    BeginReceive,
+    Connect,
+    Flap,
+    KillAt,
+    NackLate,
+    Poll,
+    Publish,
+    Wait,
+)
 
 
 class CursorOnlyDriver(SmallDriver):
@@ -321,6 +333,21 @@ def test_time_passes_up_to_the_edges_of_the_tolerance() -> None:
     near = {ACK_TIMEOUT_MS - TOLERANCE_MS, ACK_TIMEOUT_MS, ACK_TIMEOUT_MS + TOLERANCE_MS}
     assert near <= {*JitteryMachine.world().timeouts}
     assert (ACK_TIMEOUT_MS, RETRY_MS, SmallMachine.rest_ms) == SmallMachine.world().timeouts
+
+
+def test_what_a_machine_does_not_want_is_not_tried() -> None:
+    class InTime(SmallMachine):
+        untried = LATE_ANSWERS | {Flap}
+
+    late, in_time = SmallMachine(), InTime()
+    for machine in (late, in_time):
+        machine.connect("c1", ())
+        machine.publish(b"a")
+        machine.ack(0)
+        for step in (AckLate(), NackLate(), Flap("c1"), Wait(1)):
+            machine.take(step)
+    assert [AckLate(), NackLate(), Flap("c1"), Wait(1)] == late.bench.taken[-4:]
+    assert [Ack(), Wait(1)] == in_time.bench.taken[-2:]
 
 
 def test_after_a_crash_everybody_is_back() -> None:

@@ -4,15 +4,15 @@ What fails is printed as `tiny(seed)`, and as the shortest history on which the 
 """
 
 from collections import Counter
-from random import SystemRandom
+from random import Random, SystemRandom
 
 import pytest
-from tests.testing.slow_judge import contradicts, found_in
-from tests.testing.tiny_histories import differences, tiny
+from tests.testing.slow_judge import contradicts, found_in, found_in_all
+from tests.testing.tiny_histories import difference, differences, tiny
 
 from keyshared.testing import Checker, Guarantees, HistoryError, Promise, check_history
 from keyshared.testing.guarantees import JUDGED
-from keyshared.testing.history import Delivered, Happening, Published
+from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Happening, Nacked, Published
 
 A_NIGHT = 100_000
 FOUND_AT_NIGHT = (
@@ -65,6 +65,26 @@ def test_what_needs_a_publication_is_not_blamed_before_one_is_told() -> None:
         blamed = {violation.promise for happening in before for violation in checker.feed(happening)}
         unjudged = {each.promise for each in checker.unjudged() if each.reason == NO_PUBLISHED}
         assert blamed & unjudged <= {Promise.SAFE_CURSOR}, seed  # that a cursor moves back shows without
+
+
+def losing(seed: int) -> list[Happening]:
+    """A consumer that gets some messages of a key, in any order and more than once, until nothing comes any more."""
+    random = Random(seed)
+    history: list[Happening] = [Connected(consumer="a"), *(Published(offset=each, key=b"k") for each in range(3))]
+    for _ in range(random.randrange(2, 7)):
+        offset = random.randrange(3)
+        history.append(Delivered(offset=offset, key=b"k", consumer="a"))
+        history.append(random.choice([Acked, Acked, Nacked])(offset=offset, consumer="a"))
+    return [*history, AtRest()]
+
+
+def test_both_judges_say_that_something_is_lost_and_not_that_it_was_overtaken() -> None:
+    claims, left_out = Guarantees(promises={"key-order", "no-loss", "one-holder"}), 0
+    for seed in range(200):
+        history = losing(seed)
+        assert difference(history, claims) is None, history
+        left_out += found_in(history, claims) != found_in_all(history, claims)
+    assert 20 < left_out < 180
 
 
 def test_the_end_is_said_once() -> None:

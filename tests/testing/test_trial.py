@@ -1,18 +1,19 @@
 """What a finding says: tries until the first fault, the promise found first, the steps that are left."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, settings
 from tests.kit.all_faults import FAULTS
 from tests.kit.broken_others import CursorOneTooFar, MovesWithoutDraining
-from tests.kit.small_broker import SmallDriver, SmallMachine
+from tests.kit.small_broker import RETRY_MS, Message, SmallBroker, SmallDriver, SmallMachine
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise, Violation, trial
 from keyshared.testing.history import Connected
+from keyshared.testing.machine import PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule
-from keyshared.testing.steps import Publish
+from keyshared.testing.steps import Ack, Connect, Disconnect, Nack, Publish
 from keyshared.testing.trial import BUDGET, Finding, find_violation, find_violations
 
 
@@ -35,7 +36,7 @@ def test_what_is_found_is_shortened_until_every_step_is_needed() -> None:
     found = find_violation(fault.machine)
     assert found is not None
     assert found.violation.promise is Promise.SAFE_CURSOR
-    claims, most, retry_ms, rest_ms = fault.machine.world()
+    claims, most, retry_ms, rest_ms, _ = fault.machine.world()
     for place in range(found.steps):
         fewer = found.schedule[:place] + found.schedule[place + 1 :]
         replay = run_schedule(
@@ -107,12 +108,70 @@ def test_of_a_correct_broker_nothing_is_found() -> None:
     assert find_violations(SmallMachine, settings(BUDGET, max_examples=2, phases=[Phase.generate])) == ()
 
 
-def test_who_joins_only_to_heal_is_explained() -> None:
+def test_what_shows_only_in_the_end_is_explained_and_so_is_who_joins_for_it() -> None:
     violation = Violation(Promise.NO_LOSS, "offset 0 is gone", (), "")
     steps, healed = (Publish(b"a"),), (Connected(consumer="healer"),)
-    text = str(Finding(violation, 1, healed, steps))
-    assert "Publish(key=b'a', count=1)\n(in the end 'healer' joins, who wants everything, and everybody" in text
-    assert "healer" not in str(Finding(violation, 1, (Connected(consumer="c1"),), steps))
+    text = str(Finding(violation, 1, healed, steps, in_the_end=True))
+    assert "Publish(key=b'a', count=1)\n(then everybody answers whatever comes, and time passes, until nothing" in text
+    assert "'healer' is the kit's own consumer" in text
+    alone = str(Finding(violation, 1, (Connected(consumer="c1"),), steps, in_the_end=True))
+    assert "until nothing comes any more)\nno-loss" in alone
+    assert "then everybody" not in str(Finding(violation, 1, healed, steps))
+    error = PromiseBrokenError(violation, steps, healed, in_the_end=True)
+    assert str(error).startswith("(then everybody answers")
+    assert str(PromiseBrokenError(violation, steps, healed)).startswith("no-loss: ")
+
+
+class Loses(SmallBroker):
+    """What a consumer has open when it leaves is forgotten."""
+
+    def put_back(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            del self.messages[message.offset]
+
+
+class LosesDriver(SmallDriver):
+    broker_class = Loses
+
+
+OVERTAKES_WHAT_IS_LOST = (Connect("c1"), Publish(b"a", 2), Disconnect("c1"), Connect("c1"))
+LOSES = Guarantees(promises={"key-order", "no-loss"})
+
+
+def test_what_is_lost_is_not_called_overtaken_where_both_are_claimed() -> None:
+    replay = run_schedule(LosesDriver, OVERTAKES_WHAT_IS_LOST, LOSES)
+    assert replay.violation is not None
+    assert (replay.violation.promise, replay.violation.offset) == (Promise.NO_LOSS, 0)
+    assert replay.in_the_end
+    overtaken = run_schedule(LosesDriver, OVERTAKES_WHAT_IS_LOST, replace(LOSES, promises={"key-order"})).violation
+    assert overtaken is not None
+    assert str(overtaken).startswith("key-order: offset 1 overtook offset 0 of its key, which waits or is lost\n")
+
+
+def test_what_is_overtaken_and_comes_later_waits() -> None:
+    fault = next(fault for fault in FAULTS if fault.name == "NackedLetsNewerOnesPass")
+    claims = replace(fault.machine.guarantees, promises={"key-order", "no-loss"})
+    steps = (Connect("c1"), Publish(b"a", 2), Nack())
+    replay = run_schedule(fault.machine.driver_class, steps, claims, retry_ms=RETRY_MS)
+    assert replay.violation is not None
+    assert replay.violation.explanation == "offset 1 overtook offset 0 of its key, which waits"
+    assert replay.history[-1] == replay.violation.happenings[-1]
+    assert not replay.in_the_end
+
+
+class BreaksDown(LosesDriver):
+    """It loses a message, and cannot go on when something newer was sent."""
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # it does not get there
+        raise OSError
+
+
+def test_what_a_broker_raises_after_an_overtaking_hides_nothing() -> None:
+    replay = run_schedule(BreaksDown, OVERTAKES_WHAT_IS_LOST, LOSES)
+    assert replay.violation is not None
+    assert replay.violation.explanation.endswith("overtook offset 0 of its key, which waits or is lost")
+    with pytest.raises(OSError):  # noqa: PT011  # it has no text
+        run_schedule(BreaksDown, (Connect("c1"), Publish(b"a"), Ack()), LOSES)
 
 
 class NobodyHome(Driver):

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-from tests.testing.slow_judge import THE_END, contradicts, found_in
+from tests.testing.slow_judge import THE_END, contradicts, found_in, found_in_all
 
-from keyshared.testing import Checker, Guarantees, Promise
+from keyshared.testing import Checker, Guarantees, Promise, check_history
 from keyshared.testing.guarantees import JUDGED
 from keyshared.testing.history import (
     Acked,
@@ -399,6 +399,10 @@ def difference(history: Sequence[Happening], guarantees: Guarantees) -> str | No
             missing = rows - named
         if missing or named - rows:
             return f"{promise}: right would be {sorted(rows)}, the checker says {sorted(named)}"
+    overtaken = {row for promise, row in found_in_all(history, guarantees) if promise is Promise.KEY_ORDER}
+    told = {each.proof[-1] for each in check_history(history, guarantees) if each.promise is Promise.KEY_ORDER}
+    if overtaken != told:
+        return f"key-order of what is not lost: right would be {sorted(overtaken)}, told is {sorted(told)}"
     return None
 
 

@@ -10,46 +10,22 @@ from functools import partial
 from typing import Final, TypeVar, assert_never
 
 from keyshared.testing import history as past
+from keyshared.testing import steps
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
+from keyshared.testing.ending import HEALER
 from keyshared.testing.errors import KilledError
 from keyshared.testing.guarantees import Violation
 from keyshared.testing.history import Happening, HoldReason
 from keyshared.testing.judges.checker import Checker
 from keyshared.testing.ledger import Ledger
 from keyshared.testing.receipts import Begun, Receipt, pick
-from keyshared.testing.steps import (
-    NEEDS,
-    Ack,
-    AckLate,
-    AckThrough,
-    BeginAck,
-    BeginReceive,
-    Connect,
-    Disconnect,
-    Fail,
-    FinishAck,
-    FinishReceive,
-    Flap,
-    KillAt,
-    Nack,
-    NackLate,
-    Poll,
-    Postpone,
-    Publish,
-    PublishLater,
-    ReadOn,
-    Restart,
-    Step,
-    StopReading,
-    Wait,
-)
+from keyshared.testing.steps import NEEDS, Step
 from keyshared.testing.world import World
 
-__all__ = ["HEALER", "Bench"]
+__all__ = ["Bench"]
 
 _Answer = TypeVar("_Answer")
 
-HEALER: Final = "healer"
 _REMEMBERED_RECEIPTS: Final = 16
 
 
@@ -59,7 +35,7 @@ class Bench:
     Args:
         start: Gives a driver of a fresh broker: mostly its class.
         world: What else there is to know of it.
-        blame: Is told of each violation, when it shows; may raise.
+        blame: Is told of the first violation; has to raise.
 
     Attributes:
         driver: Operates the broker.
@@ -98,9 +74,9 @@ class Bench:
         self._earliest: dict[int, int] = {}  # of what was published for later
         self._latest = 0  # no time that anybody has asked for is later
         self._committed: int | None = None
-        self._poll = Poll()
+        self._poll = steps.Poll()
         self._asked_for_less = False  # at the last look
-        self._kill: KillAt | None = None
+        self._kill: steps.KillAt | None = None
         self._unanswered: list[Callable[[], None]] = []  # what may have happened when the process was killed
         self._perhaps: tuple[bytes | None, int | None] | None = None  # a message that may be in the log, and its time
         self._halves: dict[str, int] = {}  # whose receive stands still at the next look, and where
@@ -117,6 +93,11 @@ class Bench:
         """What has happened; of a broker that remembers only its cursor, since it was started last."""
         return self._ledger.history
 
+    @property
+    def in_the_end(self) -> bool:
+        """Whether all steps are taken, and everybody answers everything."""
+        return self._ledger.in_the_end
+
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def take(self, step: Step) -> None:
@@ -130,47 +111,58 @@ class Bench:
         """
         if self.can(step):
             self.taken.append(step)
-            if isinstance(step, Poll | KillAt | BeginReceive):
+            if isinstance(step, steps.Poll | steps.KillAt | steps.BeginReceive):
                 self._do(step)
             else:
-                self._go(step)
+                with self._ledger.tolerating():
+                    self._go(step)
                 self._next_as_usual()
+                if self._ledger.is_undecided:
+                    self.heal()
 
     def can(self, step: Step) -> bool:
-        """Return whether a step would do anything now."""
+        """Return whether a step would do anything now, and may be tried."""
+        if type(step) in self._world.untried:
+            return False
         return NEEDS.get(type(step), frozenset()) <= self.abilities and self._is_apt(step)
 
     def _is_apt(self, step: Step) -> bool:  # noqa: C901, PLR0911, PLR0912  # one answer for each kind
         match step:
-            case Poll(first, most):
+            case steps.Poll(first, most):
                 return bool(first) or (most is not None and "receive_some" in self.abilities)
-            case Connect(consumer):
+            case steps.Connect(consumer):
                 return consumer not in self.members
-            case Disconnect(consumer) | Flap(consumer):
+            case steps.Disconnect(consumer) | steps.Flap(consumer):
                 return consumer in self.members
-            case StopReading(consumer):
+            case steps.StopReading(consumer):
                 return consumer in self._readers()
-            case BeginReceive(consumer):
+            case steps.BeginReceive(consumer):
                 return consumer in self._readers() and self._claimed.per_key == 1
-            case FinishReceive():
+            case steps.FinishReceive():
                 return bool(self._receiving)
-            case FinishAck():
+            case steps.FinishAck():
                 return bool(self._answering)
-            case ReadOn():
+            case steps.ReadOn():
                 return bool(self.unread)
-            case Publish() | PublishLater():
+            case steps.Publish() | steps.PublishLater():
                 return self._may_publish()
-            case Ack() | AckThrough() | BeginAck() | Nack() | Postpone() | Fail():
+            case steps.Ack() | steps.AckThrough() | steps.BeginAck() | steps.Nack() | steps.Postpone() | steps.Fail():
                 return bool(self.held())
-            case AckLate() | NackLate():
+            case steps.AckLate() | steps.NackLate():
                 return bool(self.over)
-            case KillAt() | Wait() | Restart():
+            case steps.KillAt() | steps.Wait() | steps.Restart():
                 return True
             case _:
                 assert_never(step)
 
     def heal(self) -> None:
         """Answer everything for everybody until nothing comes any more."""
+        self._ledger.in_the_end = True
+        with self._ledger.tolerating():
+            self._heal()
+        self._ledger.decide()
+
+    def _heal(self) -> None:
         self._next_as_usual()
         self._finish_answers()
         self._read_on()
@@ -191,7 +183,7 @@ class Bench:
         self._tell(past.AtRest(at_ms=self.now))
 
     def _next_as_usual(self) -> None:
-        self._poll, self._kill = Poll(), None
+        self._poll, self._kill = steps.Poll(), None
         self._halves.clear()
 
     def held(self) -> list[Receipt]:
@@ -200,9 +192,9 @@ class Bench:
         return [receipt for receipt in self.open.values() if receipt not in answering]
 
     def _go(self, step: Step) -> None:
-        if self._kill is None or isinstance(step, FinishReceive | BeginAck | FinishAck):
+        if self._kill is None or isinstance(step, steps.FinishReceive | steps.BeginAck | steps.FinishAck):
             self._do(step)
-            if not isinstance(step, ReadOn):
+            if not isinstance(step, steps.ReadOn):
                 self._look()
             return
         self._finish_answers()
@@ -219,51 +211,51 @@ class Bench:
 
     def _do(self, step: Step) -> None:  # noqa: C901, PLR0912  # one case for each kind
         match step:
-            case Poll():
+            case steps.Poll():
                 self._poll = step
-            case KillAt():
+            case steps.KillAt():
                 self._kill = step
-            case Connect(consumer, filters):
+            case steps.Connect(consumer, filters):
                 self._read_on()
                 self._connect(consumer, filters if self.takes_filters else ())
-            case Disconnect(consumer):
+            case steps.Disconnect(consumer):
                 self._disconnect(consumer)
-            case Flap(consumer):
+            case steps.Flap(consumer):
                 self._flap(consumer)
-            case StopReading(consumer):
+            case steps.StopReading(consumer):
                 self.unread[consumer] = None
                 self._tell(past.LimitChanged(consumer=consumer, limit=0, at_ms=self.now))
-            case ReadOn():
+            case steps.ReadOn():
                 self._read_on()
-            case Publish(key, count):
+            case steps.Publish(key, count):
                 self._publish_some(key, count)
-            case PublishLater(key, ms):
+            case steps.PublishLater(key, ms):
                 self._publish_later(key, ms)
-            case Ack(which):
+            case steps.Ack(which):
                 self._ack(pick(self.held(), which))
-            case AckThrough(which):
+            case steps.AckThrough(which):
                 self._ack_through(pick(self.held(), which))
-            case BeginReceive(consumer, statements):
+            case steps.BeginReceive(consumer, statements):
                 self._halves[consumer] = statements
-            case FinishReceive(which):
+            case steps.FinishReceive(which):
                 self._finish_receive(pick(list(self._receiving), which))
-            case BeginAck(which, statements):
+            case steps.BeginAck(which, statements):
                 self._begin_ack(pick(self.held(), which), statements)
-            case FinishAck(which):
+            case steps.FinishAck(which):
                 self._finish_ack(pick(self._answering, which))
-            case AckLate(which):
+            case steps.AckLate(which):
                 self._ack(pick(self.over[::-1], which))
-            case Nack(which):
+            case steps.Nack(which):
                 self._nack(pick(self.held(), which))
-            case NackLate(which):
+            case steps.NackLate(which):
                 self._nack(pick(self.over[::-1], which))
-            case Postpone(which, ms):
+            case steps.Postpone(which, ms):
                 self._postpone(pick(self.held(), which), ms)
-            case Fail(which, times):
+            case steps.Fail(which, times):
                 self._fail(pick(self.held(), which).delivery.offset, times)
-            case Wait(ms):
+            case steps.Wait(ms):
                 self._pass_time(ms)
-            case Restart():
+            case steps.Restart():
                 self._restart()
             case _:
                 assert_never(step)
@@ -556,7 +548,7 @@ class Bench:
     def _look_fully(self) -> None:
         """Look while everybody asks for all, and no receive stands still."""
         usual = self._poll, self._halves
-        self._poll, self._halves = Poll(self._poll.first), {}
+        self._poll, self._halves = steps.Poll(self._poll.first), {}
         self._look()
         self._poll, self._halves = usual
 

@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from os import PathLike
@@ -14,6 +15,7 @@ from keyshared.testing.errors import HistoryError, HistoryFileError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.judges.checker import Checker
+from keyshared.testing.judges.losses import Victim, loss_of, overtaken_in
 from keyshared.testing.rows import read_csv, read_jsonl
 
 __all__ = ["FileReport", "check_file", "read_file"]
@@ -78,6 +80,8 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
     lines = _Lines(Path(path))
     checker = Checker(guarantees)
     shown: list[Violation] = []
+    overtaken = Counter[Victim | None]()
+    lost: set[Victim] = set()
     happenings = found = 0
     with closing(lines.read()) as text:
         for batch in in_batches(_numbered(lines, text)):
@@ -85,6 +89,10 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
             for violations in _judged(batch, checker, path):
                 found += len(violations)
                 shown += violations[: most - len(shown)]
+                overtaken.update(map(overtaken_in, violations))
+                lost |= {victim for violation in violations if (victim := loss_of(violation)) is not None}
+    found -= sum(overtaken[victim] for victim in lost)
+    shown = [violation for violation in shown if overtaken_in(violation) not in lost]
     last = checker.finish()
     shown += last[: most - len(shown)]
     unjudged = tuple(checker.unjudged())

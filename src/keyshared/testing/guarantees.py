@@ -211,6 +211,7 @@ class Violation:
             where it shows.
         excerpt: The happenings at these positions, one in a line; of many, the first and the last.
         happenings: The happenings at these positions, all of them.
+        offset: Of a message that was overtaken (key-order), or that is lost (no-loss): which. None for all else.
     """
 
     promise: Promise
@@ -218,6 +219,7 @@ class Violation:
     proof: tuple[int, ...]
     excerpt: str
     happenings: tuple[Happening, ...] = field(default=(), repr=False)
+    offset: int | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.promise}: {self.explanation}\n{self.excerpt}"

@@ -10,6 +10,7 @@ from keyshared.testing._given import check_count
 from keyshared.testing.files import FileReport, read_file
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged
 from keyshared.testing.judges.checker import Checker
+from keyshared.testing.judges.losses import without_overtaken_losses
 from keyshared.testing.merging.merge import merge_logs
 
 __all__ = ["check_logs"]
@@ -48,7 +49,7 @@ def check_logs(
     claims = Guarantees() if guarantees is None else guarantees
     merged = merge_logs(logs, claims, clock_error_ms)
     checker = Checker(claims)
-    found = [*chain.from_iterable(map(checker.feed, merged.history)), *checker.finish()]
+    found = without_overtaken_losses([*chain.from_iterable(map(checker.feed, merged.history)), *checker.finish()])
     broken = {violation.promise for violation in found}
     sure = [violation for violation in found if violation.promise in merged.decided]
     unjudged = tuple(each for each in checker.unjudged() if each.promise in merged.decided)

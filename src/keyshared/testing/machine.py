@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from keyshared.testing import strategies
 from keyshared.testing.bench import Bench
 from keyshared.testing.driver import AnyDriver
+from keyshared.testing.ending import explain_end
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.receipts import pick
@@ -62,16 +63,22 @@ class PromiseBrokenError(AssertionError):
         violation: Which, and the proof.
         schedule: The steps that led there; `keyshared.testing.replay.run_schedule` takes them again.
         history: Everything that happened: what the positions of the proof count.
+        in_the_end: Whether it shows only after the last step, when everybody answers everything.
     """
 
-    def __init__(self, violation: Violation, schedule: Schedule, history: tuple[Happening, ...]) -> None:
+    def __init__(
+        self, violation: Violation, schedule: Schedule, history: tuple[Happening, ...], *, in_the_end: bool = False
+    ) -> None:
         super().__init__(violation, schedule, history)
         self.violation = violation
         self.schedule = schedule
         self.history = history
+        self.in_the_end = in_the_end
 
     def __str__(self) -> str:
-        return f"{self.violation}\n(docs/contract.md#{self.violation.promise} says what this means)"
+        end = [explain_end(self.history)] if self.in_the_end else []
+        meaning = f"(docs/contract.md#{self.violation.promise} says what this means)"
+        return "\n".join([*end, str(self.violation), meaning])
 
 
 # One class for each promise: Hypothesis tells failures apart by class and place, and must not shrink one into another.
@@ -96,6 +103,8 @@ class KeySharedMachine(RuleBasedStateMachine):
         retry_ms: How long a message may wait at most after it was nacked or has expired.
         rest_ms: How long the broker may need at most for anything: lets that much time pass, more than once, before
             what has not come is called lost.
+        untried: Kinds of steps that are not tried. ``LATE_ANSWERS`` of `keyshared.testing.steps` is for consumers that
+            keep to themselves what comes too late: what their late answers would break hides nothing else then.
         keys: What is published.
         names: What consumers are called. Few names and keys make a small world, in which rare faults show sooner.
         bench: Of an instance: the broker, what has happened to it, and who is connected. For rules of your own.
@@ -129,6 +138,7 @@ class KeySharedMachine(RuleBasedStateMachine):
     max_outstanding: ClassVar[int] = 8
     retry_ms: ClassVar[int] = 0
     rest_ms: ClassVar[int] = 1_000
+    untried: ClassVar[frozenset[type[Step]]] = frozenset()
     keys: ClassVar[st.SearchStrategy[bytes | None]] = strategies.keys()
     names: ClassVar[st.SearchStrategy[str]] = strategies.consumer_names()
 
@@ -149,13 +159,13 @@ class KeySharedMachine(RuleBasedStateMachine):
         """A consumer joins."""
         self.take(Connect(name, filters))
 
-    @precondition(lambda self: self.bench.members)
+    @precondition(lambda self: any(self.bench.can(Disconnect(name)) for name in self.bench.members))
     @rule(which=st.integers(0, 3))
     def disconnect(self, which: int) -> None:
         """A consumer leaves with whatever it has."""
         self.take(Disconnect(pick(list(self.bench.members), which)))
 
-    @precondition(lambda self: self.bench.members)
+    @precondition(lambda self: any(self.bench.can(Flap(name)) for name in self.bench.members))
     @rule(which=st.integers(0, 3))
     def flap(self, which: int) -> None:
         """A consumer loses its connection and comes back at once."""
@@ -202,7 +212,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         """A consumer is done with a message."""
         self.take(Ack(which))
 
-    @precondition(lambda self: self.bench.over)
+    @precondition(lambda self: self.bench.can(AckLate()))
     @rule(which=st.integers(0, 3))
     def ack_late(self, which: int) -> None:
         """A consumer answers for a delivery that is over."""
@@ -260,13 +270,13 @@ class KeySharedMachine(RuleBasedStateMachine):
 
     # --- time and crashes -------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: "advance" in self.bench.abilities)
+    @precondition(lambda self: self.bench.can(Wait(1)))
     @rule(ms=st.runner().flatmap(lambda self: strategies.delays_ms(*self.world().timeouts)))
     def advance(self, ms: int) -> None:
         """Time passes."""
         self.take(Wait(ms))
 
-    @precondition(lambda self: "restart" in self.bench.abilities)
+    @precondition(lambda self: self.bench.can(Restart()))
     @rule()
     def restart(self) -> None:
         """The broker crashes and comes back, and so do its consumers."""
@@ -309,7 +319,7 @@ class KeySharedMachine(RuleBasedStateMachine):
     @classmethod
     def world(cls) -> World:
         """What the attributes of the class say of the broker."""
-        return World(cls.guarantees, cls.max_outstanding, cls.retry_ms, cls.rest_ms)
+        return World(cls.guarantees, cls.max_outstanding, cls.retry_ms, cls.rest_ms, cls.untried)
 
     def blame(self, violation: Violation) -> None:
         """Fail the test.
@@ -321,7 +331,8 @@ class KeySharedMachine(RuleBasedStateMachine):
             PromiseBrokenError: Always.
         """
         self.is_broken = True
-        raise _BROKEN[violation.promise](violation, tuple(self.bench.taken), tuple(self.bench.history))
+        bench, error = self.bench, _BROKEN[violation.promise]
+        raise error(violation, tuple(bench.taken), tuple(bench.history), in_the_end=bench.in_the_end)
 
     def teardown(self) -> None:
         """Heal everything, see what never comes, and stop the broker."""

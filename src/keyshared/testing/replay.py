@@ -49,7 +49,8 @@ class ScheduleRun(NamedTuple):
         history: What has happened. Of a broker that remembers only its cursor: since it was started last.
         violation: What was broken first; the replay ended there. None if nothing was.
         taken: The steps that did something; the others could not be taken when their turn came.
-        in_the_end: Whether all steps were taken: a violation then showed only when everybody answered everything.
+        in_the_end: Whether all steps were taken: a violation then showed only when everybody answered everything, and
+            time passed, until nothing came any more.
     """
 
     history: tuple[Happening, ...]
@@ -103,7 +104,6 @@ def run_schedule(
         None
     """
     found: list[Violation] = []
-    in_the_end = False
 
     def blame(violation: Violation) -> None:
         found.append(violation)
@@ -114,13 +114,12 @@ def run_schedule(
     try:
         for step in schedule:
             bench.take(step)
-        in_the_end = True
         bench.heal()
     except _BrokenError:
         pass
     finally:
         bench.driver.close()
-    return ScheduleRun(tuple(bench.history), found[0] if found else None, tuple(bench.taken), in_the_end)
+    return ScheduleRun(tuple(bench.history), found[0] if found else None, tuple(bench.taken), bench.in_the_end)
 
 
 def shorten(schedule: Sequence[Step], breaks: Callable[[Schedule], bool]) -> Schedule:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 __all__ = [
+    "LATE_ANSWERS",
     "NEEDS",
     "Ack",
     "AckLate",
@@ -336,3 +337,6 @@ NEEDS: Final[Mapping[type[Step], frozenset[str]]] = {
     Restart: frozenset({"restart"}),
 }
 """Which abilities of a driver a step needs; the others need none."""
+
+LATE_ANSWERS: Final[frozenset[type[Step]]] = frozenset({AckLate, NackLate, BeginAck})
+"""Steps in which a consumer answers for a delivery that is over, or may be over before the answer comes to its end."""

@@ -11,10 +11,10 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from keyshared.testing._given import check_class
-from keyshared.testing.bench import HEALER
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver
+from keyshared.testing.ending import explain_end
 from keyshared.testing.guarantees import Violation
-from keyshared.testing.history import Connected, Happening
+from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
 from keyshared.testing.steps import Schedule
@@ -25,9 +25,6 @@ BUDGET: Final = settings(max_examples=500, derandomize=True, database=None, dead
 """How hard to try by default: seconds, and the same tries every time."""
 
 
-_HEALED: Final = f"(in the end {HEALER!r} joins, who wants everything, and everybody answers everything)"
-
-
 class Finding(NamedTuple):
     """What a machine has found.
 
@@ -35,14 +32,15 @@ class Finding(NamedTuple):
         violation: The broken promise and its proof.
         examples: How many tries it took to find, before shrinking.
         history: What happens in the shortest way to it.
-        schedule: The steps of that way: `keyshared.testing.replay.run_schedule` takes them again. What shows only when
-            everything is healed comes after the last one.
+        schedule: The steps of that way: `keyshared.testing.replay.run_schedule` takes them again.
+        in_the_end: Whether it shows only after the last of them, when everybody answers everything.
     """
 
     violation: Violation
     examples: int
     history: tuple[Happening, ...]
     schedule: Schedule
+    in_the_end: bool = False
 
     @property
     def steps(self) -> int:
@@ -50,8 +48,8 @@ class Finding(NamedTuple):
         return len(self.schedule)
 
     def __str__(self) -> str:
-        healed = any(isinstance(each, Connected) and each.consumer == HEALER for each in self.history)
-        return "\n".join([*map(repr, self.schedule), *([_HEALED] if healed else []), str(self.violation)])
+        end = [explain_end(self.history)] if self.in_the_end else []
+        return "\n".join([*map(repr, self.schedule), *end, str(self.violation)])
 
 
 def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: settings = BUDGET) -> Finding | None:
@@ -90,7 +88,7 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
     try:
         run_state_machine_as_test(Counted, settings=_first_fault_only(settings))
     except PromiseBrokenError as broken:
-        finding = Finding(broken.violation, found_at, broken.history, broken.schedule)
+        finding = Finding(broken.violation, found_at, broken.history, broken.schedule, broken.in_the_end)
         return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
     return None
 
@@ -153,7 +151,7 @@ def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
     shortest = _replay(machine, shorten(finding.schedule, breaks))
     if shortest.violation is None or not _is_like(shortest, found, finding):
         return finding
-    return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken)
+    return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken, shortest.in_the_end)
 
 
 def _is_like(replay: ScheduleRun, found: ScheduleRun, finding: Finding) -> bool:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from keyshared.testing.guarantees import Guarantees
+from keyshared.testing.steps import Step
 
 __all__ = ["World"]
 
@@ -15,12 +16,14 @@ class World(NamedTuple):
         max_outstanding: How many messages are published and not done at once; more are not published.
         retry_ms: How long a message may wait at most after it was nacked or has expired.
         rest_ms: How long it may need at most for anything.
+        untried: Kinds of steps that are passed over.
     """
 
     guarantees: Guarantees = Guarantees()
     max_outstanding: int = 8
     retry_ms: int = 0
     rest_ms: int = 1_000
+    untried: frozenset[type[Step]] = frozenset()
 
     @property
     def timeouts(self) -> tuple[int, ...]:

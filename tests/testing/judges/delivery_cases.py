@@ -57,6 +57,12 @@ DELIVERY_CASES = [
         (2, 4),
     ),
     Case(
+        "a message is at one consumer, and goes there once more",
+        Promise.ONE_HOLDER,
+        [A, published(0), delivered(0), delivered(0, "a", 2)],
+        (2, 3),
+    ),
+    Case(
         "a consumer that is gone has nothing",
         Promise.ONE_HOLDER,
         [A, B, published(0), delivered(0), gone("a"), delivered(0, "b", 2)],

@@ -15,6 +15,7 @@ from keyshared.testing.judges.group_fairness import GroupFairness
 from keyshared.testing.judges.health import HealthAddsUp
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.latest_only import LatestOnly
+from keyshared.testing.judges.losses import without_overtaken_losses
 from keyshared.testing.judges.one_session import OneSession
 from keyshared.testing.judges.outcome_promises import Attempts, NoLoss, SafeCursor
 from keyshared.testing.judges.redrive import RedriveOrder
@@ -204,11 +205,12 @@ def check_history(history: Iterable[Happening], guarantees: Guarantees | None = 
             time.
 
     Returns:
-        All violations, in the order in which they show; those that only the end shows come last.
+        All violations, in the order in which they show; those that only the end shows come last. That newer messages of
+        a key overtook one that is lost is not among them: the loss is.
 
     Raises:
         HistoryError: The history contradicts itself.
     """
     checker = Checker(guarantees)
     found = [violation for batch in in_batches(history) for violation in checker.violations(batch)]
-    return found + checker.finish()
+    return without_overtaken_losses(found + checker.finish())

@@ -29,12 +29,13 @@ from keyshared.testing.judges.waiting_limits import WaitingLimits
 __all__ = ["Affinity", "Bounds", "Fence", "KeyOrder", "MinimalMove", "OneHolder"]
 
 _SPILLING: Final = frozenset({HoldReason.SPILLED, HoldReason.LOADING})
+OR_IS_LOST: Final = " or is lost"
 NO_DELIVERY = "the history tells of no Delivered"
 NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
 
 
 class OneHolder(Judge):
-    """All open deliveries of a key, or of a unit of keys, are at one consumer."""
+    """All open deliveries of a key, or of a unit of keys, are at one consumer, and of a message one is open at most."""
 
     promise = Promise.ONE_HOLDER
 
@@ -52,7 +53,10 @@ class OneHolder(Judge):
     def _held_already(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         offset, name = happening.offset, happening.consumer
         if message is not None and message.is_open:
-            text = f"offset {offset} went to {name!r} while a delivery of it was open at {message.consumer!r}"
+            holder = message.consumer
+            text = f"offset {offset} went to {name!r} while a delivery of it was open at {holder!r}"
+            if holder == name:
+                text = f"offset {offset} went to {name!r} twice: the delivery before was still open"
             yield self.blame(text, message.since, seen)
             return
         lane_id = message.lane.id if message else self.books.lane_id(offset, happening.key)
@@ -88,8 +92,8 @@ class KeyOrder(Judge):
         older = books.oldest_waiting(lane)
         if older is None or older.offset >= offset:
             return ()
-        text = f"offset {offset} overtook offset {older.offset} of its key, which waits"
-        return (self.blame(text, older.since, seen),)
+        text = f"offset {offset} overtook offset {older.offset} of its key, which waits{OR_IS_LOST}"
+        return (self.blame(text, older.since, seen, offset=older.offset),)
 
     def _early_lane(self, happening: Delivered) -> Lane | None:
         """Where something belongs that is not published yet, as far as is told."""

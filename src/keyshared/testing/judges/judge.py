@@ -59,7 +59,7 @@ class Judge(ABC):
         """How much the judge keeps beyond the books."""
         return 0
 
-    def blame(self, explanation: str, *proof: Seen | None) -> Violation:
+    def blame(self, explanation: str, *proof: Seen | None, offset: int | None = None) -> Violation:
         """Return what was broken; the proof in any order, without what is not known."""
         shown = {seen.position: seen for seen in proof if seen is not None}
         positions = tuple(sorted(shown))
@@ -67,7 +67,7 @@ class Judge(ABC):
         lines = [f"#{position} {describe(each)}" for position, each in zip(positions, happenings, strict=True)]
         if len(lines) > _SHOWN:
             lines[_SHOWN // 2 : -_SHOWN // 2] = [f"... and {len(lines) - _SHOWN} more"]
-        return Violation(self.promise, explanation, positions, "\n".join(lines), happenings)
+        return Violation(self.promise, explanation, positions, "\n".join(lines), happenings, offset)
 
 
 def describe(happening: Happening) -> str:

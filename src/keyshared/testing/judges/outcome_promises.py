@@ -234,7 +234,7 @@ class NoLoss(Judge):
                 text = (
                     f"offset {message.offset} will never be delivered again: nothing is under way, and it has no answer"
                 )
-                yield self.blame(text, message.since, seen)
+                yield self.blame(text, message.since, seen, offset=message.offset)
 
     def _is_stuck(self, message: Message) -> bool:
         """Whether the oldest message of a lane waits for nothing."""
