@@ -62,6 +62,10 @@ class Site:
         shutil.rmtree(self.place, ignore_errors=True)
         for page in sorted(self.docs.rglob("*.md")):
             self._copy(page, self.place / page.relative_to(self.docs))
+        for picture in sorted(self.docs.rglob("*.svg")):
+            target = self.place / picture.relative_to(self.docs)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(picture, target)
         for name in PAPERS:
             self._copy(self.root / name, self.place / name.lower())
         package = self.root / "src" / PACKAGE.name

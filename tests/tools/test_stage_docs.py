@@ -56,6 +56,15 @@ def test_papers_link_into_the_documents(project: Path) -> None:
     assert "[home](index.md) and [me](readme.md)" in (staged(project) / "changelog.md").read_text("utf-8")
 
 
+def test_pictures_come_along(project: Path) -> None:
+    written(project, "docs/pictures/lane.svg", "<svg/>\n")
+    written(project, "docs/lanes.md", "![a lane](pictures/lane.svg)\n")
+    place = staged(project)
+
+    assert "![a lane](pictures/lane.svg)\n" == (place / "lanes.md").read_text("utf-8")
+    assert "<svg/>\n" == (place / "pictures" / "lane.svg").read_text("utf-8")
+
+
 def test_a_file_that_is_linked_is_shown_whole(project: Path) -> None:
     shown = (staged(project) / "files" / "examples-run.py.md").read_text("utf-8")
 
