@@ -65,6 +65,12 @@ def test_pictures_come_along(project: Path) -> None:
     assert "<svg/>\n" == (place / "pictures" / "lane.svg").read_text("utf-8")
 
 
+def test_a_diagram_is_shown_as_text_because_a_browser_would_fetch_what_draws_it(project: Path) -> None:
+    written(project, "docs/tree.md", "```mermaid\nflowchart TD\n    a --> b\n```\n")
+
+    assert "```text\nflowchart TD\n    a --> b\n```\n" == (staged(project) / "tree.md").read_text("utf-8")
+
+
 def test_a_file_that_is_linked_is_shown_whole(project: Path) -> None:
     shown = (staged(project) / "files" / "examples-run.py.md").read_text("utf-8")
 
