@@ -48,6 +48,11 @@ def reference_page(module: str, path: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _as_text(block: str) -> str:
+    """Return a block of code for the site, which shows a diagram as it is written: browsers would fetch Mermaid."""
+    return block.replace("```mermaid", "```text", 1)
+
+
 class Site:
     """The pages of a site, and copies of what they link to."""
 
@@ -62,6 +67,10 @@ class Site:
         shutil.rmtree(self.place, ignore_errors=True)
         for page in sorted(self.docs.rglob("*.md")):
             self._copy(page, self.place / page.relative_to(self.docs))
+        for other in sorted([*self.docs.rglob("*.svg"), *self.docs.rglob("*.css")]):
+            target = self.place / other.relative_to(self.docs)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(other, target)
         for name in PAPERS:
             self._copy(self.root / name, self.place / name.lower())
         package = self.root / "src" / PACKAGE.name
@@ -76,7 +85,7 @@ class Site:
 
         target.parent.mkdir(parents=True, exist_ok=True)
         blocks = re.split(r"(^```.*?^```$)", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
-        text = "".join(block if block.startswith("```") else _LINK.sub(moved, block) for block in blocks)
+        text = "".join(_as_text(block) if block.startswith("```") else _LINK.sub(moved, block) for block in blocks)
         target.write_text(text, "utf-8")
 
     def _target(self, page: Path, target: Path, link: str) -> str:

@@ -56,6 +56,21 @@ def test_papers_link_into_the_documents(project: Path) -> None:
     assert "[home](index.md) and [me](readme.md)" in (staged(project) / "changelog.md").read_text("utf-8")
 
 
+def test_pictures_come_along(project: Path) -> None:
+    written(project, "docs/pictures/lane.svg", "<svg/>\n")
+    written(project, "docs/lanes.md", "![a lane](pictures/lane.svg)\n")
+    place = staged(project)
+
+    assert "![a lane](pictures/lane.svg)\n" == (place / "lanes.md").read_text("utf-8")
+    assert "<svg/>\n" == (place / "pictures" / "lane.svg").read_text("utf-8")
+
+
+def test_a_diagram_is_shown_as_text_because_a_browser_would_fetch_what_draws_it(project: Path) -> None:
+    written(project, "docs/tree.md", "```mermaid\nflowchart TD\n    a --> b\n```\n")
+
+    assert "```text\nflowchart TD\n    a --> b\n```\n" == (staged(project) / "tree.md").read_text("utf-8")
+
+
 def test_a_file_that_is_linked_is_shown_whole(project: Path) -> None:
     shown = (staged(project) / "files" / "examples-run.py.md").read_text("utf-8")
 
