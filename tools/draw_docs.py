@@ -273,6 +273,11 @@ def _effect(effect: Effect) -> str:
             return repr(effect)
 
 
+def tutorial_program() -> list[str]:
+    """Return the program of the tutorial's last step, for those who have no clone."""
+    return ["```python", *(ROOT / "examples" / "tutorial" / "consumer.py").read_text("utf-8").splitlines(), "```"]
+
+
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     "states.md": {
         "messages, diagram": messages_diagram,
@@ -282,6 +287,7 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     },
     "design.md": {"one message": message_table, "packages, picture": packages_picture},
     "index.md": {"packages, table": packages_table},
+    "tutorial.md": {"consumer": tutorial_program},
 }
 
 
