@@ -273,9 +273,9 @@ def _effect(effect: Effect) -> str:
             return repr(effect)
 
 
-def tutorial_program() -> list[str]:
-    """Return the program of the tutorial's last step, for those who have no clone."""
-    return ["```python", *(ROOT / "examples" / "tutorial" / "consumer.py").read_text("utf-8").splitlines(), "```"]
+def program(path: str, language: str) -> list[str]:
+    """Return a whole program, for those who have no clone; blocks of ``python`` are run by the tests."""
+    return [f"```{language}", *(ROOT / "examples" / path).read_text("utf-8").splitlines(), "```"]
 
 
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
@@ -287,7 +287,11 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     },
     "design.md": {"one message": message_table, "packages, picture": packages_picture},
     "index.md": {"packages, table": packages_table},
-    "tutorial.md": {"consumer": tutorial_program},
+    "tutorial.md": {"consumer": lambda: program("tutorial/consumer.py", "python")},
+    "howto-kafka.md": {
+        "kafka_mock": lambda: program("transports/kafka_mock.py", "py"),
+        "kafka_consumer": lambda: program("transports/kafka_consumer.py", "py"),
+    },
 }
 
 
