@@ -273,6 +273,11 @@ def _effect(effect: Effect) -> str:
             return repr(effect)
 
 
+def program(path: str, language: str) -> list[str]:
+    """Return a whole program, for those who have no clone; blocks of ``python`` are run by the tests."""
+    return [f"```{language}", *(ROOT / "examples" / path).read_text("utf-8").splitlines(), "```"]
+
+
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     "states.md": {
         "messages, diagram": messages_diagram,
@@ -282,6 +287,11 @@ SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     },
     "design.md": {"one message": message_table, "packages, picture": packages_picture},
     "index.md": {"packages, table": packages_table},
+    "tutorial.md": {"consumer": lambda: program("tutorial/consumer.py", "python")},
+    "howto-kafka.md": {
+        "kafka_mock": lambda: program("transports/kafka_mock.py", "py"),
+        "kafka_consumer": lambda: program("transports/kafka_consumer.py", "py"),
+    },
 }
 
 

@@ -1,6 +1,6 @@
 """The program of docs/tutorial.md: charges customers from a file of orders, in eight threads; survives ``kill -9``.
 
-``python examples/tutorial/consumer.py FOLDER`` reads ``orders.jsonl`` there, and appends to ``charges.log`` and
+``python consumer.py FOLDER`` reads ``orders.jsonl`` there, and appends to ``charges.log`` and
 ``rejected.log``. Where it stopped stands in ``position.json``.
 """
 
@@ -34,10 +34,11 @@ class Shop:
     def commit(self, _: str, position: int, token: str) -> None:
         new = self.stored.with_suffix(".new")
         new.write_text(json.dumps([position, token]))
-        new.replace(self.stored)  # the old one or the new one, whenever the machine stops
+        new.replace(self.stored)  # the old one or the new one, whenever the process is killed
 
     def run(self) -> None:
         position, token = json.loads(self.stored.read_text()) if self.stored.exists() else (0, None)
+        print(f"going on at order {position}")
         config = RunnerConfig(workers=8)
         with ThreadRunner(self.charge, commit=self.commit, dead_letter=self.reject, config=config) as runner:
             runner.add_log("orders", start=0, resume_from=token)

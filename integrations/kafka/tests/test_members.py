@@ -84,3 +84,7 @@ def test_a_static_member_that_comes_again_goes_on_where_it_was(
         assert member.error is None
         cluster.produce(topic, rows(many, many + 100))
     assert sorted(map(int, done)) == list(range(200))
+    places = [record.kafka for record in caplog.records if record.kafka["event"] == "begun"]  # type: ignore[attr-defined]
+    assert [place["offset"] is None for place in places] == [True] * 4 + [False] * 4
+    assert caplog.text.count(f"{topic}: waits for partitions") == 2
+    assert caplog.text.count("begins at auto.offset.reset: nothing is committed") == 4

@@ -63,6 +63,8 @@ class Member:
             self._consumer.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
+            text = "%s: waits for partitions; those of a member that died come after its session.timeout.ms"
+            logger.info(text, ", ".join(self._topics), extra={"kafka": {"event": "joins", "topics": self._topics}})
             while not stop.is_set():
                 self._turn(engine)
         finally:
@@ -196,7 +198,8 @@ class Member:
             if not self._is_leaving:
                 self._fresh.append(stay)
                 self._engine.add(stay.name, stay.next_offset, token)
-                logger.info("%s: begins at %s", stay.name, stay.next_offset, extra=_begun(stay))
+                where = "auto.offset.reset: nothing is committed" if stay.next_offset is None else stay.next_offset
+                logger.info("%s: begins at %s", stay.name, where, extra=_begun(stay))
         self._commits.give_up()
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
