@@ -1,6 +1,7 @@
 """All schedules of two keys, two consumers, three messages up to a bound: all promises in all states, and a way out."""
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -246,8 +247,11 @@ def fulfil(effect: object) -> Call:
             raise AssertionError(effect)
 
 
-def drain(node: Node) -> None:
-    """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked."""
+def drain(node: Node, can_be_drained: set[str]) -> None:
+    """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked.
+
+    What it does next follows from the state, so a state from which it has got there before is the end of the way.
+    """
     for call in node.heals():
         node.advance(call)
     state = node.state_of("x")
@@ -255,15 +259,23 @@ def drain(node: Node) -> None:
         node.advance(Call("add_consumer", ("x",)))
     elif state is MemberState.INACTIVE:
         node.advance(Call("set_active", ("x",), {"resumed": True}))
+    on_the_way: set[str] = set()
     for _ in range(ENOUGH):
+        if (identity := node.identity()) in can_be_drained:
+            break
+        on_the_way.add(identity)
         if obligations := sorted(node.dispatcher.outstanding_effects(), key=place_of):
             node.advance(fulfil(obligations[0]))
         elif list(node.dispatcher.outstanding()):
-            node.advance(next(way_on(node)))
+            way = next(way_on(node), None)
+            assert way is not None, f"{node.path} leaves something outstanding for ever"
+            node.advance(way)
         else:
+            assert max(node.offered, default=-1) + 1 == (node.dispatcher.resume_offset or 0)
             break
-    assert list(node.dispatcher.outstanding()) == [], f"{node.path} leaves something outstanding for ever"
-    assert max(node.offered, default=-1) + 1 == (node.dispatcher.resume_offset or 0)
+    else:
+        raise AssertionError(f"{node.path} leaves something outstanding for ever")
+    can_be_drained |= on_the_way
 
 
 def way_on(node: Node) -> Iterator[Call]:
@@ -276,18 +288,19 @@ def way_on(node: Node) -> Iterator[Call]:
 
 
 def explore(start: Node, calls: int) -> int:
-    """Depth first over all inputs; how many different states there are."""
-    deepest: dict[str, int] = {}  # with how many calls left a state was explored
-    todo = [(start, calls)]
+    """Breadth first over all inputs, so that a state is met first with most calls left; how many states there are."""
+    known, can_be_drained = {start.identity()}, set[str]()
+    todo = deque([(start, calls)])
     while todo:
-        node, left = todo.pop()
-        identity = node.identity()
-        if identity not in deepest:
-            drain(node.fork())
-        if deepest.get(identity, -1) < left:
-            deepest[identity] = left
-            todo += [(node.fork().advance(call), left - 1) for call in node.inputs()] if left else []
-    return len(deepest)
+        node, left = todo.popleft()
+        for call in node.inputs() if left else ():
+            after = node.fork().advance(call)
+            identity = after.identity()
+            if identity not in known:
+                known.add(identity)
+                todo.append((after, left - 1))
+        drain(node, can_be_drained)
+    return len(known)
 
 
 def begun(config: DispatcherConfig, keys: tuple[bytes | None, ...], rules: Rules | None = None) -> Node:
