@@ -212,8 +212,9 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
         if host.offered < len(keys) and host.queue.free_slots:
             key = keys[host.offered]
             calls.append(Call("offer", (host.offered, None if key == "-" else key)))
+        fork = host.forks()
         for call in calls:
-            after = host.fork()
+            after = fork()
             after.make(call)
             if (identity := after.identity()) not in seen:
                 seen.add(identity)

@@ -2,8 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
+from tests.properties.forks import copies_of
 from tests.properties.schedules import RULES, observe, place_of
 from tests.properties.watch import Watch
 
@@ -157,10 +157,16 @@ class Node:
     now: int = 0
     path: tuple[Call, ...] = ()
 
-    def fork(self) -> "Node":
-        """An independent state; what never changes is shared."""
-        watch = deepcopy(self.watch, {id(self.dispatcher.config): self.dispatcher.config})
-        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.keys, self.now, self.path)
+    def forks(self) -> "Callable[[], Node]":
+        """What makes an independent state like this one, each time; what never changes is shared."""
+        copied = copies_of(self.watch, [self.dispatcher.config, self.watch.claims])
+        known = (self.to_offer, self.offered, self.keys, self.now, self.path)
+
+        def fork() -> Node:
+            watch = copied()
+            return Node(watch.dispatcher, watch, *known)
+
+        return fork
 
     def advance(self, call: Call) -> "Node":
         """Make one more call, judged."""
@@ -293,8 +299,9 @@ def explore(start: Node, calls: int) -> int:
     todo = deque([(start, calls)])
     while todo:
         node, left = todo.popleft()
+        fork = node.forks()
         for call in node.inputs() if left else ():
-            after = node.fork().advance(call)
+            after = fork().advance(call)
             identity = after.identity()
             if identity not in known:
                 known.add(identity)
