@@ -5,8 +5,9 @@ ARGS ?=
 # Of each property in a nightly run; tests with a budget of their own (broken variants, tiny histories) keep it.
 EXAMPLES ?= 2000
 BIN := $(abspath $(VENV))/bin
-# One file stays in one worker: the blocks of a document share a namespace.
-XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile
+# One file stays in one worker: the blocks of a document share a namespace. Files begin in the order of conftest.py, where
+# the longest come first: by itself xdist begins with those of most tests, and ends with the searches, which are few.
+XDIST ?= --numprocesses=auto --maxprocesses=8 --dist=loadfile --no-loadscope-reorder
 # Each of them starts a JVM. Small jobs are planned by one thread, so a session keeps hardly more than one core busy.
 SPARK_XDIST ?= --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadscope-reorder
 

@@ -21,21 +21,44 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent
-# Whole runs of the demo and much else: begun last, one would keep a worker busy while the other has nothing left to do.
-LONGEST = {
-    ROOT / "tests" / "spark" / name
+# Searches, whole runs of the demo and much else, the longest first: a file stays in one worker, and one that is begun
+# last would keep it busy while the other has nothing left to do.
+LONGEST = [
+    ROOT / "tests" / name
     for name in (
-        "clusters/test_offsets.py",
-        "columns/test_copies.py",
-        "demo/test_demo.py",
-        "demo/test_distribution.py",
-        "replays/test_replay.py",
-        "streams/test_dispatch.py",
+        "properties/kit/test_kit_finds_faults.py",
+        "properties/test_dispatcher_oracle.py",
+        "properties/test_small_worlds_of_two.py",
+        "properties/test_small_worlds.py",
+        "properties/test_checker_searches.py",
+        "properties/test_broken_variants.py",
+        "properties/test_lease_small_worlds.py",
+        "properties/test_slow_judge.py",
+        "properties/test_drains.py",
+        "properties/test_leases_oracle.py",
+        "properties/test_lease_schedules.py",
+        "properties/test_queries_write_nothing.py",
+        "properties/test_journal_properties.py",
+        "properties/test_json_forms.py",
+        "properties/test_changing_trees.py",
+        "properties/test_runner_small_worlds.py",
+        "properties/kit/test_runner_kit.py",
+        "test_benchmarks.py",
+        "test_odd_arguments.py",
+        "test_forged_states.py",
+        "testing/test_merge.py",
+        "testing/test_trial.py",
+        "spark/demo/test_demo.py",
+        "spark/demo/test_distribution.py",
+        "spark/streams/test_dispatch.py",
+        "spark/replays/test_replay.py",
+        "spark/clusters/test_offsets.py",
+        "spark/columns/test_copies.py",
     )
-}
+]
 
 # Chosen with --hypothesis-profile; tests never set max_examples themselves, or the choice would not reach them.
-settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
+settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None)
 # Other dice each night: what fails prints the line that replays it.
 settings.register_profile(
     "nightly", max_examples=int(os.environ.get("EXAMPLES", "2000")), deadline=None, print_blob=True
@@ -120,7 +143,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if keyshared.COMPILED and (mark := item.get_closest_marker("interpreted")) is not None:
             item.add_marker(pytest.mark.skip(reason=f"the core is compiled: {mark.args[0]}"))
-    items.sort(key=lambda item: item.path not in LONGEST)
+    places = {path: place for place, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     blocks = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     in_order = sorted((items[index] for index in blocks), key=lambda item: (item.path, item.location[1] or 0))
     for index, item in zip(blocks, in_order, strict=True):

@@ -118,10 +118,12 @@ def test_a_page_that_is_out_of_date_is_told_and_then_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(draw_api, "PAGE", tmp_path / "api.md")
+    monkeypatch.setattr(draw_api, "page", lambda _: "what the code says")
 
     assert 1 == draw_api.main(["--check"])
     assert "run: python tools/draw_api.py" in capsys.readouterr().out
     assert 0 == draw_api.main([])
+    assert "what the code says" == (tmp_path / "api.md").read_text("utf-8")
     assert 0 == draw_api.main(["--check"])
 
 

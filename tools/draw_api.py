@@ -78,10 +78,11 @@ class Library:
             self._trees[name] = ast.parse(path.read_text("utf-8"))
         self._names = {name: dict(_bound(name, tree)) for name, tree in self._trees.items()}
         self._offers = {name: _offered(tree) for name, tree in self._trees.items()}
+        self._modules = sorted(name for name in self._trees if self._is_public(name) and self._offers[name])
 
     def modules(self) -> list[str]:
         """Return the modules that a program imports from, sorted."""
-        return sorted(name for name in self._trees if self._is_public(name) and self._offers[name])
+        return self._modules
 
     def lines(self, module: str) -> list[str]:
         """Return the lines of one module, sorted."""

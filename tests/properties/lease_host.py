@@ -1,12 +1,12 @@
 """A host of a lease queue: it makes one call at a time, looks at every answer, and can bring its queue to an end."""
 
 import json
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tests.leasing import assigned, letters
+from tests.properties.forks import copies_of
 
 from keyshared.config import Rules
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
@@ -47,8 +47,8 @@ class Host:
         self.told: tuple[Call, ...] = ()
         self.done: set[int] = set()
 
-    def fork(self) -> "Host":
-        """An independent host in the same state; what never changes is shared."""
+    def forks(self) -> "Callable[[], Host]":
+        """What makes an independent host in the same state, each time; what never changes is shared."""
         shared = (
             self.config,
             self.ranges,
@@ -57,7 +57,7 @@ class Host:
             self.queue._dispatcher._routing.ranges,
             self.rules,
         )
-        return deepcopy(self, {id(value): value for value in shared})
+        return copies_of(self, shared)
 
     # what it sees
 

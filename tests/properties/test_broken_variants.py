@@ -12,6 +12,7 @@ from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
 from tests.properties.calls import Step
 from tests.properties.driving import Factory, Fast, offered_by, outcome, run_schedule
+from tests.properties.found_at import remembered_first
 from tests.properties.schedules import random_world
 
 from keyshared.testing import Promise, Violation
@@ -62,7 +63,7 @@ def _blame(promise: Promise, explanation: str) -> Violation:
 def first_violations(factory: type[Any], promise: Promise) -> list[Violation]:
     """What the first schedule shows that breaks this promise, perhaps beside others."""
     placement = getattr(factory, "starts_with", RankedPlacement)
-    for seed in SEEDS:
+    for seed in remembered_first(SEEDS, f"{promise} {factory.__name__}"):
         history, found = run_schedule(factory, seed, CALLS, placement)
         if promise == Promise.RESUME:
             found = interrupted(history, factory, seed)

@@ -37,6 +37,7 @@ from keyshared.testing import Promise
 from keyshared.window import InFlightWindow
 
 LONG = 120
+ASKED_EVERY = 4  # calls: what a query writes stays written, and `test_drains.py` asks after each call
 SCHEDULES = 120  # of them the first is enough that shows what is looked for
 # Crashes are rare here: `test_a_crash_after_every_call_shows_a_snapshot_that_forgets` has more of them, and only what
 # is lost in every one of them shows here too. And a placement that moves too much is given to the model as well.
@@ -87,6 +88,7 @@ class Court:
         bend(self.world)
         config, settings = self.world.config, self.world.settings
         self.placement = RankedPlacement()
+        self.compared = 0
         self.factory = factory
         self.model = ModelDispatcher(self.placement, config, **settings)
         self.real: Any = factory(self.placement, config, **settings)
@@ -172,7 +174,9 @@ class Court:
             if isinstance(effect, Deliver | DeadLetter | KeyEnding | Load):
                 assert self.model.is_current(effect) == self.real.is_current(effect), effect
         self.model.check_invariants()
-        ask_everything(self.real, questions(self.world), INPUTS)
+        self.compared += 1
+        if not self.compared % ASKED_EVERY:
+            ask_everything(self.real, questions(self.world), INPUTS)
 
     def compare_silent(self) -> None:
         """The one that is asked nothing stands where the other one does; a copy of it is asked."""

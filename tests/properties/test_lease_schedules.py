@@ -217,7 +217,7 @@ def live_and_end(choose: Random, often: Collection[str] = ()) -> None:
     for _ in range(LENGTH):
         schedule.one()
         if choose.random() < 0.05:
-            bring_to_an_end(host.fork())
+            bring_to_an_end(host.forks()())
     bring_to_an_end(host)
 
 

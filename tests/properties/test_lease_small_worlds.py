@@ -208,18 +208,19 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
     todo = [start]
     while todo:
         host = todo.pop()
-        bring_to_an_end(host.fork(), can_be_emptied)
         calls = [call for some in inputs for call in some(host)]
         if host.offered < len(keys) and host.queue.free_slots:
             key = keys[host.offered]
             calls.append(Call("offer", (host.offered, None if key == "-" else key)))
+        fork = host.forks()
         for call in calls:
-            after = host.fork()
+            after = fork()
             after.make(call)
             if (identity := after.identity()) not in seen:
                 seen.add(identity)
                 todo.append(after)
         assert len(seen) <= MOST, f"{host.identity()} is one of ever more states"
+        bring_to_an_end(host, can_be_emptied)
     return len(seen)
 
 

@@ -1,8 +1,8 @@
 """All schedules of two keys, two consumers, three messages up to a bound: all promises in all states, and a way out."""
 
 import json
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Step
 from tests.properties.driving import Fast, outcome
+from tests.properties.forks import copies_of
 from tests.properties.schedules import RULES, observe, place_of
 from tests.properties.watch import Watch
 
@@ -156,10 +157,16 @@ class Node:
     now: int = 0
     path: tuple[Call, ...] = ()
 
-    def fork(self) -> "Node":
-        """An independent state; what never changes is shared."""
-        watch = deepcopy(self.watch, {id(self.dispatcher.config): self.dispatcher.config})
-        return Node(watch.dispatcher, watch, self.to_offer, self.offered, self.keys, self.now, self.path)
+    def forks(self) -> "Callable[[], Node]":
+        """What makes an independent state like this one, each time; what never changes is shared."""
+        copied = copies_of(self.watch, [self.dispatcher.config, self.watch.claims])
+        known = (self.to_offer, self.offered, self.keys, self.now, self.path)
+
+        def fork() -> Node:
+            watch = copied()
+            return Node(watch.dispatcher, watch, *known)
+
+        return fork
 
     def advance(self, call: Call) -> "Node":
         """Make one more call, judged."""
@@ -246,8 +253,11 @@ def fulfil(effect: object) -> Call:
             raise AssertionError(effect)
 
 
-def drain(node: Node) -> None:
-    """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked."""
+def drain(node: Node, can_be_drained: set[str]) -> None:
+    """A fair host gets everything settled from here: one consumer stays, obligations are met, the blocked parked.
+
+    What it does next follows from the state, so a state from which it has got there before is the end of the way.
+    """
     for call in node.heals():
         node.advance(call)
     state = node.state_of("x")
@@ -255,15 +265,23 @@ def drain(node: Node) -> None:
         node.advance(Call("add_consumer", ("x",)))
     elif state is MemberState.INACTIVE:
         node.advance(Call("set_active", ("x",), {"resumed": True}))
+    on_the_way: set[str] = set()
     for _ in range(ENOUGH):
+        if (identity := node.identity()) in can_be_drained:
+            break
+        on_the_way.add(identity)
         if obligations := sorted(node.dispatcher.outstanding_effects(), key=place_of):
             node.advance(fulfil(obligations[0]))
         elif list(node.dispatcher.outstanding()):
-            node.advance(next(way_on(node)))
+            way = next(way_on(node), None)
+            assert way is not None, f"{node.path} leaves something outstanding for ever"
+            node.advance(way)
         else:
+            assert max(node.offered, default=-1) + 1 == (node.dispatcher.resume_offset or 0)
             break
-    assert list(node.dispatcher.outstanding()) == [], f"{node.path} leaves something outstanding for ever"
-    assert max(node.offered, default=-1) + 1 == (node.dispatcher.resume_offset or 0)
+    else:
+        raise AssertionError(f"{node.path} leaves something outstanding for ever")
+    can_be_drained |= on_the_way
 
 
 def way_on(node: Node) -> Iterator[Call]:
@@ -276,18 +294,20 @@ def way_on(node: Node) -> Iterator[Call]:
 
 
 def explore(start: Node, calls: int) -> int:
-    """Depth first over all inputs; how many different states there are."""
-    deepest: dict[str, int] = {}  # with how many calls left a state was explored
-    todo = [(start, calls)]
+    """Breadth first over all inputs, so that a state is met first with most calls left; how many states there are."""
+    known, can_be_drained = {start.identity()}, set[str]()
+    todo = deque([(start, calls)])
     while todo:
-        node, left = todo.pop()
-        identity = node.identity()
-        if identity not in deepest:
-            drain(node.fork())
-        if deepest.get(identity, -1) < left:
-            deepest[identity] = left
-            todo += [(node.fork().advance(call), left - 1) for call in node.inputs()] if left else []
-    return len(deepest)
+        node, left = todo.popleft()
+        fork = node.forks()
+        for call in node.inputs() if left else ():
+            after = fork().advance(call)
+            identity = after.identity()
+            if identity not in known:
+                known.add(identity)
+                todo.append((after, left - 1))
+        drain(node, can_be_drained)
+    return len(known)
 
 
 def begun(config: DispatcherConfig, keys: tuple[bytes | None, ...], rules: Rules | None = None) -> Node:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
 from tests.properties.calls import Call
 from tests.properties.driving import Fast, outcome
+from tests.properties.forks import copies_of
 from tests.properties.schedules import RULES
 from tests.properties.test_small_worlds import LATER, Node, explore, fulfil, keys_of_both
 from tests.properties.watch import Watch
@@ -47,11 +47,16 @@ class Both(Node):
     healing: Sequence[Call] = ()
     stride: int = 1
 
-    def fork(self) -> "Both":
-        shared = {id(self.dispatcher.config): self.dispatcher.config}
-        watch, model = deepcopy(self.watch, shared), deepcopy(self.model, shared)
+    def forks(self) -> "Callable[[], Both]":
+        copied = copies_of((self.watch, self.model), [self.dispatcher.config, self.watch.claims])
         known = (self.to_offer, self.offered, self.keys, self.now, self.path)
-        return Both(watch.dispatcher, watch, *known, model, self.more, self.unread, self.healing, self.stride)
+        rest = (self.more, self.unread, self.healing, self.stride)
+
+        def fork() -> Both:
+            watch, model = copied()
+            return Both(watch.dispatcher, watch, *known, model, *rest)
+
+        return fork
 
     def note_offer(self, offset: int, key: bytes | None) -> None:
         if offset in self.unread:

@@ -1,6 +1,5 @@
 """Stands before a dispatcher, and has the kit judge everything that happens to it."""
 
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -32,15 +31,6 @@ class Watch:
             self.claims = replace(self.claims, promises=self.claims.promises - {Promise.TOKEN_BUDGET})
         self.checker = Checker(self.claims)
         self.own = OwnEffects(config, rules)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Watch":
-        """An independent copy, also of the dispatcher. A recorder has any attribute, so it cannot be asked how."""
-        copied, recorder = object.__new__(Watch), object.__new__(Recorder)
-        memo[id(self.claims)] = self.claims
-        memo[id(self.recorder)] = recorder
-        vars(recorder).update(deepcopy(vars(self.recorder), memo))
-        vars(copied).update(deepcopy(vars(self), memo))
-        return copied
 
     def see(self, step: Step) -> list[Violation]:
         """What the latest step breaks."""

@@ -24,7 +24,7 @@ from keyshared.testing.trial import BUDGET, find_violation
 
 QUICK = settings(BUDGET, max_examples=2_000, phases=[Phase.generate])
 """A fault is not made smaller: that is what takes seconds. Tries end with the first fault, so many cost nothing."""
-FEW = settings(BUDGET, max_examples=50)
+FEW = settings(BUDGET, max_examples=25)
 RARELY_FOUND = {"ParksWhileItSends", "PointsThatCollide"}
 """Faults that one seed of ten misses in 500 tries."""
 

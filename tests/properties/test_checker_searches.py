@@ -1,0 +1,146 @@
+"""The checker against real dispatchers, broken ones and a slow oracle, under random schedules."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from tests.model import ModelDispatcher
+from tests.placements import RankedPlacement
+from tests.properties.broken import BROKEN
+from tests.properties.driving import Fast
+from tests.properties.found_at import remembered_first
+from tests.testing.recorded import Factory, first_broken, mutated, recorded
+from tests.testing.slow_judge import contradicts, found_in
+from tests.testing.tiny_histories import difference, shortest, tiny
+
+from keyshared.testing import Checker, Guarantees, HistoryError, Promise, check_history
+from keyshared.testing.guarantees import JUDGED
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    Delivered,
+    Gone,
+    Happening,
+    Nacked,
+    Owned,
+    Quiet,
+    Redriven,
+)
+
+CALLS = 60
+SEEDS = range(4_000, 8_000)  # a search ends with the first that shows what is looked for
+# A history does not tell of runs, which change with the placement; that a key waits for its unit is taken on trust; and
+# that one end frees a whole slot is too rare in these schedules: `test_promises` has it as a small history.
+OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBefore"}
+# How many ended deliveries a system remembers is its own affair: refusing a late ack breaks no promise of a history.
+# That an answer asks for what has ended is between dispatcher and host; a history has only what was really done.
+# How a message ended is in the words of the system, and what a mark stands for is between it and its host.
+# So is what was refused: a message that is not let in is not in the history.
+# So is whether what came back with its batch, or for later, has failed, and what is settled by an ack of several.
+# How old a message is, by its own word, is not in the history.
+# And what is spilled is held back on purpose, as a history sees it.
+OF_OURS = {
+    *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
+    *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "PostponingCounts", "RipeNeverWakes"),
+    *("GroupLimitForgottenOnRetry", "PausedGroupServed", "TokensOutOfNowhere"),
+}
+# Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
+TRUSTED = {"FilterOfBefore", "AnswersOutliveAFilter", "SkipsWhatOthersAccept"}
+VARIANTS = [
+    (promise, variant)
+    for promise in sorted(JUDGED)
+    for variant in BROKEN[promise]
+    if variant.__name__ not in OF_UNITS | OF_OURS | TRUSTED
+]
+
+
+def promises_broken(factory: type[Any]) -> Iterator[str]:
+    """What is found first in each of many schedules."""
+    start = getattr(factory, "starts_with", RankedPlacement)
+    for seed in remembered_first(SEEDS, f"history of {factory.__name__}"):
+        yield from (violation.promise for violation in first_broken(factory, seed, CALLS, start))
+
+
+@pytest.mark.parametrize("factory", [ModelDispatcher, Fast], ids=["model", "fast"])
+def test_the_history_of_a_correct_dispatcher_breaks_nothing(factory: Factory) -> None:
+    for seed in range(150):
+        guarantees, history = recorded(factory, seed, CALLS)
+        assert [] == check_history(history, guarantees), seed
+
+
+@pytest.mark.interpreted("changes the class of a living part")
+@pytest.mark.parametrize(("promise", "broken"), VARIANTS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_broken_dispatcher_is_caught_by_the_promise_it_breaks(promise: Promise, broken: type[Any]) -> None:
+    assert promise in promises_broken(broken)
+
+
+def unclear(history: list[Happening], random: Random) -> list[Happening]:
+    """As seen from outside: nobody says whether an ack counted, and who is gone takes everything along."""
+    kept = [
+        replace(happening, counted=None)
+        if isinstance(happening, Acked | Nacked) and random.random() < 0.5
+        else replace(happening, drains=random.random() < 0.5)
+        if isinstance(happening, Gone)
+        else happening
+        for happening in history
+    ]
+    return kept if random.random() < 0.7 else kept[random.randrange(len(kept)) :]
+
+
+def cases(seeds: range) -> Iterator[tuple[Guarantees, list[Happening]]]:
+    """Histories of a dispatcher with mistakes in them, and tiny ones."""
+    for seed in seeds:
+        random = Random(seed)  # reproducible, not secret
+        guarantees, history = recorded(Fast, seed, 40)
+        yield guarantees, history
+        yield guarantees, mutated(unclear(history, random), random, random.randrange(6))
+        yield tiny(seed)
+
+
+def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> None:
+    found = Counter[Promise]()
+    for guarantees, history in cases(range(880, 1_215)):
+        if contradicts(history):
+            with pytest.raises(HistoryError, match=r"offset of happening \d+ is -?\d+; it must be (greater|at most)"):
+                check_history(history, guarantees)
+        else:
+            assert difference(history, guarantees) is None, shortest(history, guarantees)
+            found.update(promise for promise, _ in found_in(history, guarantees))
+    rare = {Promise.ISOLATION, Promise.MINIMAL_MOVE, Promise.ATTEMPTS, Promise.NOT_EARLY, Promise.REASON_TRAVELS}
+    assert set(found) >= JUDGED - rare, "mistakes of most kinds were among them"
+
+
+def test_a_proof_is_in_order_and_ends_where_the_fault_shows() -> None:
+    for guarantees, history in cases(range(60)):
+        checker = Checker(guarantees)
+        if not contradicts(history):
+            for position, happening in enumerate(history):
+                for violation in checker.feed(happening):
+                    assert sorted(set(violation.proof)) == list(violation.proof)
+                    assert position == violation.proof[-1]
+
+
+def test_everything_is_judged_in_a_full_history() -> None:
+    full: list[Happening] = []
+    claims = Guarantees()
+    for seed in range(3, 400):
+        claims, full = recorded(Fast, seed, CALLS)
+        kinds = {type(happening) for happening in full}
+        has_numbers = None not in {claims.fairness, claims.max_attempts}
+        redrives = Promise.REDRIVE_ORDER not in claims.promises or Redriven in kinds
+        has_groups = claims.group_of is not None
+        claims_all = has_numbers and claims.tells_done and claims.spills and redrives and has_groups
+        if claims_all and {Delivered, Committed, Owned, Quiet, Connected} <= kinds:
+            break
+    checker = Checker(claims)
+    assert [] == list(checker.violations(full))
+    assert ["no-loss: not judged: the history does not say AtRest, so what has no answer may still get one"] == [
+        str(unjudged) for unjudged in checker.unjudged()
+    ]
+    checker.feed(AtRest())
+    assert [] == checker.unjudged()
