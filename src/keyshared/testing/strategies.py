@@ -74,8 +74,6 @@ KEYS: Final = (
 NAMES: Final = ("c1", "c2", "c3", "c11", "g2/c1")
 """Names that find faults: of names with digits at the end a number may be appended, and a group's prefix stripped."""
 
-_CONFUSED: Final = ("c1", "c11")
-
 FILTERS: Final[tuple[tuple[str, ...], ...]] = ((), ("a",), ("b", "c*"), ("*",), ("?",))
 """What consumers may want: everything, one key, some, everything again, all keys of one character."""
 
@@ -95,15 +93,13 @@ def keys(*, keyless: bool = False) -> st.SearchStrategy[bytes | None]:
 
 
 def consumer_names(most: int = len(NAMES)) -> st.SearchStrategy[str]:
-    """Names of consumers, two that are easily confused most of the time: some faults need both of them.
+    """Names of consumers.
 
     Args:
         most: How many different ones.
     """
     check_count("most", most, 1)
-    all_of_them = [*NAMES, *(f"c{number}" for number in range(12, 12 + most))][:most]
-    few = [name for name in _CONFUSED if name in all_of_them]
-    return st.sampled_from([*all_of_them, *few, *few])
+    return st.sampled_from([*NAMES, *(f"c{number}" for number in range(12, 12 + most))][:most])
 
 
 def filters() -> st.SearchStrategy[tuple[str, ...]]:

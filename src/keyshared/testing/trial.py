@@ -137,8 +137,14 @@ def _machine_of(subject: type[KeySharedMachine] | type[AnyDriver]) -> type[KeySh
 def _first_fault_only(chosen: settings) -> settings:
     """What takes long (a server) is no fault, as in the ``TestCase`` of a machine."""
     phases = [phase for phase in chosen.phases if phase not in {Phase.shrink, Phase.explain}]
-    slow = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-    return settings(chosen, report_multiple_bugs=False, print_blob=False, phases=phases, **slow)
+    return settings(
+        chosen,
+        report_multiple_bugs=False,
+        print_blob=False,
+        phases=phases,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
