@@ -46,7 +46,7 @@ from keyshared.errors import (
     WindowFullError,
     shown,
 )
-from keyshared.testing.errors import GuaranteesError, HistoryError, UnsupportedError
+from keyshared.testing.errors import DriverError, GuaranteesError, HistoryError, UnsupportedError
 
 RENDERED = [
     (BatchError(), {}, "no batch has begun; call start_batch first, once for each end_batch"),
@@ -348,6 +348,7 @@ def test_the_errors_of_the_kit_can_be_shown_too(make: Callable[[], Any]) -> None
         HistoryError(1, "row", None, value, "be a dict"),
         GuaranteesError("window", value, "be an int"),
         UnsupportedError("D" * 1_000, "nack"),
+        DriverError("D" * 1_000, "nack", "x" * 1_000, "True"),
     ):
         assert MESSAGE_LIMIT >= len(str(error).encode())
 

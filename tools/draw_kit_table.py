@@ -16,9 +16,12 @@ sys.path.insert(0, str(ROOT))
 
 from tests.kit.all_faults import FAULTS  # noqa: E402  # found only now
 from tests.kit.fault import Fault  # noqa: E402  # likewise
+from tests.kit.paused_broker import BETWEEN_LOOK_AND_CLAIM, paused  # noqa: E402  # likewise
+from tests.kit.shared_file import LooksBeforeItClaims  # noqa: E402  # likewise
 
 from keyshared.testing import Guarantees  # noqa: E402  # likewise
 from keyshared.testing.machine import KeySharedMachine  # noqa: E402  # likewise
+from keyshared.testing.replay import run_schedule  # noqa: E402  # likewise
 from keyshared.testing.trial import Finding, find_violation  # noqa: E402  # likewise
 
 PAGE: Final = ROOT / "docs" / "prove-your-broker.md"
@@ -45,11 +48,12 @@ def rows(table: str) -> list[tuple[str, str]]:
 
 
 def is_current(page: str) -> bool:
-    """Check that every fault has its row, with a promise that it breaks, and that the sample shows its promise."""
+    """Check that every fault has its row, with a promise that it breaks, and that the samples show their promise."""
     drawn = rows(cut(page, "table")[1])
     named = [name for name, _ in drawn] == [fault.name for fault in FAULTS]
     promised = all(promise in fault.promises for (_, promise), fault in zip(drawn, FAULTS, strict=False))
-    return named and promised and f"\n{SAMPLED}: " in cut(page, "sample")[1]
+    sampled = all(f"\n{SAMPLED}: " in cut(page, sample)[1] for sample in ("sample", "paused"))
+    return named and promised and sampled
 
 
 def find(machine: type[KeySharedMachine]) -> Finding:
@@ -78,6 +82,13 @@ def draw_sample(page: str) -> str:
     return f"```text\n{found}\n```\n"
 
 
+def draw_pause() -> str:
+    """Run the schedule in which a process is paused: the machine would start hundreds of processes to find it."""
+    machine = paused(LooksBeforeItClaims)
+    replay = run_schedule(machine.driver_class, BETWEEN_LOOK_AND_CLAIM, machine.guarantees)
+    return "\n".join(["```text", *map(repr, replay.taken), str(replay.violation), "```\n"])
+
+
 def main() -> int:
     """Draw or check."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -87,6 +98,8 @@ def main() -> int:
         return 0 if is_current(page) else 1
     before, _, after = cut(page, "sample")
     page = before + draw_sample(page) + after
+    before, _, after = cut(page, "paused")
+    page = before + draw_pause() + after
     before, _, after = cut(page, "table")
     page = before + HEAD + "".join(map(draw_row, FAULTS)) + after
     PAGE.write_text(page, "utf-8")

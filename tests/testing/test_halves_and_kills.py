@@ -5,6 +5,8 @@ from tests.kit.asked_broker import AskedMachine, DeletesWhatItHasSeen, GroupedMa
 from tests.kit.file_broker import AnswersBeforeItWrites
 from tests.kit.killed_broker import KilledMachine, broken
 from tests.kit.mortal_broker import MortalMachine
+from tests.kit.paused_broker import BETWEEN_LOOK_AND_CLAIM, PausedMachine, paused
+from tests.kit.shared_file import LooksBeforeItClaims
 from tests.kit.small_broker import RETRY_MS
 
 from keyshared.testing import Promise
@@ -203,3 +205,21 @@ def test_a_process_that_is_killed_between_its_answer_and_its_write_has_forgotten
     assert found is not None
     assert Promise.NO_LOSS is found.promise
     assert run(broken(AnswersBeforeItWrites), *BEGIN, Restart(), Ack(), Restart()).violation is None
+
+
+def test_a_process_that_is_stopped_between_a_look_and_a_claim_shows_who_does_not_look_again() -> None:
+    stopped = BETWEEN_LOOK_AND_CLAIM
+    never_stopped = [step for step in stopped if not isinstance(step, BeginReceive)]
+    broken = paused(LooksBeforeItClaims)
+    found = run(broken, *stopped).violation
+    assert found is not None
+    assert found.promise is Promise.ONE_HOLDER
+    assert run(broken, *never_stopped).violation is run(PausedMachine, *stopped).violation is None
+
+
+@pytest.mark.parametrize("statements", [1, 2, 3, 4, 9])
+def test_a_process_that_is_stopped_goes_on_where_it_was(statements: int) -> None:
+    replay = run(PausedMachine, Connect("c1"), Connect("c2"), BeginReceive("c1", statements), Publish(b"a"))
+    (first, *_) = [each for each in replay.history if isinstance(each, Delivered)]
+    assert first.consumer == ("c2" if statements == 1 else "c1")
+    assert replay.violation is None

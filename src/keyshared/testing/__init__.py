@@ -7,6 +7,7 @@ oracle that shares code with what it judges is no oracle.
 from keyshared.testing.claims import read_claims
 from keyshared.testing.driver import AsyncDriver, Delivery, Driver
 from keyshared.testing.errors import (
+    DriverError,
     GuaranteesError,
     HistoryError,
     HistoryFileError,
@@ -27,6 +28,7 @@ __all__ = [
     "Checker",
     "Delivery",
     "Driver",
+    "DriverError",
     "FileReport",
     "Guarantees",
     "GuaranteesError",

@@ -11,6 +11,7 @@ from typing import Final, TypeVar, assert_never
 
 from keyshared.testing import history as past
 from keyshared.testing import steps
+from keyshared.testing.answered import Answers
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
 from keyshared.testing.ending import HEALER
 from keyshared.testing.errors import KilledError
@@ -56,6 +57,7 @@ class Bench:
         self.abilities = abilities(type(driver))
         self.takes_filters = driver.takes_filters
         self.driver = in_loop(driver, new_event_loop()) if isinstance(driver, AsyncDriver) else driver
+        self._answers = Answers(type(driver).__name__)
         self._remembers_acks = driver.remembers_acks
         self._world = world
         # A cursor that nobody can see is not judged; the checker says so itself.
@@ -353,6 +355,7 @@ class Bench:
 
     def _enter(self, offset: int, key: bytes | None) -> None:
         """A message is in the log."""
+        offset = self._answers.offset(offset)
         self._log[offset] = key
         self.outstanding.add(offset)
         self._tell_published(offset)
@@ -408,6 +411,7 @@ class Bench:
 
     def _acked(self, receipt: Receipt, counted: bool | None, at_ms: int) -> past.Acked:
         consumer, delivery, _ = receipt
+        counted = self._answers.counted("ack", counted)
         is_open = self.open.get((consumer, delivery.offset)) == receipt
         if is_open:
             self._end(receipt)
@@ -427,7 +431,8 @@ class Bench:
         consumer, delivery, _ = receipt
         offset, until_ms = delivery.offset, self._asked_for(ms)
         postpone = partial(self.driver.postpone, consumer, delivery, ms)
-        counted = self._ask(postpone, partial(self._hold, offset, HoldReason.POSTPONED, until_ms))
+        perhaps = partial(self._hold, offset, HoldReason.POSTPONED, until_ms)
+        counted = self._answers.counted("postpone", self._ask(postpone, perhaps))
         if self.open.get((consumer, offset)) == receipt and counted is not False:
             attempt = delivery.attempt
             self._tell(
@@ -440,7 +445,7 @@ class Bench:
         self._before_it_ends()
         consumer, delivery, _ = receipt
         nack = partial(self.driver.nack, consumer, delivery)
-        counted = self._ask(nack, partial(self._hold_for_retry, delivery.offset))
+        counted = self._answers.counted("nack", self._ask(nack, partial(self._hold_for_retry, delivery.offset)))
         is_open = self.open.get((consumer, delivery.offset)) == receipt
         self._tell(
             past.Nacked(
@@ -527,10 +532,10 @@ class Bench:
     def _look(self) -> None:
         """Write down what the broker has done."""
         if "notices" in self.abilities:
-            for happening in self.driver.notices():
+            for happening in self._answers.notices(self.driver.notices()):
                 self._notice(happening)
         if "cursor" in self.abilities:
-            cursor = self.driver.cursor()
+            cursor = self._answers.cursor(self.driver.cursor())
             if cursor is not None and cursor != self._committed:
                 self._committed = cursor
                 self._tell(past.Committed(resume_offset=cursor, at_ms=self.now))
@@ -575,7 +580,7 @@ class Bench:
             self._hold_for_retry(happening.offset)
 
     def _receive(self, name: str, deliveries: Iterable[Delivery]) -> None:
-        for delivery in deliveries:
+        for delivery in self._answers.deliveries(deliveries):
             self._meet(delivery.offset)
             key = delivery.key.encode() if isinstance(delivery.key, str) else delivery.key
             self._tell(

@@ -221,7 +221,7 @@ class Driver:
         `finish_receive`.
 
         Args:
-            consumer: Its name; it is connected, and is not asked for anything else meanwhile.
+            consumer: Its name; it is connected. Meanwhile it receives nothing else, and may answer for what it has.
             statements: After how many of its statements it stands still, from 1. All of them: only the answer is
                 missing.
 

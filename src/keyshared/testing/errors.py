@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
 __all__ = [
+    "DriverError",
     "GuaranteesError",
     "HistoryError",
     "HistoryFileError",
@@ -136,6 +137,27 @@ class UnsupportedError(NotImplementedError):
 
     def __str__(self) -> str:
         return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
+
+
+class DriverError(TypeError):
+    """A method of a driver has returned something that it must not.
+
+    Attributes:
+        driver: Its class.
+        method: Which method.
+        answer: What it has returned.
+        requirement: What it must return, as the end of the sentence "it must return ...".
+    """
+
+    def __init__(self, driver: str, method: str, answer: object, requirement: str) -> None:
+        super().__init__(driver, method, answer, requirement)
+        self.driver = driver
+        self.method = method
+        self.answer = answer
+        self.requirement = requirement
+
+    def __str__(self) -> str:
+        return _cut(f"{self.driver}.{self.method} returned {in_short(self.answer)}; it must return {self.requirement}")
 
 
 class KilledError(Exception):

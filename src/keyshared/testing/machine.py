@@ -6,7 +6,7 @@ everything is healed: all consumers answer, and what has no answer then is lost.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from keyshared.testing import strategies
+from keyshared.testing._given import check_class, check_kind
 from keyshared.testing.bench import Bench
-from keyshared.testing.driver import AnyDriver
+from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver
 from keyshared.testing.ending import explain_end
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
 from keyshared.testing.history import Happening
@@ -144,6 +145,10 @@ class KeySharedMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        check_class("driver_class", getattr(self, "driver_class", None), Driver, AsyncDriver)
+        check_kind("guarantees", self.guarantees, Guarantees)
+        check_kind("keys", self.keys, st.SearchStrategy)
+        check_kind("names", self.names, st.SearchStrategy)
         self.is_broken = False
         self.bench = Bench(self.driver_class, self.world(), self.blame)
         self._dice: Random | None = None  # without it everybody is polled in joining order
@@ -172,10 +177,12 @@ class KeySharedMachine(RuleBasedStateMachine):
         self.take(Flap(pick(list(self.bench.members), which)))
 
     @precondition(lambda self: any(self.bench.can(StopReading(name)) for name in self.bench.members))
-    @rule(which=st.integers(0, 3))
-    def stop_reading(self, which: int) -> None:
-        """A consumer stays connected and reads nothing, until others come or go, or time passes."""
+    @rule(which=st.integers(0, 3), keys=st.runner().flatmap(lambda self: st.lists(self.keys, max_size=4)))
+    def stop_reading(self, which: int, keys: Sequence[bytes | None] = ()) -> None:
+        """A consumer stays connected and reads nothing, until others come or go, or time passes; messages come."""
         self.take(StopReading(pick([name for name in self.bench.members if name not in self.bench.unread], which)))
+        for key in keys:
+            self.take(Publish(key))
 
     @precondition(lambda self: self.bench.unread)
     @rule()

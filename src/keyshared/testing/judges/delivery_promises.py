@@ -360,7 +360,8 @@ class Fence(Judge):
             return ()
         if message is None or message.attempt is None or happening.attempt > message.attempt:
             return ()
-        text = f"attempt {happening.attempt} of offset {happening.offset} came after attempt {message.attempt}"
+        numbers = f"attempt {happening.attempt} came after attempt {message.attempt}"
+        text = f"the deliveries of offset {happening.offset} are not numbered upwards: {numbers}"
         return (self.blame(text, message.delivered or message.published, seen),)
 
     def _acked(self, seen: Seen, happening: Acked, message: Message | None) -> Iterable[Violation]:

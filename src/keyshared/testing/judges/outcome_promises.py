@@ -167,10 +167,8 @@ class NoLoss(Judge):
     def _ignored(self, seen: Seen, happening: Acked | Nacked, message: Message) -> Iterator[Violation]:
         found = standing(message, happening.consumer, happening.attempt)
         if found is Standing.CURRENT and self.books.log_is_told:
-            kind = type(happening).__name__
-            text = (
-                f"{kind} of {happening.consumer!r} names the open delivery of offset {message.offset} and did not count"
-            )
+            verb = "acked" if isinstance(happening, Acked) else "nacked"
+            text = f"{happening.consumer!r} {verb} its open delivery of offset {message.offset}, which did not count"
             yield self.blame(text, message.since, seen)
 
     def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterator[Violation]:
@@ -212,8 +210,8 @@ class NoLoss(Judge):
         if not self.books.log_is_told:
             return
         if self.books.is_over(offset):
-            kind = type(seen.happening).__name__
-            text = f"{kind} answers for offset {offset}, which is done already, or was never published"
+            how = "an ack counted" if isinstance(seen.happening, Acked) else f"it is {type(seen.happening).__name__}"
+            text = f"offset {offset} is done already, or was never published, and {how}"
             yield self.blame(text, seen)
         else:
             self.unpublished.setdefault(offset, seen)
