@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from keyshared._window.lanes import Transition
+from keyshared.window import NEXT_STATE, State
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PICTURES = sorted(DOCS.rglob("*.svg"))
 SHOWN = re.compile(r"^!\[(.+?)\]\((.+?\.svg)\)$", flags=re.MULTILINE | re.DOTALL)
+NUMBERED = [path for path in PICTURES if path.stem != "states"]
 picture = pytest.mark.parametrize("picture", PICTURES, ids=lambda path: str(path.stem))
 
 
@@ -36,7 +40,7 @@ def _programs(picture: Path) -> str:
     return "".join(found)
 
 
-@picture
+@pytest.mark.parametrize("picture", NUMBERED, ids=lambda path: str(path.stem))
 def test_a_picture_shows_only_numbers_of_the_program_beside_it(picture: Path) -> None:
     shown = _words(" ".join(_texts(_root(picture), "text")))
 
@@ -60,3 +64,21 @@ def test_a_picture_can_be_read_in_the_dark_and_fetches_nothing(picture: Path) ->
 
     assert "prefers-color-scheme: dark" in text
     assert re.findall(r"href|@import|https?://(?!www\.w3\.org/2000/svg)", text) == []
+
+
+def test_the_picture_of_the_states_has_the_arrows_of_the_table_and_no_other() -> None:
+    drawn = [path.get("data-step") for path in _root(DOCS / "pictures" / "states.svg").iter() if path.get("data-step")]
+    steps = {
+        f"{before.name} {change.name.lower().replace('_', ' ')} {after.name}"
+        for (before, change), after in NEXT_STATE.items()
+        if change is not Transition.SETTLE
+    }
+
+    assert steps == set(drawn)
+    assert len(steps) == len(drawn)
+
+
+def test_every_state_of_a_message_can_end_as_the_picture_says() -> None:
+    ends = {before for (before, change), after in NEXT_STATE.items() if change is Transition.SETTLE}
+
+    assert set(State) - {State.SETTLED} == ends

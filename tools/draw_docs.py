@@ -109,15 +109,6 @@ def messages_table() -> list[str]:
     return ["| from | change | to | what causes it |", "|---|---|---|---|", *rows]
 
 
-def messages_diagram() -> list[str]:
-    """Return the steps as a diagram; an offered message begins as queued."""
-    edges: dict[tuple[State, State], list[str]] = {}
-    for (before, change), after in NEXT_STATE.items():
-        edges.setdefault((before, after), []).append(change.name.lower().replace("_", " "))
-    arrows = [f"{_node(before)} --> {_node(after)}: {', '.join(names)}" for (before, after), names in edges.items()]
-    return _diagram([f"[*] --> {State.QUEUED.name}: offer", *arrows])
-
-
 def consumer_step(state: str, step: str) -> str:
     """Return what an input makes of a consumer in that state: another state, or the error that it raises."""
     config = DispatcherConfig(inactive_grace_ms=GRACE_MS, ack_timeout_ms=None)
@@ -280,7 +271,6 @@ def program(path: str, language: str) -> list[str]:
 
 SECTIONS: Final[dict[str, dict[str, Callable[[], list[str]]]]] = {
     "states.md": {
-        "messages, diagram": messages_diagram,
         "messages, table": messages_table,
         "consumers, diagram": consumers_diagram,
         "consumers, table": consumers_table,
@@ -309,10 +299,6 @@ def drawn(name: str, page: str) -> str:
 
 def _cell(state: str, result: str | None) -> str:
     return "" if result is None else "·" if result == state else result
-
-
-def _node(state: State) -> str:
-    return "[*]" if state is State.SETTLED else state.name
 
 
 def _ends(state: str) -> str:

@@ -1,6 +1,6 @@
 """Pulsar's Key_Shared replay rules and the schedules of its KeySharedSubscriptionTest, by key and by hash.
 
-docs/drain-units.md says which upstream test each of these stands for, and which have no counterpart here.
+docs/verification.md says which upstream test each of these stands for, and which have no counterpart here.
 """
 
 from collections import defaultdict
