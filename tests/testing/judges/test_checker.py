@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.properties.driving import Fast
 from tests.properties.schedules import guarantees_of
+from tests.testing.recorded import recorded
 
 from keyshared.config import DispatcherConfig
 from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, check_history
@@ -34,6 +36,12 @@ from keyshared.testing.history import (
     SettledBy,
 )
 from keyshared.testing.judges import early, one_session
+
+
+def test_the_history_of_a_correct_dispatcher_breaks_nothing_in_any_configuration() -> None:
+    for seed in range(40):
+        guarantees, history = recorded(Fast, seed, 60)
+        assert [] == check_history(history, guarantees), seed
 
 
 def long_history(messages: int, keys: int, outstanding: int, *, stuck: bool) -> Iterator[Happening]:
