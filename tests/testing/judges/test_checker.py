@@ -317,6 +317,22 @@ def test_a_number_of_keys_that_makes_no_sense_is_refused(value: Any) -> None:
         Checker(remembered_keys=value)
 
 
+def test_guarantees_that_are_none_are_refused() -> None:
+    wrong: Any = {"window": 1}
+    with pytest.raises(GuaranteesError, match=r"guarantees is .*; it must be Guarantees"):
+        Checker(wrong)
+
+
+def test_what_is_open_when_its_publication_is_told_waits_behind_nobody() -> None:
+    history: list[Happening] = [
+        Delivered(offset=0, key=b"k", consumer="a"),
+        Quiet(),
+        Published(offset=0, key=b"k"),
+        Quiet(),
+    ]
+    assert [] == check_history(history, Guarantees(promises={"isolation"}, window=1))
+
+
 def test_what_is_published_has_a_greater_offset_than_what_has_come_back() -> None:
     with pytest.raises(HistoryError, match="offset of happening 1 is 5; it must be greater than 5, which was redriven"):
         check_history([Redriven(offset=5), Published(offset=5)])
