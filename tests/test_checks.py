@@ -2,9 +2,10 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum, IntEnum
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,14 +173,17 @@ BY_HAND = {
 }
 
 
-def raised() -> Iterator[tuple[str, str, list[ast.expr]]]:
+@cache
+def raised() -> list[tuple[str, str, list[ast.expr]]]:
     """Errors of arguments that the sources make, with their module and their arguments."""
+    found: list[tuple[str, str, list[ast.expr]]] = []
     for path in sorted(SOURCES.rglob("*.py")):
         module = path.relative_to(SOURCES).as_posix()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             match node:
                 case ast.Call(ast.Name("ArgumentError" | "ConfigError" as name), args) if module != "_checks.py":
-                    yield module, name, args
+                    found.append((module, name, args))
+    return found
 
 
 def said(node: ast.expr) -> str:

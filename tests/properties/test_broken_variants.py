@@ -12,7 +12,7 @@ from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
 from tests.properties.calls import Step
 from tests.properties.driving import Factory, Fast, offered_by, outcome, run_schedule
-from tests.properties.found_at import remembered_first
+from tests.properties.found_at import FOUND_AT, remembered_first
 from tests.properties.schedules import random_world
 
 from keyshared.testing import Promise, Violation
@@ -91,6 +91,16 @@ def test_a_second_run_shows_an_order_that_is_not_determined(broken: type[Any]) -
 
 def test_every_promise_has_a_broken_dispatcher() -> None:
     assert set(Promise) == set(BROKEN)
+
+
+def test_every_search_that_is_remembered_is_made() -> None:
+    made = {
+        search
+        for promise, variants in BROKEN.items()
+        for broken in variants
+        for search in (f"{promise} {broken.__name__}", f"history of {broken.__name__}")
+    }
+    assert made >= FOUND_AT.keys()
 
 
 @pytest.mark.parametrize("factory", [ModelDispatcher, Fast], ids=["model", "fast"])

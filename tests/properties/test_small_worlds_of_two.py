@@ -118,7 +118,8 @@ class Both(Node):
         yield from self.more(self)
 
     def identity(self) -> str:
-        return json.dumps([super().identity(), self.unread])
+        """With the model's state: what the real one has forgotten is no state that it may be taken for."""
+        return json.dumps([super().identity(), self.model.snapshot(), self.unread], sort_keys=True)
 
     @property
     def open(self) -> list[Deliver]:

@@ -132,6 +132,13 @@ def test_the_beginning_of_a_log_that_was_never_committed_is_committed() -> None:
     assert commit.position == 17
 
 
+def test_a_log_of_which_nothing_was_read_has_no_position_to_commit() -> None:
+    heart: Heart[int] = Heart(RunnerConfig(), commits=True)
+    heart.add_log("log")
+    heart.submit_many("log", [])
+    assert heart.advance(now_ms=0) == []
+
+
 def test_what_is_put_off_comes_again_when_it_was_asked_for_and_without_a_failure() -> None:
     heart = heart_of("log", retry=RetryPolicy(max_delay_ms=50, base_delay_ms=1))
     heart.submit("log", 0, "key", 0)

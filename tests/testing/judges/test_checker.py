@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.properties.driving import Fast
 from tests.properties.schedules import guarantees_of
+from tests.testing.recorded import recorded
 
 from keyshared.config import DispatcherConfig
 from keyshared.testing import Checker, Guarantees, GuaranteesError, HistoryError, Promise, check_history
@@ -34,6 +36,12 @@ from keyshared.testing.history import (
     SettledBy,
 )
 from keyshared.testing.judges import early, one_session
+
+
+def test_the_history_of_a_correct_dispatcher_breaks_nothing_in_any_configuration() -> None:
+    for seed in range(40):
+        guarantees, history = recorded(Fast, seed, 60)
+        assert [] == check_history(history, guarantees), seed
 
 
 def long_history(messages: int, keys: int, outstanding: int, *, stuck: bool) -> Iterator[Happening]:
@@ -307,6 +315,22 @@ def test_an_ack_of_an_older_delivery_may_count_where_no_fence_is_claimed() -> No
 def test_a_number_of_keys_that_makes_no_sense_is_refused(value: Any) -> None:
     with pytest.raises(GuaranteesError, match="remembered_keys"):
         Checker(remembered_keys=value)
+
+
+def test_guarantees_that_are_none_are_refused() -> None:
+    wrong: Any = {"window": 1}
+    with pytest.raises(GuaranteesError, match=r"guarantees is .*; it must be Guarantees"):
+        Checker(wrong)
+
+
+def test_what_is_open_when_its_publication_is_told_waits_behind_nobody() -> None:
+    history: list[Happening] = [
+        Delivered(offset=0, key=b"k", consumer="a"),
+        Quiet(),
+        Published(offset=0, key=b"k"),
+        Quiet(),
+    ]
+    assert [] == check_history(history, Guarantees(promises={"isolation"}, window=1))
 
 
 def test_what_is_published_has_a_greater_offset_than_what_has_come_back() -> None:

@@ -22,6 +22,7 @@ FOUND_AT_NIGHT = (
 NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
 
 
+@pytest.mark.no_cover
 def test_the_checker_agrees_with_the_slow_judge_on_tiny_histories() -> None:
     assert [] == list(differences([*range(3_000), *FOUND_AT_NIGHT]))
 
@@ -32,6 +33,7 @@ def test_the_checker_agrees_with_the_slow_judge_all_night() -> None:
     assert [] == list(differences(range(first, first + A_NIGHT)))
 
 
+@pytest.mark.no_cover
 def test_tiny_histories_break_every_promise_and_keep_it() -> None:
     broken, kept = Counter[Promise](), Counter[Promise]()
     for seed in range(2_500):
