@@ -210,7 +210,7 @@ with-compiler-bench: $(COMPILED)
 	@"$(BIN)/python" -m benchmarks --compiled build/compiled $(ARGS)
 
 .PHONY: bench-spark
-bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost on Spark; ARGS="--repeats 1" measures each once
+bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost on Spark; ARGS="--repeats 1 --check" measures each once
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)

@@ -8,7 +8,7 @@ turn only warms up, and ratios are medians of the ratios within a turn. Needs Li
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -16,12 +16,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
+from benchmarks._harness import Report
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.spark.runtime.session import local_session
 
-__all__ = ["Seconds", "Turns", "bench_parser", "bench_session", "noop", "take_turns", "zipf_key"]
+__all__ = ["Seconds", "Turns", "bench_parser", "bench_session", "exit_code", "noop", "take_turns", "zipf_key"]
 
 
 class Seconds(NamedTuple):
@@ -60,7 +61,13 @@ def bench_parser(module: str, description: str, *, rows: int, repeats: int) -> A
     parser.add_argument("--rows", type=int, default=rows, help=f"how many ({rows:,})")
     parser.add_argument("--repeats", type=int, default=repeats, help=f"how often each case takes its turn ({repeats})")
     parser.add_argument("--master", default="local[2]", help="Spark master (local[2])")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     return parser
+
+
+def exit_code(options: Namespace, reports: Sequence[Report]) -> int:
+    """Return 1 if a target is missed and that is asked for."""
+    return int(options.check and not all(verdict.met for report in reports for verdict in report.verdicts))
 
 
 @contextmanager

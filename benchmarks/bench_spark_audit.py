@@ -18,7 +18,8 @@ from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks._spark import Seconds, Turns, bench_parser, bench_session, take_turns
+from benchmarks._harness import Report
+from benchmarks._spark import Seconds, Turns, bench_parser, bench_session, exit_code, take_turns
 from benchmarks.bench_checker import CLAIMS, history
 from pyspark.sql import DataFrame
 
@@ -51,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write(told, path)
         write(told[: len(told) // FEW], few)
         logs = [spark.read.parquet(str(where)) for where in (path, few)]
-        print_table(TOPIC_PARTITIONS * len(told), take_turns(cases(told, path, logs), options.repeats))
-    return 0
+        found = report(TOPIC_PARTITIONS * len(told), take_turns(cases(told, path, logs), options.repeats))
+    print(found)
+    return exit_code(options, [found])
 
 
 def write(told: Sequence[Happening], path: Path) -> None:
@@ -106,25 +108,27 @@ def check_silence(violations: int) -> None:
         raise AssertionError(message)
 
 
-def print_table(rows: int, turns: Turns) -> None:
+def report(rows: int, turns: Turns) -> Report:
     whole, start = turns.each("audit"), turns.each("audit of few rows")
     added = [
         Seconds(*(long - short for long, short in zip(*pair, strict=True))) for pair in zip(whole, start, strict=True)
     ]
     alone = [each.processor / rows for each in turns.each("checker alone")]
-    print(f"{rows:,} rows in {TOPIC_PARTITIONS} topic-partitions, {OUTSTANDING:,} outstanding in each")
-    print(f"{'seconds for a million rows':28}{'processor':>12}{'wall':>8}{'of checker':>12}")
+    starting = turns.median("audit of few rows")
+    notes = [
+        f"{rows:,} rows in {TOPIC_PARTITIONS} topic-partitions, {OUTSTANDING:,} outstanding in each",
+        f"{rows // FEW:,} rows take {starting.processor:.1f} s of processors, {starting.wall:.1f} s by the clock",
+    ]
+    found = Report("audit on Spark", ("cpu us/row", "wall us/row", "of checker"), notes)
     share = 0.0
     own = [(name, turns.each(name), rows) for name in turns if name != "audit of few rows"]
     for name, took, count in (*own, ("audit, each row more", added, rows - rows // FEW)):
         processor, wall = (median(times) / count for times in zip(*took, strict=True))
         share = median(one * count / each.processor for one, each in zip(alone, took, strict=True))
-        print(f"{name:28}{processor * 1e6:12.2f}{wall * 1e6:8.2f}{share:12.0%}")
-    starting = turns.median("audit of few rows")
-    both = f"{starting.processor:.1f} s of processors, {starting.wall:.1f} s of the clock"
-    print(f"an audit of {rows // FEW:,} rows took {both}")
-    outcome = "PASS" if share >= TARGET else "MISSED"
-    print(f"{outcome}: each row more at {share:.0%} of the checker alone, per core; at least {TARGET:.0%} is wanted")
+        found.add(name, processor * 1e6, wall * 1e6, share)
+    found.judge("each row more, of the checker alone, per core", share, TARGET, at_most=False)
+    found.notes.extend(map(str, found.verdicts))
+    return found
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 from benchmarks._harness import Report
-from benchmarks._spark import Turns, bench_parser, bench_session, noop, take_turns, zipf_key
+from benchmarks._spark import Turns, bench_parser, bench_session, exit_code, noop, take_turns, zipf_key
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import StringType, StructField, StructType
@@ -72,8 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log = spark.read.parquet(path)
         ways = CASES | BY_HAND if options.by_hand else CASES
         ways = {name: way for name, way in ways.items() if name == "noop" or options.only in name}
-        print(report(options.rows, take_turns(runs(ways, log), options.repeats)))
-    return 0
+        found = report(options.rows, take_turns(runs(ways, log), options.repeats))
+    print(found)
+    return exit_code(options, [found])
 
 
 def runs(cases: Mapping[str, Case], log: DataFrame) -> dict[str, Callable[[], None]]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 from benchmarks._harness import Report
-from benchmarks._spark import Turns, bench_parser, bench_session, noop, take_turns, zipf_key
+from benchmarks._spark import Turns, bench_parser, bench_session, exit_code, noop, take_turns, zipf_key
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
@@ -60,15 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         load = Load(options.rows)
         log = written(spark, load, folder / "log")
         sizes = list(grown(spark, options.rows, folder)) if options.grow else []
+        found: list[Report] = []
         if options.only != "colocate":
-            print(replays(load, measured(log, load, folder / "log", options.repeats)), flush=True)
+            found.append(replays(load, measured(log, load, folder / "log", options.repeats)))
+            print(found[-1], flush=True)
             if sizes:
                 print(replay_growth(sizes), flush=True)
         if options.only != "replay":
-            print(colocations(load, take_turns(co_located(log, load), options.repeats)), flush=True)
+            found.append(colocations(load, take_turns(co_located(log, load), options.repeats)))
+            print(found[-1], flush=True)
             if sizes:
                 print(colocation_growth(sizes), flush=True)
-    return 0
+    return exit_code(options, found)
 
 
 def grown(spark: SparkSession, rows: int, folder: Path) -> Iterator[tuple[Load, DataFrame, Path]]:

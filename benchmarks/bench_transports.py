@@ -283,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="python -m benchmarks.bench_transports", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="a, b, c, d, e or memory; default all")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the messages")
-    parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     options = parser.parse_args(arguments)
     scale, course = Scale(quick=options.quick), Course()
     reports = []
@@ -306,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for report in reports:
         for verdict in report.verdicts:
             print(verdict)
-    return int(options.strict and not all(verdict.met for report in reports for verdict in report.verdicts))
+    return int(options.check and not all(verdict.met for report in reports for verdict in report.verdicts))
 
 
 if __name__ == "__main__":

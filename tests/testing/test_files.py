@@ -1,5 +1,6 @@
 """Histories in files: what is said of each, and which exit it makes."""
 
+import gc
 import gzip
 import importlib
 import runpy
@@ -130,6 +131,29 @@ def test_a_history_that_contradicts_itself_is_named_with_its_line(tmp_path: Path
     with pytest.raises(HistoryFileError, match="offset of happening 1 is 0") as raised:
         check_file(path)
     assert raised.value.line == 4
+
+
+def test_what_stands_before_a_line_that_is_no_happening_is_judged_first(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(write_jsonl([Published(offset=1), Published(offset=0)])) + "no happening\n")
+    with pytest.raises(HistoryFileError, match="offset of happening 1 is 0") as raised:
+        check_file(path)
+    assert raised.value.line == 2
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(tmp_path: Path, *, is_enabled: bool) -> None:
+    path = written(tmp_path / "good.jsonl", GOOD)
+    was_enabled = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        check_file(path)
+        path.write_text("no happening")
+        with pytest.raises(HistoryFileError):
+            check_file(path)
+        assert gc.isenabled() is is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

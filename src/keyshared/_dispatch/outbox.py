@@ -120,7 +120,7 @@ class Outbox:
                 state = entry.state
                 if state == IN_FLIGHT:
                     if self._ack_timeout_ms is not None:
-                        self._timers.start_last(entry, now + self._ack_timeout_ms)
+                        entry.deadline = self._timers.start_last(entry, now + self._ack_timeout_ms)
                     name = entry.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
                     offset = entry.offset
                     failures = notes[offset].failures if offset in notes else 0
@@ -166,10 +166,11 @@ class Outbox:
         opened = [entry for entry in granted if entry.state == IN_FLIGHT]
         if len(opened) < len(granted):
             out += self._other_obligations(granted)
-        if self._ack_timeout_ms is not None:
-            self._timers.start_all_last(opened, now + self._ack_timeout_ms)
+        due = None if self._ack_timeout_ms is None else self._timers.start_all_last(opened, now + self._ack_timeout_ms)
         notes = self._notes
         for each in opened:
+            if due is not None:
+                each.deadline = due
             offset = each.offset
             name = each.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
             failures = notes[offset].failures if offset in notes else 0
@@ -194,7 +195,7 @@ class Outbox:
         state = entry.state
         if state == IN_FLIGHT:
             if self._ack_timeout_ms is not None:
-                self._timers.start_last(entry, now + self._ack_timeout_ms)
+                entry.deadline = self._timers.start_last(entry, now + self._ack_timeout_ms)
             name = entry.lane.holder.name  # type: ignore[union-attr]  # whatever is in flight has a consumer
             notes, offset = self._notes, entry.offset
             failures = notes[offset].failures if offset in notes else 0

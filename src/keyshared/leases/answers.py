@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared._checks import check_int, check_offset
+from keyshared._checks import OFFSET_STOP, check_int, check_offset
 from keyshared._dispatch.receipts import check_reason
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
@@ -203,7 +203,8 @@ class LeaseAnswers(LeaseGroups[Item]):
 
 
 def _check_handle(offset: object, lease_id: object) -> None:
-    check_offset("offset", offset)
+    if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
+        check_offset("offset", offset)  # not called for what is right: every ack comes by here
     if type(lease_id) is not int:
         raise ArgumentError("lease_id", lease_id, "be an int")
 

@@ -192,36 +192,26 @@ class LeaseLedger:
             # Nobody else holds anything, so nothing has to drain.
             moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
         only = self.dispatcher.resume_offset if self._too_many_holes else None
-        taken: list[Deliver[Any]] = []
         others: list[Effect[Any]] = []
         room = min(most, room)
-        self._pull(consumer, room, taken, others, only=only, per_key=per_key)
+        taken = self._pull(consumer, room, others, only=only, per_key=per_key)
         steps = [moved, others]
         while self.dispatcher.rules is not None and self._is_due():
             # Somebody has asked a group that had no token, and time has brought one.
             more = self.note(self.dispatcher.handle_timeout(now_ms=self.now))
             if len(taken) < room:
-                self._pull(consumer, room - len(taken), taken, more, only=None, per_key=per_key)
+                taken += self._pull(consumer, room - len(taken), more, only=None, per_key=per_key)
             steps.append(more)
         reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
         return taken or NothingToLease(reason, only), self.merged(*steps)
 
     def _pull(
-        self,
-        consumer: str,
-        most: int,
-        taken: list[Deliver[Any]],
-        others: list[Effect[Any]],
-        *,
-        only: int | None,
-        per_key: int | None,
-    ) -> None:
-        """Open deliveries, and put what comes of it where it belongs."""
-        for effect in self.dispatcher.pull(consumer, most, only=only, per_key=per_key, now_ms=self.now):
-            if isinstance(effect, Deliver):
-                taken.append(effect)
-            else:
-                others.append(effect)
+        self, consumer: str, most: int, others: list[Effect[Any]], *, only: int | None, per_key: int | None
+    ) -> list[Deliver[Any]]:
+        """Open deliveries, and put what else comes of it with the others."""
+        effects = self.dispatcher.pull(consumer, most, only=only, per_key=per_key, now_ms=self.now)
+        others += [effect for effect in effects if not isinstance(effect, Deliver)]
+        return [effect for effect in effects if isinstance(effect, Deliver)]
 
     def settled(self, offset: int) -> None:
         """The lease of a message ends because it was acked."""

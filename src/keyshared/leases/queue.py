@@ -233,7 +233,8 @@ class LeaseQueue(LeaseAnswers[Item]):
             ArgumentError: ``producer`` is no pair of a text and an int, or ``not_before_ms`` no int.
         """
         now = self._ledger.checked_now(now_ms)
-        check_not_before(not_before_ms)
+        if not_before_ms is not None:
+            check_not_before(not_before_ms)
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:

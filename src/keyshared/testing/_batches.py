@@ -23,8 +23,7 @@ def in_batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     while True:
         batch: list[_Item] = []
         try:
-            for item in islice(source, _ITEMS):
-                batch.append(item)  # noqa: PERF402  # what was read before an error has to be there
+            batch += islice(source, _ITEMS)  # which keeps what was read before an error
         except BaseException:
             yield batch
             raise

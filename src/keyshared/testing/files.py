@@ -4,25 +4,28 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from keyshared.testing._batches import in_batches
+from keyshared.testing._garbage import collector_at_rest
 from keyshared.testing._given import check_count
 from keyshared.testing.errors import HistoryError, HistoryFileError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.judges.checker import Checker
 from keyshared.testing.judges.losses import Victim, loss_of, overtaken_in
-from keyshared.testing.rows import read_csv, read_jsonl
+from keyshared.testing.rows import numbered_csv, numbered_jsonl
 
 __all__ = ["FileReport", "check_file", "read_file"]
 
 _SHOWN: Final = 20
+_BATCHES_AT_REST: Final = 64  # of so many no garbage is collected: judging makes none that refers to itself
 _GZIP: Final = ".gz"
-_READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[Happening]]]] = {".csv": read_csv}
+_READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[tuple[int, Happening]]]]] = {".csv": numbered_csv}
 
 
 class FileReport(NamedTuple):
@@ -79,26 +82,18 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
     check_count("most", most, 0)
     lines = _Lines(Path(path))
     checker = Checker(guarantees)
-    shown: list[Violation] = []
-    overtaken = Counter[Victim | None]()
-    lost: set[Victim] = set()
-    happenings = found = 0
-    with closing(lines.read()) as text:
-        for batch in in_batches(_numbered(lines, text)):
-            happenings += len(batch)
-            for violations in _judged(batch, checker, path):
-                found += len(violations)
-                shown += violations[: most - len(shown)]
-                overtaken.update(map(overtaken_in, violations))
-                lost |= {victim for violation in violations if (victim := loss_of(violation)) is not None}
-    found -= sum(overtaken[victim] for victim in lost)
-    shown = [violation for violation in shown if overtaken_in(violation) not in lost]
-    last = checker.finish()
-    shown += last[: most - len(shown)]
+    found = _Found(most)
+    happenings = 0
+    with closing(lines.read()) as text, _named(lines, path):
+        batches = in_batches(lines.reader(text))
+        while count := _judge(islice(batches, _BATCHES_AT_REST), checker, path, found):
+            happenings += count
+    found.leave_out_the_lost()
+    found.add(checker.finish())
     unjudged = tuple(checker.unjudged())
     claimed = (Guarantees() if guarantees is None else guarantees).promises
     judged = tuple(promise for promise in Promise if promise in claimed - {each.promise for each in unjudged})
-    return FileReport(str(path), happenings, judged, unjudged, tuple(shown), found + len(last))
+    return FileReport(str(path), happenings, judged, unjudged, tuple(found.shown), found.count)
 
 
 def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
@@ -108,11 +103,9 @@ def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
         HistoryFileError: While iterating: the file cannot be read, or holds no history.
     """
     lines = _Lines(Path(path))
-    with closing(lines.read()) as text:
-        try:
-            yield from _READERS.get(lines.kind, read_jsonl)(text)
-        except HistoryError as error:
-            raise HistoryFileError(str(path), lines.number, str(error)) from None
+    with closing(lines.read()) as text, _named(lines, path):
+        for _, happening in lines.reader(text):
+            yield happening
 
 
 class _Lines:
@@ -122,38 +115,65 @@ class _Lines:
         self.path = path
         self.number = 0
 
-    @property
-    def kind(self) -> str:
-        """The last suffix of the name, before that of a compressed file."""
+    def reader(self, text: Iterable[str]) -> Iterator[tuple[int, Happening]]:
+        """Read happenings in the form that the name says: by its last suffix before that of a compressed file."""
         path = self.path
-        return (path.with_suffix("") if path.suffix == _GZIP else path).suffix
+        kind = (path.with_suffix("") if path.suffix == _GZIP else path).suffix
+        return _READERS.get(kind, numbered_jsonl)(text)
 
     def read(self) -> Generator[str]:
         try:
             with gzip.open(self.path) if self.path.suffix == _GZIP else self.path.open("rb") as file:
                 for self.number, line in enumerate(file, 1):
-                    yield str(line, "utf-8-sig" if self.number == 1 else "utf-8")
+                    yield line.decode() if self.number > 1 else line.decode("utf-8-sig")
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise HistoryFileError(str(self.path), self.number, f"it cannot be read: {error}") from None
 
 
-def _judged(
-    batch: Iterable[tuple[int, Happening]], checker: Checker, path: str | PathLike[str]
-) -> Iterator[list[Violation]]:
-    feed = checker.feed
-    for number, happening in batch:
-        try:
-            violations = feed(happening)
-        except HistoryError as error:
-            raise HistoryFileError(str(path), number, str(error)) from None
-        if violations:
-            yield violations
-
-
-def _numbered(lines: _Lines, text: Iterable[str]) -> Iterator[tuple[int, Happening]]:
-    """Read what stands in a file, each with the line on which it ends."""
+@contextmanager
+def _named(lines: _Lines, path: str | PathLike[str]) -> Iterator[None]:
+    """Name the line on which something stands that is no happening."""
     try:
-        for happening in _READERS.get(lines.kind, read_jsonl)(text):
-            yield lines.number, happening
+        yield
     except HistoryError as error:
-        raise HistoryFileError(str(lines.path), lines.number, str(error)) from None
+        raise HistoryFileError(str(path), lines.number, str(error)) from None
+
+
+class _Found:
+    """Counts violations, and keeps the first ones."""
+
+    def __init__(self, most: int) -> None:
+        self.shown: list[Violation] = []
+        self.count = 0
+        self._most = most
+        self._overtaken = Counter[Victim | None]()
+        self._lost: set[Victim] = set()
+
+    def add(self, violations: list[Violation]) -> None:
+        self.count += len(violations)
+        self.shown += violations[: self._most - len(self.shown)]
+        self._overtaken.update(map(overtaken_in, violations))
+        self._lost.update(victim for violation in violations if (victim := loss_of(violation)) is not None)
+
+    def leave_out_the_lost(self) -> None:
+        """Forget that something was overtaken that is lost."""
+        self.count -= sum(self._overtaken[victim] for victim in self._lost)
+        self.shown = [violation for violation in self.shown if overtaken_in(violation) not in self._lost]
+
+
+def _judge(
+    batches: Iterable[list[tuple[int, Happening]]], checker: Checker, path: str | PathLike[str], found: _Found
+) -> int:
+    """Judge what is read, and return how much that was."""
+    count, feed = 0, checker.feed
+    with collector_at_rest():
+        for batch in batches:
+            count += len(batch)
+            for number, happening in batch:
+                try:
+                    violations = feed(happening)
+                except HistoryError as error:
+                    raise HistoryFileError(str(path), number, str(error)) from None
+                if violations:
+                    found.add(violations)
+    return count

@@ -11,6 +11,8 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from json.scanner import make_scanner
+from operator import itemgetter
 from typing import Final, NamedTuple, NoReturn, get_args
 
 from keyshared.testing.errors import HistoryError
@@ -70,7 +72,9 @@ _OWN_PREFIX: Final = "x_"
 _SHOWN_CHARACTERS: Final = 80
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of 64 bits
 _JSON_SPACE: Final = " \t\n\r"
-_read_json: Final = json.JSONDecoder().raw_decode  # `json.loads` costs as much again for what is around the text
+_HAPPENING: Final = itemgetter(1)  # of one that comes with its number
+# `json.loads` costs as much again for what is around the text.
+_read_json: Final = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]  # its stub asks for the scanner itself
 
 
 class _Field(NamedTuple):
@@ -194,13 +198,18 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
         Traceback (most recent call last):
         keyshared.testing.errors.HistoryError: resume_offset of line 1 is '3'; it must be an int of 64 bits
     """
+    return map(_HAPPENING, numbered_jsonl(lines))
+
+
+def numbered_jsonl(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
+    """Read as `read_jsonl`, each happening with the number of its line."""
     for number, line in enumerate(lines, start=1):
         if type(line) is not str:
             raise HistoryError(number, "line", None, line, "be a str")
         text = line.strip(_JSON_SPACE)
         try:
-            row, end = _read_json(text)
-        except (ValueError, RecursionError):
+            row, end = _read_json(text, 0)
+        except (StopIteration, ValueError, RecursionError):  # the first: no value begins there
             row, end = None, -1
         if end != len(text):
             if not line or line.isspace():
@@ -208,7 +217,7 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
             raise HistoryError(number, "line", None, line[:_SHOWN_CHARACTERS], "be one JSON object")
         if type(row) is dict and "key_base64" in row and row["key_base64"] is not None:
             row["key"] = _base64(row, number)
-        yield _decode(row, number, "line")
+        yield number, _decode(row, number, "line")
 
 
 def read_csv(lines: Iterable[str]) -> Iterator[Happening]:
@@ -235,6 +244,11 @@ def read_csv(lines: Iterable[str]) -> Iterator[Happening]:
         Traceback (most recent call last):
         keyshared.testing.errors.HistoryError: offset of line 2 is 'first'; it must be an int of 64 bits
     """
+    return map(_HAPPENING, numbered_csv(lines))
+
+
+def numbered_csv(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
+    """Read as `read_csv`, each happening with the number of the line on which it ends."""
     reader = csv.reader(lines, strict=True)
     columns: list[str] | None = None
     while True:
@@ -253,7 +267,7 @@ def read_csv(lines: Iterable[str]) -> Iterator[Happening]:
                 reader.line_num, "line", None, cells, f"have {len(columns)} cells, as the first line has"
             )
         else:
-            yield _decode(_row_of(columns, cells, reader.line_num), reader.line_num, "line")
+            yield reader.line_num, _decode(_row_of(columns, cells, reader.line_num), reader.line_num, "line")
 
 
 def to_rows(history: Iterable[Happening]) -> Iterator[dict[str, object]]:
@@ -370,20 +384,19 @@ def _decode(row: object, number: int, unit: str) -> Happening:
         told += 1
         if wanted is int:
             if type(value) is not int or not _LOWEST <= value <= _HIGHEST:
-                value = _parsed(column, value, row, number, unit)
+                value = _parsed(column, value, kind, number, unit)
         elif type(value) is not wanted:
-            value = _parsed(column, value, row, number, unit)
+            value = _parsed(column, value, kind, number, unit)
         assign(happening, value)
     if len(row) > told:
         _check_others(row, kind, number, unit)
     return happening
 
 
-def _parsed(column: str, value: object, row: Mapping[object, object], number: int, unit: str) -> object:
-    name = str(row["happening"])
+def _parsed(column: str, value: object, kind: _Kind, number: int, unit: str) -> object:
     if value is None:
-        raise HistoryError(number, unit, column, None, f"be there: {name} needs it")
-    field = _BY_NAME[name].fields[column]
+        raise HistoryError(number, unit, column, None, f"be there: {_NAMES[kind.cls]} needs it")
+    field = kind.fields[column]
     try:
         return field.parse(value)
     except ValueError:

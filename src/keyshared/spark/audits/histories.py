@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.batches import Values, runs_of, values_of
 from keyshared.spark.frames.checks import check_columns, column_names, folding
-from keyshared.spark.frames.garbage import collector_at_rest
+from keyshared.testing._garbage import collector_at_rest
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
 from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS, from_rows

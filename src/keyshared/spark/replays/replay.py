@@ -27,7 +27,6 @@ from keyshared.simulate.plan import Plan
 from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, Waits
 from keyshared.spark.frames.checks import as_declared
-from keyshared.spark.frames.garbage import collector_at_rest
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.pages.page import checked_target
@@ -37,11 +36,13 @@ from keyshared.spark.replays.partition import SummaryRow
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import html
 from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA
+from keyshared.testing._garbage import collector_at_rest
 
 __all__ = ["Replay", "replay", "replay_batches", "summary_fields"]
 
 _BATCH_ROWS: Final = 4_000  # deliveries: some hundred kilobytes, small beside a batch of Spark's
 _BLOCK_ROWS: Final = 4000  # of the history, which are looked at together: fewer than they would be deliveries
+_BLOCKS_AT_REST: Final = 8
 
 _SCHEMA: Final = StructType(
     [
@@ -260,16 +261,27 @@ def _deliveries(topic_partition: str, history: Iterable[Row], tally: Tally) -> I
     rows = iter(history)
     going_on = True
     while going_on:
-        with collector_at_rest():
-            block = list(islice(rows, _BLOCK_ROWS))
-            tally.add_all(block)
-            found.add_all(block)
-        going_on = bool(block)
-        if len(found) >= _BATCH_ROWS:
-            yield found.take()
+        with collector_at_rest():  # until columns are made: then most rows are gone that it would have gone through
+            going_on = _fold(rows, found, tally)
+            columns = found.take() if len(found) >= _BATCH_ROWS else None
+        if columns is not None:
+            yield columns
     found.finish()
     if found:
         yield found.take()
+
+
+def _fold(rows: Iterator[Row], found: DeliveryColumns, tally: Tally) -> bool:
+    """Take rows until there is a batch of deliveries, or so many of them; False if they end."""
+    for _ in range(_BLOCKS_AT_REST):
+        block = list(islice(rows, _BLOCK_ROWS))
+        if not block:
+            return False
+        tally.add_all(block)
+        found.add_all(block)
+        if len(found) >= _BATCH_ROWS:
+            break
+    return True
 
 
 def summary_fields(row: SummaryRow) -> dict[str, object]:

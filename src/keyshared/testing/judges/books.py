@@ -69,11 +69,14 @@ class Books:
         listed = lane.listed
         while listed:
             message = self.messages.get(listed[0])
-            if message is not None and self.holds_its_key(message):
-                return message
-            heappop(listed)
             if message is not None:
+                # `holds_its_key` without a call: this is asked for nearly every happening
+                if not (message.is_open or message.unsure or message.doubtful) and (
+                    not message.came_back or self.guarantees.nack_holds_key
+                ):
+                    return message
                 message.is_listed = False
+            heappop(listed)
         return None
 
     def lowest(self) -> Message | None:
