@@ -1,0 +1,1 @@
+"""Plans as files: read, compared with one another, and weighed against a log. Plain Python; needs no Spark."""
