@@ -37,6 +37,7 @@ from keyshared.spark.keystats.histogram import KeyHistogram, balanced_boundaries
 from keyshared.spark.logs.source import as_log, load_flights, load_log
 from keyshared.spark.plans.files import load_plan, load_plans
 from keyshared.spark.replays.comparison import what_if_partition
+from keyshared.spark.replays.offered_load import offered_load
 from keyshared.spark.replays.partition import replay_partition
 from keyshared.spark.replays.replay import Replay, replay
 from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA, VIOLATION_SCHEMA
@@ -91,6 +92,7 @@ __all__ = [
     "load_plan",
     "load_plans",
     "local_session",
+    "offered_load",
     "owner",
     "owner_partition",
     "replay",

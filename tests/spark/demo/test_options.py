@@ -75,8 +75,14 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--plan", "two.toml", "--consumers", "3"], "--consumers is 3; it must come without --plan"),
         (["--plan", "two.toml", "--by", "backlog"], "--by is 'backlog'; it must come with two plans or more"),
         (["--plan", "two.toml", "--by", "cost"], "--by is 'cost'; it must be one of wait-p99, "),
-        (["--plan", "two.toml", "--plan", "own.toml", "--deliveries", "x"], "--deliveries is 'x'; it must come with one"),
-        (["--input", "log.csv", *COLUMNS, "--service-unit", "days"], "--service-unit is 'days'; it must come with --plan"),
+        (
+            ["--plan", "two.toml", "--plan", "own.toml", "--deliveries", "x"],
+            "--deliveries is 'x'; it must come with one",
+        ),
+        (
+            ["--input", "log.csv", *COLUMNS, "--service-unit", "days"],
+            "--service-unit is 'days'; it must come with --plan",
+        ),
         (
             ["--input", "log.csv", *COLUMNS, "--plan", "two.toml", "--service-unit", "days"],
             "--service-unit is 'days'; it must come with --service",
@@ -84,7 +90,7 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--plan", "two.toml", "--service-unit", "weeks"], "--service-unit is 'weeks'; it must be one of seconds, "),
         (
             ["--input", "log.csv", *COLUMNS, "--plan", "two.toml", "--plan", "own.toml"],
-            "--service is None; it must name a column, because consumers of plan 'own' take as long as each message says",
+            "--service is None; it must name a column, because consumers of plan 'own' take as long as each ",
         ),
     ],
 )

@@ -35,18 +35,20 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from rich.text import Text
 
 from keyshared.errors import ArgumentError, MissingExtraError
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.plan import Pace, Plan
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
-from keyshared.spark.demo.comparison import comparison, outcomes_of
+from keyshared.spark.demo.comparison import comparison, outcomes_of, warned
 from keyshared.spark.demo.log import PLACE, Log, flights, measured, own_log, with_own_service, with_service
 from keyshared.spark.demo.options import check_input, check_options, check_plans, consumers_of, needs_service
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.times import MS_OF, TIMES
+from keyshared.spark.plans.load import OfferedLoad
 from keyshared.spark.plans.ranking import CRITERIA
+from keyshared.spark.replays.offered_load import offered_loads
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
@@ -219,7 +221,30 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
         log.rows.unpersist()
 
 
+def _weighed(
+    spark: SparkSession, options: argparse.Namespace, messages: DataFrame, plans: Mapping[str, Plan]
+) -> dict[str, OfferedLoad]:
+    """Compute what the log asks of each plan, and say at once why waits would be endless: the replay may take long."""
+    timed = {name: plan for name, plan in plans.items() if plan.pace is Pace.ARRIVALS}
+    with _progress(spark, "adding up the work", options):
+        loads = offered_loads(messages, timed, service_ms="service_ms") if timed else {}
+    before = {f"{name}: " if len(plans) > 1 else "": load for name, load in loads.items()}
+    if not options.quiet:
+        for text in warned(before, _hint(options)):
+            tell(sys.stderr, text)
+    return loads
+
+
+def _hint(options: argparse.Namespace) -> str:
+    """Return what else may be the reason, where times are those of a column."""
+    if not options.plan or options.service is None:
+        return ""
+    unit = options.service_unit or "milliseconds"
+    return f"(--service {options.service} is taken to count {unit}; --service-unit says otherwise)"
+
+
 def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
+    loads = _weighed(spark, options, job.messages, {"": job.plan})
     path = options.deliveries or (options.out / "deliveries").resolve().as_uri()
     started = time.monotonic()
     with (
@@ -249,7 +274,7 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
             buckets=BUCKETS,
         )
         (options.out / "report.html").write_text(html(report), encoding="utf-8")
-    _tell(report, audited.violations, path, options)
+    _tell(report, audited.violations, path, options, loads)
     audited.close()
     history.unpersist()
     return _BROKEN if report.violation_count else _KEPT
@@ -257,6 +282,7 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
 
 def _compare(spark: SparkSession, options: argparse.Namespace, log: Log, messages: DataFrame) -> int:
     page = options.out / "plans.html"
+    loads = _weighed(spark, options, messages, options.plans)
     with what_if(messages, options.plans, service_ms="service_ms", partitions=options.partitions) as compared:
         with _progress(spark, f"replaying {len(options.plans)} plans", options):
             outcomes = outcomes_of(compared.totals.collect(), options.plans)
@@ -264,7 +290,8 @@ def _compare(spark: SparkSession, options: argparse.Namespace, log: Log, message
             compared.report(page, title=log.title, about=log.about, hottest=_HOT_KEYS)
     if not options.quiet:
         by = options.by or _BY
-        tell(sys.stdout, "", comparison(log.title, f"{log.about}.", options.plans, outcomes, by), "")
+        told = comparison(log.title, f"{log.about}.", options.plans, outcomes, by, loads=loads)
+        tell(sys.stdout, "", told, "")
         sys.stdout.write(f"report        {page}\n")
     return _KEPT
 
@@ -282,7 +309,13 @@ def _told(log: Log, story: Story) -> str:
     )
 
 
-def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
+def _tell(
+    report: ReplayReport,
+    violations: DataFrame,
+    path: str,
+    options: argparse.Namespace,
+    loads: Mapping[str, OfferedLoad],
+) -> None:
     if report.violation_count:
         proofs: list[tuple[str, ...]] = []
         for promise in (name for name, count in report.violations or () if count):
@@ -291,7 +324,7 @@ def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argpa
         table = columns(proofs, heads=("promise", "in", "what happened"), left=(0, 1, 2), widest=_PROOF_WIDTH)
         tell(sys.stderr, Text(f"{report.violation_count:,} violations, such as", style="bold red"), table)
     if not options.quiet:
-        tell(sys.stdout, "", summary(report), "")
+        tell(sys.stdout, "", summary(report), *warned(loads, _hint(options)), "")
         sys.stdout.write(f"delivery log  {path}\nreport        {options.out / 'report.html'}\n")
 
 

@@ -1,22 +1,26 @@
 """Several plans over one log: in what they differ, what would have become of it, and which one is best, as text."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import Row
 from rich.console import RenderableType
+from rich.constrain import Constrain
 from rich.text import Text
 
 from keyshared.simulate.plan import Plan
 from keyshared.spark.demo.text import columns, headed, paragraph, sections
 from keyshared.spark.pages.page import duration
 from keyshared.spark.plans.differences import Difference, differences
+from keyshared.spark.plans.load import OfferedLoad
 from keyshared.spark.plans.ranking import CRITERIA, PlanOutcome, best
 from keyshared.spark.replays.presence import everybody
 
-__all__ = ["comparison", "outcomes_of"]
+__all__ = ["comparison", "outcomes_of", "warned"]
 
 _WIDEST: Final = 48
+_LINE: Final = 100
 _ROWS: Final = (
     ("consumers", "consumers"),
     ("not settled", "outstanding"),
@@ -27,6 +31,11 @@ _ROWS: Final = (
     ("largest backlog", "largest_backlog"),
     ("redeliveries", "redeliveries"),
     ("keys moved", "moved_keys"),
+)
+_LOADS: Final[tuple[tuple[str, Callable[[OfferedLoad], str]], ...]] = (
+    ("most work / all consumers", lambda load: f"{load.load:.2f}"),
+    ("most work of a key / one consumer", lambda load: f"{load.key_load:.2f}"),
+    ("keys that need more than one", lambda load: f"{load.keys_over:,}"),
 )
 
 
@@ -51,7 +60,13 @@ def outcomes_of(totals: Iterable[Row], plans: Mapping[str, Plan]) -> tuple[PlanO
 
 
 def comparison(
-    title: str, source: str, plans: Mapping[str, Plan], outcomes: Sequence[PlanOutcome], by: str
+    title: str,
+    source: str,
+    plans: Mapping[str, Plan],
+    outcomes: Sequence[PlanOutcome],
+    by: str,
+    *,
+    loads: Mapping[str, OfferedLoad] = MappingProxyType({}),
 ) -> RenderableType:
     """Return the plans side by side, for `tell`.
 
@@ -61,17 +76,31 @@ def comparison(
         plans: The plans by name.
         outcomes: What became of the log under each, in their order.
         by: One of `CRITERIA`.
+        loads: What the log asks of each, for plans in which messages arrive at a time of their own.
     """
     winners = best(outcomes, by)
     heads = [f"{each.plan} *" if each in winners else each.plan for each in outcomes]
     found = [(name, [_figure(field, getattr(each, field)) for each in outcomes]) for name, field in _ROWS]
+    found += [(name, [told(loads[plan]) if plan in loads else "" for plan in plans]) for name, told in _LOADS if loads]
     rows = [[Text(name), *_marked(values)] for name, values in found]
     return sections(
         headed(title, paragraph(source)),
         headed("where the plans differ", _differing(differences(plans), heads)),
         headed("what would have become of the log", columns(rows, heads=("", *heads), widest=_WIDEST)),
         paragraph(_verdict(outcomes, winners, by)),
+        *warned({f"{name}: ": load for name, load in loads.items()}),
     )
+
+
+def warned(loads: Mapping[str, OfferedLoad], hint: str = "") -> list[RenderableType]:
+    """Return why waits are endless, where they are, for `tell`.
+
+    Args:
+        loads: What the log asks for, by what stands before a warning about it.
+        hint: What stands below the warnings.
+    """
+    told = [f"warning: {before}{why}" for before, load in loads.items() for why in load.warnings()]
+    return [Constrain(Text(text, style="yellow"), _LINE) for text in (*told, *([hint] if hint and told else []))]
 
 
 def _differing(rows: Sequence[Difference], heads: Sequence[str]) -> RenderableType:
