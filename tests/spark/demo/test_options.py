@@ -25,7 +25,7 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "log.csv").write_text(CSV)
     (tmp_path / "log.txt").write_text(CSV)
     (tmp_path / "two.toml").write_text('consumers = [{ name = "c", count = 2, service = 5 }]')
-    (tmp_path / "odd.toml").write_text('consumers = [{ name = "c", limt = 2 }]')
+    (tmp_path / "odd.toml").write_text('consumers = [{ name = "c", limits = 2 }]')
     scaled = '{ kind = "scaled", factor = 2, model = { kind = "per-message" } }'
     (tmp_path / "own.toml").write_text(f'consumers = [{{ name = "c", service = {scaled} }}]')
 
@@ -70,7 +70,10 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
         (["--limit", "0"], "--limit is 0; it must be at least 1"),
         (["--plan", "own.json"], "plan is 'own.json'; it must be a file that ends in .toml"),
-        (["--plan", "two.toml", "--plan", "odd.toml"], "odd.toml: a key of consumers[0] is 'limt'; it must be a known"),
+        (
+            ["--plan", "two.toml", "--plan", "odd.toml"],
+            "odd.toml: a key of consumers[0] is 'limits'; it must be a known",
+        ),
         (["--plan", "two.toml", "--plan", "two.toml"], "two.toml: name is 'two'; it must be another one than in the "),
         (["--plan", "two.toml", "--consumers", "3"], "--consumers is 3; it must come without --plan"),
         (["--plan", "two.toml", "--by", "backlog"], "--by is 'backlog'; it must come with two plans or more"),

@@ -62,8 +62,8 @@ def test_every_plan_of_the_guide_is_read(tmp_path: Path, number: int) -> None:
         ("a.toml", "x = 1\nx = 2", "plan is 'a.toml'; it must hold TOML that can be read: Cannot overwrite a value"),
         (
             "a.toml",
-            'consumers = [{ name = "c", limt = 3 }]',
-            "a.toml: a key of consumers[0] is 'limt'; it must be a kn",
+            'consumers = [{ name = "c", limits = 3 }]',
+            "a.toml: a key of consumers[0] is 'limits'; it must be a kn",
         ),
         ("a.toml", "[config.retry]\nbase_delay_ms = -3", "a.toml: config.retry.base_delay_ms is -3; it must be an int"),
         ("a.toml", "name = 3", "a.toml: name is 3; it must be"),

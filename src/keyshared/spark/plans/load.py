@@ -119,7 +119,7 @@ class OfferedLoad:
         return sum(each.keys_over for each in self.topic_partitions)
 
     def warnings(self) -> tuple[str, ...]:
-        """Say why waits will be endless.
+        """Return why waits will be endless.
 
         Returns:
             A sentence for each reason; none if nothing is known to be too much.
