@@ -35,6 +35,7 @@ from keyshared.spark.columns.slots import bucket_hash, slot, with_slot
 from keyshared.spark.keystats.counting import histogram_of, histogram_partition
 from keyshared.spark.keystats.histogram import KeyHistogram, balanced_boundaries, collect_histogram, key_histogram
 from keyshared.spark.logs.source import as_log, load_flights, load_log
+from keyshared.spark.logs.topics import load_kafka
 from keyshared.spark.plans.files import load_plan, load_plans
 from keyshared.spark.replays.comparison import what_if_partition
 from keyshared.spark.replays.offered_load import offered_load
@@ -88,6 +89,7 @@ __all__ = [
     "histogram_partition",
     "key_histogram",
     "load_flights",
+    "load_kafka",
     "load_log",
     "load_plan",
     "load_plans",

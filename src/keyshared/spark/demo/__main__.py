@@ -226,12 +226,13 @@ def _weighed(
 ) -> dict[str, OfferedLoad]:
     """Compute what the log asks of each plan, and say at once why waits would be endless: the replay may take long."""
     timed = {name: plan for name, plan in plans.items() if plan.pace is Pace.ARRIVALS}
+    if options.quiet or not timed:
+        return {}
     with _progress(spark, "adding up the work", options):
-        loads = offered_loads(messages, timed, service_ms="service_ms") if timed else {}
+        loads = offered_loads(messages, timed, service_ms="service_ms")
     before = {f"{name}: " if len(plans) > 1 else "": load for name, load in loads.items()}
-    if not options.quiet:
-        for text in warned(before, _hint(options)):
-            tell(sys.stderr, text)
+    for text in warned(before, _hint(options)):
+        tell(sys.stderr, text)
     return loads
 
 

@@ -11,6 +11,7 @@ from keyshared.simulate.plan import Join, Plan, SetService
 from keyshared.simulate.service import PerMessage, Scaled, ServiceTime
 from keyshared.spark.demo.plan import Story, Workload
 from keyshared.spark.logs.files import Source, check_named, format_of, head_of, local_path, sample_of
+from keyshared.spark.logs.snapshots import check_snapshot
 from keyshared.spark.logs.times import MS_OF, check_time, time_of
 from keyshared.spark.plans.files import load_plans
 from keyshared.spark.plans.ranking import CRITERIA
@@ -55,7 +56,7 @@ def check_options(options: argparse.Namespace) -> None:
         if options.option:
             raise ArgumentError("--option", options.option[0], "come with --input: the flights have their own")
     else:
-        source_of(options)
+        check_snapshot(source_of(options))
         _check_apart(options)
 
 
