@@ -35,7 +35,10 @@ from keyshared.spark.columns.slots import bucket_hash, slot, with_slot
 from keyshared.spark.keystats.counting import histogram_of, histogram_partition
 from keyshared.spark.keystats.histogram import KeyHistogram, balanced_boundaries, collect_histogram, key_histogram
 from keyshared.spark.logs.source import as_log, load_flights, load_log
+from keyshared.spark.logs.topics import load_kafka
+from keyshared.spark.plans.files import load_plan, load_plans
 from keyshared.spark.replays.comparison import what_if_partition
+from keyshared.spark.replays.offered_load import offered_load
 from keyshared.spark.replays.partition import replay_partition
 from keyshared.spark.replays.replay import Replay, replay
 from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA, VIOLATION_SCHEMA
@@ -86,8 +89,12 @@ __all__ = [
     "histogram_partition",
     "key_histogram",
     "load_flights",
+    "load_kafka",
     "load_log",
+    "load_plan",
+    "load_plans",
     "local_session",
+    "offered_load",
     "owner",
     "owner_partition",
     "replay",

@@ -73,7 +73,14 @@ def test_the_module_runs_as_a_program_and_spark_is_not_heard(
     assert 0 == told.returncode, told.stderr
     lines = told.stderr.splitlines()
     steps = [line.partition(":")[0] for line in lines if "done in" in line]
-    assert ["starting Spark", "reading the log", "replaying", "auditing every delivery", "counting"] == steps
+    assert [
+        "starting Spark",
+        "reading the log",
+        "adding up the work",
+        "replaying",
+        "auditing every delivery",
+        "counting",
+    ] == steps
     assert [] == [line for line in lines if not re.search(r": .*\d s$", line)]
     assert {"deliveries", "report.html", "spark.log"} == {path.name for path in out.iterdir()}
 
@@ -293,3 +300,47 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, capsys: pytest.
     (tmp_path / "file").write_text("")
     assert 2 == run("--quiet", out=tmp_path / "file" / "out")
     assert "it must be a folder that can be made" in capsys.readouterr().err
+
+
+PLAN = """
+consumers = [{ name = "c", count = COUNT, limit = 2, service = { kind = "per-message" } }]
+config = { ack_timeout_ms = "none" }
+"""
+
+
+def test_a_plan_of_ones_own_is_replayed_and_what_cannot_be_done_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    (tmp_path / "two.toml").write_text(PLAN.replace("COUNT", "2"))
+    options = [*own(tmp_path / "log.csv", **COLUMNS, service="work"), "--service-unit", "minutes"]
+    assert 0 == run(*options, "--plan", str(tmp_path / "two.toml"), out=tmp_path / "out")
+    told = capsys.readouterr()
+    found = facts(told.out)
+    assert ("200", "0") == (found["messages"], found["violations"])
+    assert {"c1", "c2"} <= found.keys()
+    text = " ".join(told.out.split())
+    # each shard has 100 messages of 1 to 3 minutes in 199 s, for two consumers that take two at a time
+    work = {shard: sum(1 + i % 3 for i in range(200) if i % 2 == shard) * 60 for shard in (0, 1)}
+    assert f"has {max(work.values()) / 199 / 2:.1f} times the work that its consumers can do in the 3 min 19 s" in text
+    assert "More consumers do not help" in text
+    assert "(--service work is taken to count minutes; --service-unit says otherwise)" in text
+    assert "warning: key" in told.err
+
+
+def test_several_plans_are_compared_and_one_wins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    plans = []
+    for name, count in (("few", 1), ("many", 4)):
+        (tmp_path / f"{name}.toml").write_text(PLAN.replace("COUNT", str(count)))
+        plans += ["--plan", str(tmp_path / f"{name}.toml")]
+    options = [*own(tmp_path / "log.csv", **COLUMNS, service="work"), "--service-unit", "minutes", *plans]
+    assert 0 == run(*options, "--by", "wait-p50", out=tmp_path / "out")
+    told = capsys.readouterr()
+    lines = [line.split() for line in told.out.splitlines()]
+    assert ["consumers", "1:", "c1", "4:", "c1,", "c2,", "...", "c4"] in lines
+    assert ["few", "many", "*"] in lines
+    assert "* winner by wait-p50: many, " in told.out
+    assert {"few", "many"} == set(re.findall(r"^warning: (\w+): topic-partition", told.out, re.MULTILINE))
+    assert (tmp_path / "out" / "plans.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert not (tmp_path / "out" / "deliveries").exists()

@@ -24,6 +24,10 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").write_text(CSV)
     (tmp_path / "log.txt").write_text(CSV)
+    (tmp_path / "two.toml").write_text('consumers = [{ name = "c", count = 2, service = 5 }]')
+    (tmp_path / "odd.toml").write_text('consumers = [{ name = "c", limits = 2 }]')
+    scaled = '{ kind = "scaled", factor = 2, model = { kind = "per-message" } }'
+    (tmp_path / "own.toml").write_text(f'consumers = [{{ name = "c", service = {scaled} }}]')
 
 
 @pytest.mark.parametrize(
@@ -65,6 +69,32 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--key", "user"], "--key is 'user'; it must come with --input"),
         (["--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
         (["--limit", "0"], "--limit is 0; it must be at least 1"),
+        (["--plan", "own.json"], "plan is 'own.json'; it must be a file that ends in .toml"),
+        (
+            ["--plan", "two.toml", "--plan", "odd.toml"],
+            "odd.toml: a key of consumers[0] is 'limits'; it must be a known",
+        ),
+        (["--plan", "two.toml", "--plan", "two.toml"], "two.toml: name is 'two'; it must be another one than in the "),
+        (["--plan", "two.toml", "--consumers", "3"], "--consumers is 3; it must come without --plan"),
+        (["--plan", "two.toml", "--by", "backlog"], "--by is 'backlog'; it must come with two plans or more"),
+        (["--plan", "two.toml", "--by", "cost"], "--by is 'cost'; it must be one of wait-p99, "),
+        (
+            ["--plan", "two.toml", "--plan", "own.toml", "--deliveries", "x"],
+            "--deliveries is 'x'; it must come with one",
+        ),
+        (
+            ["--input", "log.csv", *COLUMNS, "--service-unit", "days"],
+            "--service-unit is 'days'; it must come with --plan",
+        ),
+        (
+            ["--input", "log.csv", *COLUMNS, "--plan", "two.toml", "--service-unit", "days"],
+            "--service-unit is 'days'; it must come with --service",
+        ),
+        (["--plan", "two.toml", "--service-unit", "weeks"], "--service-unit is 'weeks'; it must be one of seconds, "),
+        (
+            ["--input", "log.csv", *COLUMNS, "--plan", "two.toml", "--plan", "own.toml"],
+            "--service is None; it must name a column, because consumers of plan 'own' take as long as each ",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line_and_nothing_is_made(

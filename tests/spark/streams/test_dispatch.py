@@ -5,6 +5,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from random import Random
+from shutil import copytree, rmtree
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,17 +254,30 @@ def test_a_command_without_a_place_in_the_order_fails_the_job_and_says_so(store:
         stream_dispatch(rows, HashRing()).collect()
 
 
-LATE_FILES = (
-    [("p", 0, 0, "add_consumer", None, "a"), ("p", 1, 1, "offer", 0, None), ("p", 3, 3, "offer", 2, None)],
-    [("p", 2, 2, "offer", 1, None), ("p", 1, 1, "offer", 0, None), ("p", 4, 4, "offer", 3, None)],
+LATE_FILES: tuple[list[tuple[str, int, int, str, int | None, str | None, int | None]], ...] = (
+    [
+        ("p", 0, 0, "add_consumer", None, "a", None),
+        ("p", 1, 1, "offer", 0, None, None),
+        ("p", 3, 3, "offer", 2, None, None),
+    ],
+    [
+        ("p", 2, 2, "offer", 1, None, None),
+        ("p", 1, 1, "offer", 0, None, None),
+        ("p", 4, 4, "offer", 3, None, None),
+        ("p", 5, 5, "ack", 0, "nobody", 1),
+        ("q", 0, 0, "ack", 0, "nobody", None),
+    ],
 )
+FIGURES = {"outcomes": 6, "late": 1, "ignored": 1, "refused": 1, "duplicate": 1}
 
 
 def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
     store: "SparkSession", tmp_path: Path
 ) -> None:
     """[no-loss] Neither it nor anything behind it disappears without a word; what comes once more is no news."""
-    schema = "topic_partition string, sequence long, at_ms long, command string, offset long, consumer string"
+    schema = (
+        "topic_partition string, sequence long, at_ms long, command string, offset long, consumer string, attempt long"
+    )
     source, sink = str(tmp_path / "in"), Sink()
     queries = []
 
@@ -277,10 +291,72 @@ def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
         store.createDataFrame(rows, schema).coalesce(1).write.mode("append").parquet(source)
         start_again(run)
 
-    assert [(1, "deliver", 0), (3, "deliver", 2), (2, "late", 1), (4, "deliver", 3)] == [
-        (row[2], row[4], row[5]) for row in sorted(sink.rows)
+    assert [(1, "deliver", 0), (3, "deliver", 2), (2, "late", 1), (4, "deliver", 3), (5, "ignored", 0)] == [
+        (row[2], row[4], row[5]) for row in sorted(sink.rows) if row[0] == "p"
     ]
     figures = [progress.observedMetrics for query in queries for progress in query.recentProgress]
     assert {"stream_dispatch"} == {name for told in figures for name in told}
-    totals = [sum(told["stream_dispatch"][name] for told in figures) for name in ("outcomes", "late", "refused")]
-    assert [4, 1, 0] == totals
+    assert FIGURES == {name: sum(told["stream_dispatch"][name] for told in figures) for name in FIGURES}
+
+
+def test_a_restart_from_an_older_checkpoint_gives_the_same_rows_again_under_the_same_names(
+    store: "SparkSession", tmp_path: Path
+) -> None:
+    """[no-loss] A sink that merges by topic-partition and position has each of them once."""
+    commands = logs(Random(11))
+    files = files_of(Random(11), commands)
+    delay_ms = lag_of(files)
+    source, checkpoint, sink = tmp_path / "in", tmp_path / "checkpoint", Sink()
+    source.mkdir()
+
+    def run() -> None:
+        stream = store.readStream.schema(COMMAND_SCHEMA).parquet(str(source))
+        outcomes = stream.transform(stream_dispatch, ring(), config=CONFIG, delay_ms=delay_ms)
+        writer = outcomes.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+        start_again(lambda: writer.trigger(availableNow=True).start().awaitTermination())
+
+    put(source, 0, files[0])
+    run()
+    first = len(sink.rows)
+    copytree(checkpoint, tmp_path / "older")
+    put(source, 1, files[1])
+    run()
+    before = list(sink.rows)
+    rmtree(checkpoint)
+    (tmp_path / "older").rename(checkpoint)
+    put(source, 2, files[2])
+    put(source, 3, files[3])
+    run()  # the second file again, now in one micro-batch with two that are new
+
+    batch = store.read.schema(COMMAND_SCHEMA).parquet(str(source))
+    outcomes = batch.transform(stream_dispatch, ring(), config=CONFIG, delay_ms=delay_ms)
+    expected = sorted(map(tuple, outcomes.collect()))
+    again = sink.rows[len(before) :]
+    assert expected == sorted({row[:2]: row for row in sink.rows}.values())
+    assert expected == sorted(before[:first] + again)
+    assert before[first:]
+    assert {*before[first:]} <= {*again}
+
+
+def test_a_folder_of_files_leaves_out_what_it_has_by_number_after_an_older_checkpoint(
+    store: "SparkSession", tmp_path: Path
+) -> None:
+    """What Spark's file sink does, and why it has to begin in an empty folder then."""
+    schema = "topic_partition string, sequence long, at_ms long, command string, offset long, consumer string"
+    source, sink, checkpoint = (str(tmp_path / name) for name in ("in", "out", "checkpoint"))
+
+    def run() -> None:
+        stream = store.readStream.schema(schema).parquet(source)
+        writer = stream_dispatch(stream, HashRing(), delay_ms=1_000).writeStream.option("path", sink)
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        start_again(lambda: query.start().awaitTermination())
+
+    for number in range(3):
+        rows = [("p", 2 * number, number, "add_consumer", None, f"c{number}")]
+        rows += [("p", 2 * number + 1, number, "offer", number, None)]  # type: ignore[list-item]
+        store.createDataFrame(rows, schema).coalesce(1).write.mode("append").parquet(source)
+        if number == 2:
+            rmtree(checkpoint)  # as old as can be: there was none yet
+        run()
+    numbers = {row.offset for row in store.read.schema(OUTCOME_SCHEMA).parquet(sink).collect()}
+    assert {0, 1} == numbers  # of the third there is nothing: micro-batch 0 was there already

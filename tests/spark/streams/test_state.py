@@ -35,10 +35,15 @@ def stream_of(processor: DispatchProcessor) -> Any:
 
 
 def fed(stream: Any, commands: list[Command], topic_partition: str = "p") -> list[Row]:
+    return unbundled(given_back(stream, commands, topic_partition))
+
+
+def given_back(stream: Any, commands: list[Command], topic_partition: str = "p") -> list[Row]:
     """Give commands in two rows of arrays, as they come from two tasks."""
     pieces = [piece for piece in (commands[:2], commands[2:]) if piece]
     rows = [CommandsRow(topic_partition, *map(list, zip(*piece, strict=True))) for piece in pieces]
-    return unbundled(stream.test(topic_partition, rows))
+    rows_back: list[Row] = stream.test(topic_partition, rows)
+    return rows_back
 
 
 def passed(stream: Any, watermark: int) -> list[Row]:
@@ -46,7 +51,7 @@ def passed(stream: Any, watermark: int) -> list[Row]:
 
 
 def unbundled(rows: list[Row]) -> list[Row]:
-    return [StreamedRow(row.topic_partition, *outcome) for row in rows for outcome in zip(*row[1:], strict=True)]
+    return [StreamedRow(row.topic_partition, *outcome) for row in rows for outcome in zip(*row[1:-1], strict=True)]
 
 
 def told(rows: list[Row]) -> list[OutcomeRow]:
@@ -175,6 +180,23 @@ def test_else_it_acts_at_the_instant_that_was_reached() -> None:
 
     late = Command(2, 700, "offer", offset=1, key=b"b")
     assert [(1_500, "deliver")] == seen(fed(stream, [late]))
+
+
+def test_what_comes_once_more_is_counted_beside_the_outcomes_and_what_is_late_once() -> None:
+    stream = stream_of(DispatchProcessor(HashRing(), SECOND))
+    first = [JOINED, Command(2, 500, "offer", offset=0, key=b"a")]
+    late = Command(1, 400, "handle_timeout")
+
+    def counted(commands: list[Command]) -> tuple[int, list[str]]:
+        rows = given_back(stream, commands)
+        return sum(row.duplicate for row in rows), [row.effect for row in unbundled(rows)]
+
+    assert (0, ["deliver"]) == counted(first)
+    assert (2, []) == counted(first)
+    assert (1, ["late"]) == counted([late, JOINED])
+    assert (1, []) == counted([late])
+    again = Command(3, 600, "ack", 0, consumer="c1", attempt=1)
+    assert (2, ["cursor_advanced"]) == counted([again, again, again])
 
 
 def test_topic_partitions_have_nothing_in_common() -> None:

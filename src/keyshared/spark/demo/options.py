@@ -2,18 +2,36 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from keyshared.errors import ArgumentError
+from keyshared.simulate.plan import Join, Plan, SetService
+from keyshared.simulate.service import PerMessage, Scaled, ServiceTime
+from keyshared.spark.demo.plan import Story, Workload
 from keyshared.spark.logs.files import Source, check_named, format_of, head_of, local_path, sample_of
-from keyshared.spark.logs.times import check_time, time_of
+from keyshared.spark.logs.snapshots import check_snapshot
+from keyshared.spark.logs.times import MS_OF, check_time, time_of
+from keyshared.spark.plans.files import load_plans
+from keyshared.spark.plans.ranking import CRITERIA
 
-__all__ = ["check_input", "check_options", "refuse_missing", "source_of"]
+__all__ = [
+    "check_input",
+    "check_options",
+    "check_plans",
+    "consumers_of",
+    "needs_service",
+    "refuse_missing",
+    "source_of",
+]
 
 _NUMBERS: Final = ("limit", "partitions")
 _COLUMNS: Final = ("key", "partition", "order")
 _OF_INPUT: Final = (*_COLUMNS, "service", "time", "format", "schema")
+_DEFAULT_CONSUMERS: Final = 8
+_SEVERAL: Final = 2
+_NO_WORK: Final = Workload(first_ms=0, span_ms=0, busiest=0.0, mean=0.0, largest=0.0)
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -38,8 +56,53 @@ def check_options(options: argparse.Namespace) -> None:
         if options.option:
             raise ArgumentError("--option", options.option[0], "come with --input: the flights have their own")
     else:
-        source_of(options)
+        check_snapshot(source_of(options))
         _check_apart(options)
+
+
+def check_plans(options: argparse.Namespace) -> dict[str, Plan]:
+    """Read the plans, and check what may stand beside them.
+
+    Args:
+        options: Those of the demo.
+
+    Returns:
+        The plans by name; none where the demo makes one of its own.
+
+    Raises:
+        ArgumentError: A plan cannot be used, or contradicts another option.
+        MissingExtraError: One is a YAML file, and PyYAML is not installed.
+    """
+    for name, known in (("by", CRITERIA), ("service_unit", MS_OF)):
+        value = getattr(options, name)
+        if value is not None and value not in known:
+            raise ArgumentError(_flag(name), value, f"be one of {', '.join(known)}")
+    for name, misplaced, requirement in _misplaced(options):
+        value = getattr(options, name)
+        if value is not None and misplaced:
+            raise ArgumentError(_flag(name), value, requirement)
+    if not options.plan:
+        Story(consumers=consumers_of(options), workload=_NO_WORK)
+        return {}
+    plans = load_plans(options.plan)
+    if options.input is not None and options.service is None:
+        for name, plan in plans.items():
+            if needs_service(plan):
+                requirement = f"name a column, because consumers of plan {name!r} take as long as each message says"
+                raise ArgumentError("--service", None, requirement)
+    return plans
+
+
+def needs_service(plan: Plan) -> bool:
+    """Return whether each message has to say how long it takes."""
+    later = (change.consumer.service for change in plan.changes if isinstance(change, Join))
+    other = (change.service for change in plan.changes if isinstance(change, SetService))
+    return any(map(_asks_all, chain((each.service for each in plan.consumers), later, other)))
+
+
+def consumers_of(options: argparse.Namespace) -> int:
+    """Return how many consumers the group of the demo has."""
+    return _DEFAULT_CONSUMERS if options.consumers is None else options.consumers
 
 
 def check_input(options: argparse.Namespace, *, near: bool) -> list[object] | None:
@@ -117,6 +180,25 @@ def _check_apart(options: argparse.Namespace) -> None:
     if same:
         told = options.deliveries or str(options.out / Path("deliveries"))
         raise ArgumentError("--deliveries", told, f"lie apart from --input ({options.input}): it is replaced")
+
+
+def _misplaced(options: argparse.Namespace) -> tuple[tuple[str, bool, str], ...]:
+    """Return which options may not stand beside the others, and why."""
+    plans = len(options.plan)
+    in_proportion = "come with --plan: without it, work is taken in proportion"
+    return (
+        ("by", plans < _SEVERAL, "come with two plans or more: it says which is the winner"),
+        ("consumers", plans > 0, "come without --plan, which names its consumers"),
+        ("deliveries", plans >= _SEVERAL, "come with one plan: a comparison keeps none"),
+        ("service_unit", plans == 0, in_proportion),
+        ("service_unit", options.service is None, "come with --service: it is what the column counts"),
+    )
+
+
+def _asks_all(service: ServiceTime) -> bool:
+    while isinstance(service, Scaled):
+        service = service.model
+    return isinstance(service, PerMessage) and service.default_ms is None
 
 
 def _flag(name: str) -> str:

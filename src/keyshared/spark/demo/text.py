@@ -1,6 +1,6 @@
 """The demo's summary, drawn by rich: facts and tables in colours; plain text for a file or a pipe. Needs no Spark."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -87,8 +87,9 @@ def columns(
     rows: Iterable[Sequence[str | Text]],
     *,
     heads: Sequence[str] = (),
-    left: Sequence[int] = (0,),
+    left: Container[int] = (0,),
     widest: int = _WIDEST,
+    folded: bool = False,
 ) -> RenderableType:
     """Align cells: text to the left, numbers to the right.
 
@@ -97,6 +98,7 @@ def columns(
         heads: As many; nothing for none.
         left: Which columns hold text.
         widest: Longer cells are cut.
+        folded: They go on in the next line instead.
 
     Example:
         >>> import sys
@@ -111,8 +113,8 @@ def columns(
         table.add_column(
             Text(heads[index] if heads else ""),
             justify="left" if index in left else "right",
-            no_wrap=True,
-            overflow="ellipsis",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
             max_width=widest,
         )
     for row in cells:

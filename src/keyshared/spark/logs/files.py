@@ -28,6 +28,7 @@ _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".json
 _OPENED: Final[dict[str, Callable[[Path], object]]] = {".gz": gzip.open, ".bz2": bz2.open}
 _KNOWN: Final = {"csv": frozenset({"sep", "delimiter", "header", "encoding", "charset", "quote", "inferschema"})}
 _ENCODINGS: Final = ("utf-8", "iso-8859-1", "us-ascii", "utf-16", "utf-16be", "utf-16le", "utf-32")
+_TABLES: Final = {"iceberg"}  # named by a catalog, or by a path
 _PACKED: Final = {".deflate", ".lz4", ".snappy", ".xz", ".zst"}  # Spark can read some of them
 _READ: Final = 1 << 20  # bytes of a text file
 _SAMPLE: Final = 100  # values of a column
@@ -132,7 +133,7 @@ def head_of(source: Source) -> Head | None:
         ArgumentError: The extension is unknown, there is nothing, or what is there is of another format.
     """
     kind, local = format_of(source), local_path(source.path)
-    if local is None:
+    if local is None or kind.casefold() in _TABLES:
         return None
     file = _first_file(local, source.path)
     if not _is_readable(source, kind, file):

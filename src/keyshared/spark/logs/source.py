@@ -40,6 +40,7 @@ from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
 from keyshared.spark.logs.files import Source, format_of
 from keyshared.spark.logs.instants import exact_ms
+from keyshared.spark.logs.snapshots import PACKAGES, check_snapshot
 from keyshared.spark.logs.times import check_time
 from keyshared.spark.runtime.session import reason
 
@@ -53,6 +54,7 @@ _MINUTES_OF_A_DAY: Final = 1440
 _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
 _SAMPLE: Final = 100
+_NO_SOURCE: Final = "DATA_SOURCE_NOT_FOUND"
 _UNTYPED: Final = frozenset({"csv", "json"})
 _UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
 
@@ -85,7 +87,8 @@ def load_log(
             ``nanoseconds``, ``minutes``, ``hours`` or ``days`` since 1970, ``iso`` text (UTC, unless it has a zone), or
             days as ``yyyymmdd``. It becomes milliseconds since 1970, rounded down. By default whole numbers stay as
             they are.
-        format: As Spark names it (``"csv"``, ``"orc"``), for what has another extension.
+        format: As Spark names it (``"csv"``, ``"orc"``), for what has another extension. Of a table of ``"delta"`` or
+            ``"iceberg"`` the options name the snapshot.
         schema: Columns and types (``"user string, ts long"``), for what has none of its own. Types stay as they are
             said, also that of ``order``.
         options: Of Spark's reader: ``sep``, ``header``, ``encoding`` and so on.
@@ -94,9 +97,9 @@ def load_log(
         The columns of a log, and after them the file's others, unless they are called the same.
 
     Raises:
-        ArgumentError: The extension is unknown, nothing can be read there, a column is missing, ``order`` is of a type
-            without whole numbers or does not fit ``time``, or rows have no topic-partition or no order. The job fails
-            on such a row that was not there when they were looked for.
+        ArgumentError: The extension is unknown, nothing can be read there, a table is read without a snapshot, a column
+            is missing, ``order`` is of a type without whole numbers or does not fit ``time``, or rows have no
+            topic-partition or no order. The job fails on such a row that was not there when they were looked for.
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
@@ -235,6 +238,7 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
 
 def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> DataFrame:
     kind = format_of(source)
+    check_snapshot(source)
     reader = spark.read.format(kind)
     try:
         if kind == "csv":
@@ -247,6 +251,10 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
         return reader.options(**source.options).load(source.path)
     except (PySparkException, Py4JJavaError) as error:
         told = error.getCondition() if isinstance(error, AnalysisException) else reason(error)
+        if told == _NO_SOURCE and kind.casefold() in PACKAGES:
+            package = PACKAGES[kind.casefold()].replace("SPARK", ".".join(spark.version.split(".")[:2]))
+            requirement = f"be read by a session with its package: spark.jars.packages={package}:VERSION"
+            raise ArgumentError("format", kind, requirement) from error
         raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
 
 

@@ -34,7 +34,7 @@ from keyshared.ring import HashRing
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, column_names
 from keyshared.spark.frames.rules import MAX_MS, Rule, never_null, place_of
 from keyshared.spark.streams.rows import bundle_batches, bundled, unbundled
-from keyshared.spark.streams.state import DispatchProcessor, dispatch_partition
+from keyshared.spark.streams.state import DUPLICATE, DispatchProcessor, dispatch_partition
 
 __all__ = ["COMMAND_SCHEMA", "OUTCOME_SCHEMA", "STATE_STORE", "stream_dispatch"]
 
@@ -92,6 +92,7 @@ OUTCOME_SCHEMA: Final = StructType(
 
 _NEEDED: Final = ("topic_partition", "sequence", "at_ms", "command")
 _BATCH_ROWS: Final = 10_000
+_COUNTED: Final = (LATE, "ignored", REFUSED)
 
 
 def stream_dispatch(
@@ -119,8 +120,8 @@ def stream_dispatch(
         delay_ms: How far a topic-partition may lag behind the others, in milliseconds of ``at_ms``. A command that lags
             more is not lost: should time have passed it already, it acts at the instant that was reached.
         observed_as: Name of the figures that the progress of the query has of each micro-batch, in ``observedMetrics``:
-            how many ``outcomes`` there were, and how many of them ``late`` and ``refused``. Two streams of one query
-            need two names.
+            how many ``outcomes`` there were, how many of them ``late``, ``ignored`` and ``refused``, and how many
+            commands were ``duplicate``, which have no outcome. Two streams of one query need two names.
 
     Returns:
         `OUTCOME_SCHEMA`; the output mode of a stream of them is append.
@@ -175,19 +176,24 @@ def _streaming(
         .groupBy("topic_partition")
         .transformWithState(
             statefulProcessor=DispatchProcessor(placement, config),
-            outputStructType=bundled(OUTCOME_SCHEMA),
+            outputStructType=bundled(OUTCOME_SCHEMA).add(DUPLICATE, LongType(), nullable=False),
             outputMode="append",
             timeMode="eventTime",
         )
-        .transform(unbundled, OUTCOME_SCHEMA)
         .observe(observed_as, *_figures())
+        .transform(unbundled, OUTCOME_SCHEMA)
     )
 
 
 def _figures() -> list[Column]:
     """What the progress of a query says of each micro-batch: a processor in Python has no counters of its own."""
-    effects = {"outcomes": F.lit(True), LATE: F.col("effect") == LATE, REFUSED: F.col("effect") == REFUSED}
-    return [F.count_if(counted).alias(name) for name, counted in effects.items()]
+    counts = {"outcomes": F.size("effect"), **{name: _how_many(name) for name in _COUNTED}, DUPLICATE: F.col(DUPLICATE)}
+    return [F.coalesce(F.sum(count), F.lit(0).cast("bigint")).alias(name) for name, count in counts.items()]
+
+
+def _how_many(effect: str) -> Column:
+    """Count an effect among the outcomes of a row."""
+    return F.size(F.filter("effect", lambda each: each == effect))
 
 
 def _batch(rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int) -> DataFrame:

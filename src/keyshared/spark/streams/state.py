@@ -5,8 +5,9 @@ adds nothing to them but where the state lies and when Spark has to come back.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from pyspark.sql import Row
@@ -23,12 +24,27 @@ from keyshared.journal.commands import Command, OutcomeRow
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
 
-__all__ = ["DispatchProcessor", "dispatch_partition"]
+__all__ = ["DUPLICATE", "DispatchProcessor", "dispatch_partition"]
+
+DUPLICATE: Final = "duplicate"
+"""The column beside the arrays of outcomes: how many commands have been there before, since the row before."""
 
 _ROWS: Final = 10_000  # outcomes in one row
 
 _topic_partition: Final = itemgetter(0)
-_OutcomeRow: Final[Any] = Row("topic_partition", *OutcomeRow._fields)
+_OutcomesRow: Final[Any] = Row("topic_partition", *OutcomeRow._fields, DUPLICATE)
+_NO_OUTCOMES: Final[tuple[list[object], ...]] = tuple([] for _ in OutcomeRow._fields)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What a micro-batch has of a topic-partition that no outcome tells.
+
+    Attributes:
+        duplicate: Commands that have been there before.
+    """
+
+    duplicate: int = 0
 
 
 def dispatch_partition(
@@ -69,7 +85,8 @@ def dispatch_partition(
 class DispatchProcessor(StatefulProcessor):
     """What ``transformWithState`` calls, in event time, for each topic-partition.
 
-    Rows come and go as `bundled` describes: the fields of many commands or outcomes in one row of arrays.
+    Rows come and go as `bundled` describes: the fields of many commands or outcomes in one row of arrays. What goes has
+    one more column, `DUPLICATE`.
 
     The value of the state is the journal as bytes, and the instant of the one timer that is set: the next deadline.
     What is due by the watermark acts at its own instant, when rows come or the timer expires, whichever is first.
@@ -103,9 +120,12 @@ class DispatchProcessor(StatefulProcessor):
     def handleInputRows(self, key: tuple[str], rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         """Carry out the commands of a micro-batch, in order of sequence whatever order they come in."""
         journal, timer = self._opened()
-        commands = (Command(*fields) for row in rows for fields in zip(*row[1:], strict=True))
-        yield from _rows(key, journal.apply_all(commands))
+        commands = [Command(*fields) for row in rows for fields in zip(*row[1:], strict=True)]
+        counts = _Counts()
+        yield from _rows(key, _carried_out(journal, commands, counts))
         yield from _rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
+        if counts.duplicate:
+            yield _OutcomesRow(*key, *_NO_OUTCOMES, counts.duplicate)
         self._put_away(journal, timer)
 
     def handleExpiredTimer(
@@ -137,8 +157,18 @@ class DispatchProcessor(StatefulProcessor):
         self._kept.update((journal.to_bytes(), deadline))
 
 
+def _carried_out(journal: Journal, commands: Iterable[Command], counts: _Counts) -> Iterator[OutcomeRow]:
+    """Carry out commands in order of sequence, and count those that have been here before: they have no outcome."""
+    for command in sorted(commands, key=attrgetter("sequence")):
+        last = journal.sequence
+        outcomes = journal.apply(command)
+        if last is not None and command.sequence <= last and not outcomes:
+            counts.duplicate += 1
+        yield from outcomes
+
+
 def _rows(key: tuple[str], outcomes: Iterable[OutcomeRow]) -> Iterator[Row]:
     (topic_partition,) = key
     rest = iter(outcomes)
     while chunk := list(islice(rest, _ROWS)):
-        yield _OutcomeRow(topic_partition, *zip(*chunk, strict=True))
+        yield _OutcomesRow(topic_partition, *zip(*chunk, strict=True), 0)

@@ -1,0 +1,138 @@
+"""Tables and topics as sources: what has to be said so that a job that reads twice reads the same twice.
+
+Plain Python; needs neither Spark nor the packages of the formats.
+"""
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from keyshared.errors import ArgumentError
+from keyshared.spark.logs.files import Source
+
+__all__ = ["PACKAGES", "check_kafka", "check_snapshot"]
+
+PACKAGES: Final = {
+    "delta": "io.delta:delta-spark_SPARK_2.13",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13",
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
+}
+"""Maven coordinates of what reads a format, without its version; SPARK stands for Spark's own, such as 4.1."""
+
+_SNAPSHOTS: Final = {
+    "delta": ("versionAsOf", "timestampAsOf"),
+    "iceberg": ("snapshot-id", "as-of-timestamp", "tag", "versionAsOf", "timestampAsOf"),
+}
+_KAFKA: Final = "kafka"
+_SERVERS: Final = "kafka.bootstrap.servers"
+_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_OPTIONS: Final = (
+    *_TOPICS,
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    *_ENDS,
+    *_RATES,
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+)
+
+
+def check_snapshot(source: Source) -> None:
+    """Check that a table that may change meanwhile is read as it was at one time.
+
+    Args:
+        source: What Spark is to read.
+
+    Raises:
+        ArgumentError: It is a Delta or Iceberg table without a snapshot, or a Kafka topic, which has a reader of its
+            own.
+
+    Example:
+        >>> check_snapshot(Source("s3a://lake/events", "delta", None, {"versionAsOf": "12"}))
+        >>> check_snapshot(Source("s3a://lake/events", "delta"))
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: options is {}; it must name a snapshot of the delta table, by versionAsOf or \
+timestampAsOf: a log is read more than once, and a write in between would change it
+    """
+    kind = (source.format or "").casefold()
+    if kind == _KAFKA:
+        raise ArgumentError("format", source.format, "be one of tables or files: a topic is read by load_kafka")
+    names = _SNAPSHOTS.get(kind, ())
+    if names and not _given(source.options).keys() & {name.casefold() for name in names}:
+        requirement = f"name a snapshot of the {kind} table, by {' or '.join(names)}: a log is read more than once"
+        raise ArgumentError("options", dict(source.options), f"{requirement}, and a write in between would change it")
+
+
+def check_kafka(options: Mapping[str, str], *, stream: bool) -> None:
+    """Check the options of a topic.
+
+    Args:
+        options: Those of Spark's connector, and those of Kafka's consumer with ``kafka.`` before them.
+        stream: Whether they are of a stream, which goes on; else what is read has to end somewhere.
+
+    Raises:
+        ArgumentError: A name is unknown; servers or topics are missing, or topics are named in two ways; what is read
+            has no end that stays where it is, or a stream has one.
+
+    Example:
+        >>> check_kafka({"kafka.bootstrap.servers": "host:9092", "subscrib": "orders"}, stream=True)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: options is 'subscrib'; it must be an option of Spark's Kafka connector, or of \
+a consumer with kafka. before it; did you mean subscribe?
+    """
+    known = {name.casefold(): name for name in _OPTIONS}
+    for name in options:
+        if name.casefold() not in known and not name.casefold().startswith("kafka."):
+            close = get_close_matches(name.casefold(), known, n=1)
+            meant = f"; did you mean {known[close[0]]}?" if close else ""
+            requirement = f"be an option of Spark's Kafka connector, or of a consumer with kafka. before it{meant}"
+            raise ArgumentError("options", name, requirement)
+    given = _given(options)
+    if _SERVERS not in given:
+        raise ArgumentError("options", dict(options), f"name {_SERVERS}, such as host:9092")
+    topics = [name for name in _TOPICS if name.casefold() in given]
+    if len(topics) != 1:
+        raise ArgumentError("options", dict(options), f"name topics in one way: {', '.join(_TOPICS)}")
+    if stream:
+        _refuse_any(given, _ENDS, "be left out of a stream, which goes on")
+    else:
+        _refuse_any(given, _RATES, "be left out here: it is for streams")
+        _check_end(given)
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    return {name.casefold(): value for name, value in options.items()}
+
+
+def _refuse_any(given: Mapping[str, str], names: tuple[str, ...], requirement: str) -> None:
+    for name in names:
+        if name.casefold() in given:
+            raise ArgumentError(name, given[name.casefold()], requirement)
+
+
+def _check_end(given: Mapping[str, str]) -> None:
+    """Refuse an end that moves: the latest offset, and a time after the last message, which means the same."""
+    ends = given.get("endingoffsets")
+    try:
+        fixed = [offset for topic in json.loads(ends or "{}").values() for offset in topic.values()]
+    except (ValueError, AttributeError):
+        fixed = []
+    if not fixed or any(type(offset) is not int or offset < 0 for offset in fixed):
+        requirement = (
+            'name the offset of each partition at which to stop, such as {"orders": {"0": 1200, "1": 1175}}: a log is '
+            "read more than once, and what comes in between would change it"
+        )
+        raise ArgumentError("endingOffsets", ends, requirement)

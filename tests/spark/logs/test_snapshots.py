@@ -1,0 +1,85 @@
+"""Tables and topics have to say where they end, or two reads of one job are of two logs."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from keyshared.errors import ArgumentError
+from keyshared.spark.logs.files import Source, head_of
+from keyshared.spark.logs.snapshots import check_kafka, check_snapshot
+
+SERVERS = {"kafka.bootstrap.servers": "host:9092"}
+TOPIC = {**SERVERS, "subscribe": "orders"}
+END = '{"orders": {"0": 1200, "1": 0}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("delta", "versionAsOf"),
+        ("Delta", "timestampasof"),
+        ("iceberg", "snapshot-id"),
+        ("iceberg", "as-of-timestamp"),
+        ("iceberg", "tag"),
+    ],
+)
+def test_a_table_is_read_at_a_snapshot_or_not_at_all(kind: str, option: str) -> None:
+    check_snapshot(Source("db.events", kind, None, {option: "12"}))
+    with pytest.raises(
+        ArgumentError, match=rf"options is \{{'branch': 'main'\}}; it must name a snapshot of the {kind.lower()}"
+    ):
+        check_snapshot(Source("db.events", kind, None, {"branch": "main"}))
+
+
+def test_what_is_no_table_needs_none_and_a_topic_has_a_reader_of_its_own() -> None:
+    check_snapshot(Source("log.csv"))
+    check_snapshot(Source("log", "orc"))
+    with pytest.raises(ArgumentError, match="a topic is read by load_kafka"):
+        check_snapshot(Source("orders", "kafka"))
+
+
+def test_the_name_of_a_table_is_no_missing_file() -> None:
+    assert head_of(Source("lake.db.events", "iceberg", None, {"tag": "may"})) is None
+
+
+def test_a_topic_that_can_be_read_passes() -> None:
+    check_kafka({**TOPIC, "endingOffsets": END, "kafka.security.protocol": "SSL", "minpartitions": "9"}, stream=False)
+    check_kafka({**TOPIC, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "9"}, stream=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "stream", "told"),
+    [
+        (
+            {**TOPIC, "endingOffset": END},
+            False,
+            "options is 'endingOffset'; it must be an option of Spark's Kafka conne",
+        ),
+        ({**TOPIC, "endingOffset": END}, False, "did you mean endingOffsets?"),
+        ({**TOPIC, "zzz": "1"}, True, "options is 'zzz'; it must be an option"),
+        ({"subscribe": "orders"}, True, "name kafka.bootstrap.servers, such as host:9092"),
+        (SERVERS, True, "it must name topics in one way: subscribe, subscribePattern, assign"),
+        ({**TOPIC, "subscribePattern": "o.*"}, True, "it must name topics in one way"),
+        ({**TOPIC, "endingOffsets": END}, True, "it must be left out of a stream, which goes on"),
+        (
+            {**TOPIC, "endingOffsets": END, "maxTriggerDelay": "1m"},
+            False,
+            "maxTriggerDelay is '1m'; it must be left out",
+        ),
+        (TOPIC, False, "endingOffsets is None; it must name the offset of each partition"),
+        ({**TOPIC, "endingTimestamp": "1000"}, False, "endingOffsets is None; it must name the offset"),
+        ({**TOPIC, "endingOffsets": "latest"}, False, "endingOffsets is 'latest'; it must name the offset"),
+        ({**TOPIC, "endingOffsets": '{"orders": {"0": 5, "1": -1}}'}, False, "it must name the offset"),
+        ({**TOPIC, "endingOffsets": '{"orders": {"0": true}}'}, False, "it must name the offset"),
+        ({**TOPIC, "endingOffsets": '{"orders": 5}'}, False, "it must name the offset"),
+        ({**TOPIC, "endingOffsets": "[5]"}, False, "it must name the offset"),
+    ],
+)
+def test_a_topic_that_cannot_or_that_ends_elsewhere_each_time_is_refused(
+    options: dict[str, str],
+    stream: bool,
+    told: str,
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        check_kafka(options, stream=stream)
+    assert told in str(caught.value)

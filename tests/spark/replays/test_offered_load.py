@@ -1,0 +1,93 @@
+"""The load of a log, by Spark: what plain sums over its rows say, and why a replay of it waits."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from keyshared import spark as ks
+from keyshared.config import DispatcherConfig
+from keyshared.errors import ArgumentError
+from keyshared.simulate import ConsumerPlan, Fixed, Pace, PerMessage, Plan
+from keyshared.spark.replays.offered_load import offered_loads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+OWN = Plan(consumers=[ConsumerPlan("a", PerMessage(7)), ConsumerPlan("b", PerMessage(7), concurrency=2)])
+FIXED = Plan(consumers=[ConsumerPlan("a", Fixed(300))], config=DispatcherConfig(ack_timeout_ms=200))
+# topic-partition, key, offset, at_ms, service_ms: one key of p0 is hot, p1 has messages without a key
+ROWS = [
+    (
+        f"p{i % 2}",
+        None if i % 2 and i % 5 == 0 else f"k{i % 3 if i % 4 else 0}",
+        i,
+        5_000 + i * 10,
+        None if i % 7 == 0 else i // 20,
+    )
+    for i in range(200)
+]
+
+
+def log(spark: "SparkSession") -> "DataFrame":
+    return spark.createDataFrame(ROWS, "topic_partition string, key string, offset long, at_ms long, service_ms long")
+
+
+def test_the_load_is_what_plain_sums_say(spark: "SparkSession") -> None:
+    found = offered_loads(log(spark), {"own": OWN, "fixed": FIXED}, service_ms="service_ms")
+    span = ROWS[-1][3] - ROWS[0][3]
+    took_by: dict[str, Callable[[int | None], int]] = {
+        "own": lambda own: 7 if own is None else own,
+        "fixed": lambda _: 300,
+    }
+    for name, took in took_by.items():
+        slots = {"own": 3, "fixed": 1}[name]
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        keys: defaultdict[tuple[str, str], int] = defaultdict(int)
+        for place, key, _, _, own in ROWS:
+            groups[place].append(took(own))
+            if key is not None:
+                keys[place, key] += took(own)
+        assert span == found[name].span_ms
+        assert {place: sum(each) / span / slots for place, each in groups.items()} == pytest.approx(
+            {each.topic_partition: each.load for each in found[name].topic_partitions}
+        )
+        for each in found[name].topic_partitions:
+            here = {key: work for (place, key), work in keys.items() if place == each.topic_partition}
+            assert max(here, key=lambda key: here[key]) == each.hottest
+            assert pytest.approx(max(here.values()) / span) == each.key_load
+            assert sum(work > span for work in here.values()) == each.keys_over
+            assert pytest.approx(sum(groups[each.topic_partition]) / len(groups[each.topic_partition])) == each.mean_ms
+    assert [True, False] == [found[name].keys_over > 0 for name in ("fixed", "own")]
+    assert 3 == len(found["fixed"].warnings())
+
+
+def test_a_replay_takes_at_least_as_long_as_the_load_says(spark: "SparkSession") -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(30), concurrency=4), ConsumerPlan("b", Fixed(30), concurrency=4)])
+    load = ks.offered_load(log(spark), plan)
+    [worst] = [each for each in load.topic_partitions if each.key_load == load.key_load]
+    assert "alone needs" in load.warnings()[0]
+    assert worst.load < 1  # consumers enough: it is the key
+    with ks.replay(log(spark), plan) as result:
+        ends = {row.topic_partition: row.end_ms for row in result.summaries.collect()}
+    assert ends[worst.topic_partition] - ROWS[0][3] >= worst.key_load * load.span_ms
+
+
+def test_a_log_of_one_instant_has_no_load_and_keys_may_be_bytes(spark: "SparkSession") -> None:
+    rows = log(spark).selectExpr("topic_partition", "cast(key as binary) key", "offset", "5 at_ms")
+    assert () == ks.offered_load(rows, FIXED).topic_partitions
+    timed = rows.withColumn("at_ms", rows["offset"])
+    assert isinstance(ks.offered_load(timed, FIXED).topic_partitions[0].hottest, str)
+    assert 0 == ks.offered_load(timed.limit(0), FIXED).load
+    assert float("inf") == ks.offered_load(timed, Plan()).load
+
+
+def test_what_cannot_be_weighed_is_refused_before_a_job(spark: "SparkSession") -> None:
+    with pytest.raises(ArgumentError, match="'nope'"):
+        ks.offered_load(log(spark), FIXED, service_ms="nope")
+    with pytest.raises(ArgumentError, match="be Pace"):
+        ks.offered_load(log(spark), Plan(pace=Pace.BACKLOG))
