@@ -104,11 +104,12 @@ class Replay(Kept):
         Raises:
             ArgumentError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
                 range. No job was started.
+            MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
             Up to nine passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
             changes of the plan, points of eight topic-partitions, hot keys), and one row for each of 65,536 slots at
-            most. The file stays below 400 kB for 200 consumers.
+            most. The file stays below 3 MB for 200 consumers.
 
         Example:
             >>> with replay(log, plan) as result:  # doctest: +SKIP

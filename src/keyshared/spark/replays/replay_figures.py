@@ -13,7 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.simulate.plan import Plan
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
-from keyshared.spark.pages.page import Counts, as_text
+from keyshared.spark.pages.page import as_text
+from keyshared.spark.pages.parts import Counts
 from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, HotKey, MembershipChange, ReplayReport, Wait
 

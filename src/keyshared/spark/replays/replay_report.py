@@ -1,30 +1,24 @@
-"""What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark.
-
-The page is one HTML file: drawings inline, no script, nothing loaded from anywhere. It follows the reader's light or
-dark setting, fits a phone, and prints on white.
-"""
+"""What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
-from keyshared.spark.pages.charts import Bar, Line, Mark, bars, on_every_screen, panels
-from keyshared.spark.pages.page import (
+from keyshared.spark.pages.page import Ms, Part, against, as_html, clipped, duration, listed
+from keyshared.spark.pages.parts import (
+    Bar,
+    Bars,
     Counts,
-    Ms,
-    Part,
-    against,
-    clipped,
-    duration,
-    facts,
-    header,
-    listed,
-    nice_duration,
-    page,
-    section,
-    table,
-    verdict,
+    Facts,
+    Line,
+    Lines,
+    Mark,
+    Page,
+    Section,
+    Table,
+    Unit,
+    promises,
 )
 
 __all__ = [
@@ -211,11 +205,18 @@ def html(report: ReplayReport) -> str:
         A complete HTML document that refers to nothing outside itself.
 
     Complexity:
-        O(size of the report); below 400 kB for any number of topic-partitions, 200 consumers and 200 hot keys.
+        O(size of the report); below 3 MB for 1,000 topic-partitions, 200 consumers and 200 hot keys.
     """
-    parts = (_numbers, _load, _backlog, _waits, _moves, _hottest, _buckets)
-    top = header(report.title, report.source, verdict(report.violations))
-    return page(report.title, top + "".join(part(report) for part in parts))
+    shown: tuple[Facts | Section, ...] = (
+        _numbers(report),
+        _load(report),
+        _backlog(report),
+        _waits(report),
+        _moves(report),
+        _hottest(report),
+        *([] if report.buckets is None else [bucket_section(report.buckets)]),
+    )
+    return as_html(Page(report.title, report.source, (promises(report.violations),), shown))
 
 
 def move_row(change: MembershipChange) -> tuple[object, ...]:
@@ -236,8 +237,8 @@ def move_row(change: MembershipChange) -> tuple[object, ...]:
     )
 
 
-def backlog_section(backlogs: Sequence[Backlog], note: str, marks: Sequence[Mark] = ()) -> str:
-    """Draw backlogs below one another.
+def backlog_section(backlogs: Sequence[Backlog], note: str, marks: tuple[Mark, ...] = ()) -> Section:
+    """Return the part of a page with backlogs over time.
 
     Args:
         backlogs: With what they are of as the name of the topic-partition.
@@ -245,20 +246,19 @@ def backlog_section(backlogs: Sequence[Backlog], note: str, marks: Sequence[Mark
         marks: Moments to point out.
 
     Returns:
-        An element.
+        A section with a chart and a table.
     """
-    series = [Line(backlog.topic_partition, backlog.points) for backlog in backlogs]
-    figures = table("Largest backlogs", ("in", "messages"), ((b.topic_partition, b.largest) for b in backlogs))
-    drawn = on_every_screen(
-        lambda width: panels(series, title="backlog over time", marks=marks, unit=duration, width=width)
-    )
-    return section("Backlog over time", note, drawn, figures)
+    lines = tuple(Line(backlog.topic_partition, backlog.points) for backlog in backlogs)
+    largest = max((backlog.largest for backlog in backlogs), default=0)
+    chart = Lines(about=f"Backlog over time, at most {largest:,}", lines=lines, marks=marks, value="messages")
+    figures = Table("Largest backlogs", ("in", "messages"), tuple((b.topic_partition, b.largest) for b in backlogs))
+    return Section("Backlog over time", note, (chart, figures))
 
 
-def _numbers(report: ReplayReport) -> str:
+def _numbers(report: ReplayReport) -> Facts:
     largest = max((backlog.largest for backlog in report.backlogs), default=0)
     speed = report.throughput
-    return facts(
+    return Facts(
         (
             ("messages", f"{report.messages:,}"),
             ("keys", f"{report.keys:,}"),
@@ -275,30 +275,36 @@ def _numbers(report: ReplayReport) -> str:
     )
 
 
-def _load(report: ReplayReport) -> str:
-    rows = [
+def _load(report: ReplayReport) -> Section:
+    rows = tuple(
         Bar(load.consumer, load.deliveries, load.ideal, f"{load.deliveries:,} ({against(load.deliveries, load.ideal)})")
         for load in report.consumers
-    ]
-    figures = table(
+    )
+    figures = Table(
         "Deliveries of each consumer",
-        ("consumer", "deliveries", "ideal", "keys", "wait p50", "wait p99"),
-        (
-            (load.consumer, load.deliveries, round(load.ideal), load.keys, Ms(load.wait_p50_ms), Ms(load.wait_p99_ms))
+        ("consumer", "deliveries", "ideal", "off by", "keys", "wait p50", "wait p99"),
+        tuple(
+            (
+                load.consumer,
+                load.deliveries,
+                round(load.ideal),
+                Part(against(load.deliveries, load.ideal)),
+                load.keys,
+                Ms(load.wait_p50_ms),
+                Ms(load.wait_p99_ms),
+            )
             for load in report.consumers
         ),
     )
     note = "The mark is the ideal: the share of an even split over the consumers that were there at each moment."
-    title = "deliveries per consumer against the ideal"
-    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
-    return section("Load per consumer", note, drawn, figures)
+    return Section("Load per consumer", note, (Bars("deliveries per consumer against the ideal", rows), figures))
 
 
-def _marks(report: ReplayReport) -> list[Mark]:
-    return [Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes]
+def _marks(report: ReplayReport) -> tuple[Mark, ...]:
+    return tuple(Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes)
 
 
-def _backlog(report: ReplayReport) -> str:
+def _backlog(report: ReplayReport) -> Section:
     shown = len(report.backlogs)
     note = "Messages that were available and not settled." + (
         f" The {shown} largest of {report.topic_partitions:,} topic-partitions."
@@ -308,38 +314,35 @@ def _backlog(report: ReplayReport) -> str:
     return backlog_section(report.backlogs, note, _marks(report))
 
 
-def _waits(report: ReplayReport) -> str:
-    lines = [
+def _waits(report: ReplayReport) -> Section:
+    lines = (
         Line("p99", tuple((wait.at_ms, wait.p99_ms) for wait in report.waits)),
         Line("p50", tuple((wait.at_ms, wait.p50_ms) for wait in report.waits)),
-    ]
-    note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
-    drawn = on_every_screen(
-        lambda width: panels(
-            lines,
-            title="wait over time",
-            marks=_marks(report),
-            unit=duration,
-            scale=duration,
-            ceiling=nice_duration,
-            width=width,
-        )
     )
-    return section("Wait over time", note, drawn)
+    note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
+    longest = max((wait.p99_ms for wait in report.waits), default=0)
+    chart = Lines(
+        about=f"Wait over time, p99 at most {duration(longest)}",
+        lines=lines,
+        marks=_marks(report),
+        unit=Unit.DURATION,
+        value="wait",
+    )
+    return Section("Wait over time", note, (chart,))
 
 
-def _moves(report: ReplayReport) -> str:
+def _moves(report: ReplayReport) -> Section:
     note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
-    figures = table(
+    figures = Table(
         "Keys with another owner",
         ("after", "change", "keys moved", "of all", "ideal"),
-        (move_row(change) for change in report.changes),
+        tuple(move_row(change) for change in report.changes),
     )
-    return section("Keys moved", note, figures)
+    return Section("Keys moved", note, (figures,))
 
 
-def _hottest(report: ReplayReport) -> str:
-    rows = (
+def _hottest(report: ReplayReport) -> Section:
+    rows = tuple(
         (
             clipped(hot.key),
             hot.messages,
@@ -350,9 +353,5 @@ def _hottest(report: ReplayReport) -> str:
         for hot in report.hot_keys
     )
     note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
-    figures = table("Keys with most messages", ("key", "messages", "of all", "consumers", "wait p99"), rows)
-    return section("Hottest keys", note, figures)
-
-
-def _buckets(report: ReplayReport) -> str:
-    return "" if report.buckets is None else bucket_section(report.buckets)
+    figures = Table("Keys with most messages", ("key", "messages", "of all", "consumers", "wait p99"), rows)
+    return Section("Hottest keys", note, (figures,))

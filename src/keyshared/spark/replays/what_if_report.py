@@ -5,8 +5,8 @@ from fractions import Fraction
 
 from keyshared.buckets.boundaries import imbalance
 from keyshared.spark.keystats.bucket_report import times
-from keyshared.spark.pages.charts import Bar, bars, on_every_screen
-from keyshared.spark.pages.page import Ms, Part, clipped, duration, facts, header, page, section, table
+from keyshared.spark.pages.page import Ms, Part, as_html, clipped, duration
+from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Unit
 from keyshared.spark.replays.replay_report import Backlog, MembershipChange, backlog_section, move_row
 
 __all__ = ["ConsumerWork", "PlanFigures", "WhatIfReport", "html"]
@@ -96,11 +96,11 @@ def html(report: WhatIfReport) -> str:
         O(size of the report).
     """
     parts = (_numbers, _compared, _backlogs, _load, _moves, _hottest)
-    return page(report.title, header(report.title, report.source) + "".join(part(report) for part in parts))
+    return as_html(Page(report.title, report.source, (), tuple(part(report) for part in parts)))
 
 
-def _numbers(report: WhatIfReport) -> str:
-    return facts(
+def _numbers(report: WhatIfReport) -> Facts:
+    return Facts(
         (
             ("plans", f"{len(report.plans):,}"),
             ("messages", f"{report.messages:,}"),
@@ -109,13 +109,13 @@ def _numbers(report: WhatIfReport) -> str:
     )
 
 
-def _compared(report: WhatIfReport) -> str:
-    rows = [Bar(each.plan, each.wait_p99_ms, None, duration(each.wait_p99_ms)) for each in report.plans]
+def _compared(report: WhatIfReport) -> Section:
+    rows = tuple(Bar(each.plan, each.wait_p99_ms, None, duration(each.wait_p99_ms)) for each in report.plans)
     note = "Waits are those of the topic-partition where they are longest; the bars show the p99."
-    figures = table(
+    figures = Table(
         "Plans compared",
         ("plan", "wait p50", "wait p99", "largest backlog", "heaviest / mean", "redeliveries", "span", "not at rest"),
-        (
+        tuple(
             (
                 clipped(each.plan),
                 Ms(each.wait_p50_ms),
@@ -129,11 +129,10 @@ def _compared(report: WhatIfReport) -> str:
             for each in report.plans
         ),
     )
-    drawn = on_every_screen(lambda width: bars(rows, title="wait p99 under each plan", width=width))
-    return section("Plans", note, drawn, figures)
+    return Section("Plans", note, (Bars("wait p99 under each plan", rows, Unit.DURATION), figures))
 
 
-def _backlogs(report: WhatIfReport) -> str:
+def _backlogs(report: WhatIfReport) -> Section:
     note = "Messages that were available and not settled, in the topic-partition of each plan that had most of them."
     shown = [
         Backlog(topic_partition=f"{each.plan}, {each.backlog.topic_partition}", points=each.backlog.points)
@@ -142,8 +141,8 @@ def _backlogs(report: WhatIfReport) -> str:
     return backlog_section(shown, note)
 
 
-def _load(report: WhatIfReport) -> str:
-    rows = (
+def _load(report: WhatIfReport) -> Section:
+    rows = tuple(
         (
             clipped(each.plan),
             one.consumer,
@@ -154,21 +153,21 @@ def _load(report: WhatIfReport) -> str:
         for each in report.plans
         for one in each.consumers
     )
-    figures = table("Deliveries of each consumer", ("plan", "consumer", "deliveries", "of all", "busy"), rows)
-    return section("Load per consumer", "Of all topic-partitions together.", figures)
+    figures = Table("Deliveries of each consumer", ("plan", "consumer", "deliveries", "of all", "busy"), rows)
+    return Section("Load per consumer", "Of all topic-partitions together.", (figures,))
 
 
-def _moves(report: WhatIfReport) -> str:
-    rows = ((clipped(each.plan), *move_row(change)) for each in report.plans for change in each.changes)
+def _moves(report: WhatIfReport) -> Section:
+    rows = tuple((clipped(each.plan), *move_row(change)) for each in report.plans for change in each.changes)
     note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
     heads = ("plan", "after", "change", "keys moved", "of all", "ideal")
-    return section("Keys moved", note, table("Keys with another owner", heads, rows))
+    return Section("Keys moved", note, (Table("Keys with another owner", heads, rows),))
 
 
-def _hottest(report: WhatIfReport) -> str:
-    rows = (
+def _hottest(report: WhatIfReport) -> Section:
+    rows = tuple(
         (clipped(key), messages, Part(f"{messages / report.messages:.2%}" if report.messages else ""))
         for key, messages in report.hot_keys
     )
     note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
-    return section("Hottest keys", note, table("Keys with most messages", ("key", "messages", "of all"), rows))
+    return Section("Hottest keys", note, (Table("Keys with most messages", ("key", "messages", "of all"), rows),))
