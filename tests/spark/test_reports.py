@@ -115,7 +115,14 @@ def test_a_replay_writes_its_page_and_replaces_an_older_one(
 
 @pytest.mark.parametrize(
     ("options", "parameter"),
-    [({"hottest": -1}, "hottest"), ({"buckets": 0}, "n"), ({"violations": {}}, "violations"), ({"path": "."}, "path")],
+    [
+        ({"hottest": -1}, "hottest"),
+        ({"buckets": 0}, "n"),
+        ({"violations": {}}, "violations"),
+        ({"enough_ms": -1}, "enough_ms"),
+        ({"epoch_ms": 10**18}, "epoch_ms"),
+        ({"path": "."}, "path"),
+    ],
 )
 def test_a_report_that_cannot_be_is_refused_before_the_replay_runs(
     spark: "SparkSession", tmp_path: Path, options: dict[str, object], parameter: str

