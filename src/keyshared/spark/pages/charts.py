@@ -29,6 +29,18 @@ _IDEAL: Final = "var(--ideal)"
 _SOFT: Final = "var(--soft)"
 _TEXT: Final = "var(--text)"
 _MOST_TEXTS: Final = 40  # bars with a text beside each
+_DATES: Final = {
+    "year": "%Y",
+    "quarter": "%b",
+    "month": "%b",
+    "week": "%d %b",
+    "date": "%d %b",
+    "day": "%d %b",
+    "hours": "%H:%M",
+    "minutes": "%H:%M",
+    "seconds": "%H:%M:%S",
+    "milliseconds": "%S.%L",
+}
 _TIMES: Final = ((DAY_MS, "days"), (60 * MINUTE_MS, "hours"), (MINUTE_MS, "minutes"), (1_000, "seconds"), (1, "ms"))
 
 
@@ -110,7 +122,7 @@ def _bars(part: Bars) -> tuple[alt.LayerChart, dict[str, Columns]]:
         "end": shown.of(max(row.value, row.ideal or 0) for row in part.rows),
         "text": [row.text for row in part.rows],
     }
-    return alt.layer(*layers).properties(height={"step": 26 if len(names) <= _MOST_TEXTS else 16}), {"bars": data}
+    return alt.layer(*layers).properties(height=_height(len(names), 26)), {"bars": data}
 
 
 def _lines(part: Lines) -> tuple[alt.LayerChart, dict[str, Columns]]:
@@ -185,7 +197,7 @@ def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
         "value": shown.of(value for _, _, value in points),
     }
     layers, marked = _marked([drawn], part.marks, times)
-    return alt.layer(*layers).properties(height={"step": _step(len(names))}), {"heat": data, **marked}
+    return alt.layer(*layers).properties(height=_height(len(names), 18)), {"heat": data, **marked}
 
 
 def _timelines(part: Timelines) -> tuple[alt.LayerChart, dict[str, Columns]]:
@@ -212,7 +224,7 @@ def _timelines(part: Timelines) -> tuple[alt.LayerChart, dict[str, Columns]]:
         "until": times.of(span.until_ms for span in spans),
     }
     layers, marked = _marked([drawn], part.marks, times)
-    return alt.layer(*layers).properties(height={"step": _step(len(names))}), {"spans": data, **marked}
+    return alt.layer(*layers).properties(height=_height(len(names), 18)), {"spans": data, **marked}
 
 
 class _Values:
@@ -249,15 +261,14 @@ class _Times:
         span = max(times) - min(times)
         size, name = next(((size, name) for size, name in _TIMES if span >= size), _TIMES[-1])
         self._size, self._title = (1, over) if clock is None else (size, f"{name} after the start")
-        self._ends = [min(times), max(times) if span else max(times) + 1]
+        self.ends = self.of([min(times), max(times) if span else max(times) + 1])
 
     def x(self, field: str) -> alt.X:
-        ends = self.of(self._ends)
         if self._base is None:
             axis = alt.Axis(title=self._title, format="~s" if self._size == 1 else ",~r", labelFlush=True, tickCount=6)
-            return alt.X(f"{field}:Q").scale(domain=ends, nice=False).axis(axis)
-        axis = alt.Axis(title=self._zone, labelFlush=True, tickCount=6, labelOverlap=True)
-        return alt.X(f"{field}:T").scale(type="utc", domain=ends, nice=False).axis(axis)
+            return alt.X(f"{field}:Q").scale(nice=False, zero=False).axis(axis)
+        axis = alt.Axis(title=self._zone, format=_DATES, labelFlush=True, tickCount=6, labelOverlap=True)
+        return alt.X(f"{field}:T").scale(type="utc", nice=False).axis(axis)
 
     def tip(self, field: str, title: str = "at") -> alt.Tooltip:
         if self._base is None:
@@ -274,9 +285,15 @@ class _Times:
 def _marked(
     layers: list[alt.Chart], marks: Sequence[Mark], times: _Times
 ) -> tuple[list[alt.Chart], dict[str, Columns]]:
-    """Add moments, each with its number; what it was is in its tooltip, and in a table of the page."""
+    """Add moments, each with its number; what it was is in its tooltip, and in a table of the page.
+
+    The ends are points that nobody sees: a domain in numbers would be taken for one in another unit, or zone.
+    """
+    ends = alt.Chart(alt.NamedData("ends")).mark_point(opacity=0).encode(x=times.x("at"))
+    layers = [*layers, ends]
+    bounds: dict[str, Columns] = {"ends": {"at": times.ends}}
     if not marks:
-        return layers, {}
+        return layers, bounds
     base = alt.Chart(alt.NamedData("marks")).encode(
         x=times.x("at"), tooltip=[alt.Tooltip("what:N", title="what"), times.tip("at")]
     )
@@ -290,12 +307,12 @@ def _marked(
         # neighbours write on different lines
         "number": ["\n" * (place % _MARK_LINES) + str(place + 1) for place in range(len(marks))],
     }
-    return [*layers, rules, numbers], {"marks": data}
+    return [*layers, rules, numbers], {**bounds, "marks": data}
 
 
-def _step(rows: int) -> int:
-    """Return the height of a row."""
-    return 18 if rows <= _MOST_TEXTS else 12
+def _height(rows: int, step: int) -> int:
+    """Return the height of a chart; very many rows are narrower."""
+    return rows * (step if rows <= _MOST_TEXTS else 12)
 
 
 def _different(names: Sequence[str]) -> list[str]:
