@@ -97,7 +97,8 @@ def test_a_replay_writes_its_page_and_replaces_an_older_one(
 
     def figures(deliveries: "DataFrame", summaries: "DataFrame", plan: Plan, **options: object) -> ReplayReport:
         """No jobs here: another test looks at the figures."""
-        asked.extend((deliveries.columns, summaries.columns, plan, options.pop("hottest"), options.pop("buckets")))
+        asked.extend((deliveries.columns, summaries.columns, plan))
+        asked.extend(options.pop(name) for name in ("hottest", "buckets", "enough_ms", "epoch_ms"))
         return full(**options)
 
     # by import_module: as an attribute of the package, the name is the function
@@ -105,11 +106,17 @@ def test_a_replay_writes_its_page_and_replaces_an_older_one(
     path = tmp_path / "replay.html"
     path.write_text("old" * 1_000_000)
     replayed.report(
-        path, title="Replay of <May>", about="orders", violations={"one-holder": 0}, hottest=1, buckets=None
+        path,
+        title="Replay of <May>",
+        about="orders",
+        violations={"one-holder": 0},
+        hottest=1,
+        buckets=None,
+        enough_ms=5,
     )
     text = text_of(path)
     assert "Replay of <May>\norders\nevery promise kept\n" in text
-    assert [DELIVERY_SCHEMA.names, SUMMARY_SCHEMA.names, PLAN, 1, None] == asked
+    assert [DELIVERY_SCHEMA.names, SUMMARY_SCHEMA.names, PLAN, 1, None, 5, None] == asked
     assert path.stat().st_size < 100_000
 
 

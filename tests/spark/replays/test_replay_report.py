@@ -232,7 +232,7 @@ def test_a_report_without_details_is_a_page_too() -> None:
     [
         ({"wait_p99_ms": 60_000}, False, "good", "enough: 99 in a hundred deliveries wait at most 1 min"),
         ({"wait_p99_ms": 60_001}, True, "bad", "not enough: one delivery in a hundred waits 1 min or longer"),
-        ({"wait_p99_ms": 0, "stopped": 1}, False, "bad", "not enough: 1 topic-partitions never came to rest"),
+        ({"wait_p99_ms": 0, "stopped": 1}, False, "bad", "not enough: 1 of 3 topic-partitions never came to rest"),
         ({"deliveries": 0}, False, "open", "whether the group is enough cannot be said"),
     ],
 )

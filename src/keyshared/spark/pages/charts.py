@@ -170,7 +170,7 @@ def _lines(part: Lines) -> tuple[alt.LayerChart, dict[str, Columns]]:
 
 def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
     points = [(row.label, at, value) for row in part.rows for at, value in row.points if value]
-    most = part.most or max((value for _, _, value in points), default=1)
+    most = part.most or max(value for _, _, value in points)
     shown = _Values(part.unit, most)
     ends = [at + part.width_ms for _, at, _ in points]
     times = _Times(part.clock, "", [at for row in part.rows for at, _ in row.points] + ends)

@@ -283,7 +283,7 @@ class Heat:
     @property
     def empty(self) -> bool:
         """Whether there is nothing to see."""
-        return not any(line.points for line in self.rows)
+        return not any(value for line in self.rows for _, value in line.points)
 
 
 class Span(NamedTuple):

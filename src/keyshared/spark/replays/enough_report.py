@@ -139,12 +139,15 @@ def verdict(enough: Enough, story: Story, *, deliveries: int, p99_ms: int, stopp
     Returns:
         "good" only if nothing was left and all but one delivery in a hundred waited no longer than is enough.
     """
-    bar = f"{duration(enough.enough_ms)} {'as asked for' if enough.asked else 'or ten times the time of work'}"
+    why = "as asked for" if enough.asked else "(ten times the mean delivery, and at least a minute)"
+    bar = f"{duration(enough.enough_ms)} {why}"
     if not deliveries:
         return Verdict("open", "nothing was delivered: whether the group is enough cannot be said")
     if stopped:
         return Verdict(
-            "bad", f"not enough: {stopped:,} topic-partitions never came to rest", _fell_behind(enough, story)
+            "bad",
+            f"not enough: {stopped:,} of {story.topic_partitions:,} topic-partitions never came to rest",
+            _fell_behind(enough, story),
         )
     if p99_ms > enough.enough_ms:
         told = f"not enough: one delivery in a hundred waits {duration(p99_ms)} or longer"
