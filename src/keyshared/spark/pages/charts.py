@@ -22,6 +22,7 @@ _DIGITS: Final = 4  # of a value: more cannot be seen, and take room
 _HEIGHT: Final = 220
 _SHORT_FROM: Final = 10_000  # an axis says 20k
 _MARK_LINES: Final = 3
+_SHORT_NAME: Final = 12
 _COLOURS: Final = 8
 _AUTOSIZE: Final = {"type": "fit-x", "contains": "padding"}
 _BAR: Final = "var(--bar)"
@@ -137,7 +138,7 @@ def _lines(part: Lines) -> tuple[alt.LayerChart, dict[str, Columns]]:
     colour = (
         alt.Color("label:N")
         .scale(domain=names, range=[f"var(--c{i % _COLOURS})" for i in range(len(names))])
-        .legend(None if len(names) == 1 else alt.Legend(title=None, orient="top", columns=2, labelLimit=150))
+        .legend(None if len(names) == 1 else _legend(names))
     )
     y = shown.axis(alt.Y("value:Q"), part.value).scale(domainMin=0)
     tips = [
@@ -308,6 +309,12 @@ def _marked(
         "number": ["\n" * (place % _MARK_LINES) + str(place + 1) for place in range(len(marks))],
     }
     return [*layers, rules, numbers], {**bounds, "marks": data}
+
+
+def _legend(names: Sequence[str]) -> alt.Legend:
+    """Return a legend that a phone has room for."""
+    short = max(map(len, names)) <= _SHORT_NAME
+    return alt.Legend(title=None, orient="top", columns=2 if short else 1, labelLimit=90 if short else 220)
 
 
 def _height(rows: int, step: int) -> int:
