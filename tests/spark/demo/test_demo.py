@@ -136,17 +136,16 @@ def test_bucket_boundaries_are_compared_on_the_keys_of_the_log(
     equal, balanced = (tuple(map(float, found[name].split())) for name in ("equal widths", "balanced"))
     assert balanced[0] < equal[0]  # the heaviest bucket; consumers by number depend on their luck
     assert 1 <= balanced[2] <= 1.05
-    page = (program[1] / "report.html").read_text(encoding="utf-8")
-    assert "Bucket boundaries" in page
-    assert {"equal widths", "balanced"} <= set(re.findall(r"<title>([\w ]+)</title></path>", page))
+    page = Page((program[1] / "report.html").read_text(encoding="utf-8"))
+    assert "Bucket boundaries" in page.text
+    assert {"equal widths", "balanced"} in [set(chart.get("lines", {}).get("label", ())) for chart in page.charts]
 
 
 def test_the_page_is_whole_and_needs_nothing_else(program: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    page = (program[1] / "report.html").read_text(encoding="utf-8")
-    assert [] == Page(page).open
-    assert "every promise kept" in page
-    assert {"EWR", "JFK", "LGA"} <= set(re.findall(r"<title>(\w+)</title></path>", page))
-    assert "http" not in page.replace("http://www.w3.org", "")
+    page = Page((program[1] / "report.html").read_text(encoding="utf-8"))
+    assert "every promise kept" in page.text
+    assert {"EWR", "JFK", "LGA"} in [set(chart.get("lines", {}).get("label", ())) for chart in page.charts]
+    assert {"src", "href"}.isdisjoint(name for name, _ in page.attributes)
 
 
 # One whole run on a log of one's own, and one on a log that is wrong, in every run: `load_log` and `check_order` have

@@ -24,7 +24,7 @@ from keyshared.spark.demo import distribution as demo_distribution  # noqa: E402
 from keyshared.spark.demo.clusters import FAILED, GROUPS, REFUGE, TREE, Year  # noqa: E402
 from keyshared.spark.demo.distribution_report import ClusterLog, DistributionReport, Failover, html, summary  # noqa: E402
 from keyshared.spark.demo.text import tell  # noqa: E402
-from keyshared.spark.pages.charts import NARROW, WIDE  # noqa: E402
+from keyshared.spark.pages.treechart import NARROW, WIDE  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -81,7 +81,7 @@ class Browser:
         self._send(Request(self._session, method="DELETE"))  # noqa: S310 - loopback
 
     def open(self, page: Path, *, width: int, height: int, dark: bool = False) -> None:
-        """Show a page in a window of that many CSS pixels, as a phone does if it is narrow."""
+        """Show a page in a window of that many CSS pixels, as a phone does if it is narrow; wait until it is drawn."""
         phone = width < 600
         self._devtools(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2, mobile=phone
@@ -89,6 +89,10 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", features=[scheme])
         self._post("/url", url=page.resolve().as_uri())
+        drawn = "!document.querySelector('.chart') || document.documentElement.dataset.drawn"
+        deadline = time.monotonic() + _START_SECONDS
+        while not self.evaluate(drawn) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def evaluate(self, expression: str) -> Any:
         """What an expression of JavaScript gives."""

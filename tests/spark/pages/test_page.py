@@ -1,26 +1,17 @@
 """Parts of a page: times for people, tables of anything."""
 
 import re
+import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from keyshared.errors import ArgumentError
-from keyshared.spark.pages.page import (
-    Ms,
-    Part,
-    as_text,
-    checked_target,
-    clipped,
-    duration,
-    facts,
-    header,
-    listed,
-    page,
-    section,
-    table,
-    verdict,
-)
+pytest.importorskip("altair")
+from keyshared.errors import ArgumentError, MissingExtraError
+from keyshared.spark.pages.clock import Clock
+from keyshared.spark.pages.page import Ms, Part, as_html, as_text, checked_target, clipped, duration, listed
+from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Verdict, promises
 
 
 @pytest.mark.parametrize(
@@ -41,18 +32,43 @@ def test_durations_are_written_in_at_most_two_units(milliseconds: float, text: s
     assert text == duration(milliseconds)
 
 
-def test_numbers_stand_to_the_right_and_text_is_text() -> None:
+@pytest.mark.parametrize(
+    ("clock", "span_ms", "text"),
+    [
+        (Clock(), 0, "after 1 min 1 s"),
+        (Clock(1_368_328_500_123), 86_400_000, "2013-05-12 03:16"),
+        (Clock(1_368_328_500_123), 60_000, "2013-05-12 03:16:01.123"),
+        (Clock(253_402_300_799_000), 0, "after 1 min 1 s"),  # the year 10000 is no date
+    ],
+)
+def test_times_are_those_of_the_calendar_where_the_log_has_one(clock: Clock, span_ms: int, text: str) -> None:
+    assert text == clock.told(61_000, span_ms=span_ms)
+
+
+@pytest.mark.parametrize("epoch_ms", [-62_135_596_800_001, 253_402_300_800_000])
+def test_a_beginning_that_is_no_date_is_refused(epoch_ms: int) -> None:
+    with pytest.raises(ArgumentError, match="epoch_ms is"):
+        Clock(epoch_ms)
+
+
+def body(*parts: Facts | Section, title: str = "T", about: str = "", verdicts: tuple[Verdict, ...] = ()) -> str:
+    return as_html(Page(title, about, verdicts, parts)).partition("<main>")[2].partition("</main>")[0].replace("\n", "")
+
+
+def test_numbers_stand_to_the_right_text_is_text_and_what_differs_is_marked() -> None:
+    table = Table("&c", ("a<", "n", "t", "p"), (("<b>", 1_234, Ms(2_500), Part("3 %")),), frozenset({(0, 3)}))
     assert (
         '<div class="table" role="region" aria-label="&amp;c" tabindex="0"><table><caption>&amp;c</caption>'
         '<thead><tr><th scope="col">a&lt;</th><th scope="col" class="number">n</th>'
         '<th scope="col" class="number">t</th><th scope="col" class="number">p</th></tr></thead>'
-        '<tbody><tr><td>&lt;b&gt;</td><td class="number">1,234</td>'
-        '<td class="number">2.5 s</td><td class="number">3 %</td></tr></tbody></table></div>'
-    ) == table("&c", ("a<", "n", "t", "p"), [("<b>", 1_234, Ms(2_500), Part("3 %"))])
+        '<tbody><tr><td>&lt;b&gt;</td><td class="number">1,234</td><td class="number">2.5 s</td>'
+        '<td class="number"><mark>3 %</mark></td></tr></tbody></table></div>'
+    ) in body(Section("s", "n", (table,)))
 
 
-def test_a_table_without_rows_says_so() -> None:
-    assert '<p class="soft">c&amp;: none</p>' == table("c&", ("a",), [])
+def test_a_table_without_rows_and_a_chart_without_data_say_so() -> None:
+    made = body(Section("s", "n", (Table("c&", ("a",), ()), Bars("d&", ()))))
+    assert '<p class="soft">c&amp;: none</p><p class="soft">d&amp;: no data</p>' in made
 
 
 def test_a_long_key_is_clipped_and_a_short_one_is_not() -> None:
@@ -61,7 +77,9 @@ def test_a_long_key_is_clipped_and_a_short_one_is_not() -> None:
 
 
 def test_a_section_has_its_headline_its_note_and_its_content() -> None:
-    assert "<section><h2>T&amp;</h2><p>a &lt; b</p><p>x</p></section>" == section("T&", "a < b", "<p>x</p>")
+    made = body(Section("T&", "a < b", (Facts((("a&", "<1"),)),)))
+    facts = '<dl class="numbers"><div><dt>a&amp;</dt><dd>&lt;1</dd></div></dl>'
+    assert f"<section><h2>T&amp;</h2><p>a &lt; b</p>{facts}</section>" in made
 
 
 @pytest.mark.parametrize(
@@ -86,12 +104,38 @@ def test_a_list_of_names_ends_after_the_eighth() -> None:
 
 
 def test_a_header_without_a_word_about_it_has_no_empty_paragraph() -> None:
-    assert "<header><h1>&lt;T&gt;</h1><p>a&amp;b</p><i></i></header>" == header("<T>", "a&b", "<i></i>")
-    assert "<header><h1>T</h1></header>" == header("T", "")
+    assert "<header><h1>&lt;T&gt;</h1><p>a&amp;b</p></header>" == body(title="<T>", about="a&b")
+    assert "<header><h1>T</h1></header>" == body()
 
 
-def test_facts_are_text() -> None:
-    assert '<dl class="numbers"><div><dt>a&amp;</dt><dd>&lt;1</dd></div></dl>' == facts([("a&", "<1")])
+def test_every_verdict_stands_in_the_header_with_its_reason() -> None:
+    made = body(verdicts=(Verdict("good", "in <order>"), Verdict("bad", "not enough", "because & so")))
+    assert (
+        '<p class="verdict good">in &lt;order&gt;</p><p class="verdict bad">not enough</p><p>because &amp; so</p>'
+    ) in made
+
+
+def test_a_chart_is_named_and_its_names_cannot_end_the_element_in_which_it_stands() -> None:
+    made = body(Section("s", "n", (Bars("load <b>", (Bar("</script><!--", 1, None, "<b>"),)),)))
+    assert '<div class="chart" role="img" aria-label="load &lt;b&gt;"><script type="application/json">{' in made
+    assert 1 == made.count("</script")
+    assert "<!--" not in made
+
+
+def test_a_page_without_charts_has_no_script_and_allows_none() -> None:
+    made = as_html(Page("t", "", (), ()))
+    assert "script-src 'none';" in made
+    assert "<script" not in made
+
+
+@pytest.mark.parametrize("package", ["altair", "jinja2", "vl_convert"])
+def test_without_the_packages_that_draw_pages_a_target_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for ask in (lambda: checked_target(tmp_path / "page.html"), lambda: as_html(Page("t", "", (), ()))):
+        with pytest.raises(MissingExtraError, match=r"install keyshared\[demo\]"):
+            ask()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +149,7 @@ def test_facts_are_text() -> None:
 def test_a_verdict_is_no_better_than_what_was_judged(
     violations: list[tuple[str, int]], unjudged: list[str], told: str, item: str
 ) -> None:
-    made = verdict(violations, unjudged)
+    made = body(verdicts=(promises(violations, unjudged),))
     assert told in made
     assert item in made
     assert ("every promise kept" == told) == ("every promise kept" in made)
@@ -120,7 +164,7 @@ def test_a_place_where_no_page_can_be_is_refused(tmp_path: Path, monkeypatch: py
     assert tmp_path / "page.html" == checked_target(tmp_path / "page.html")
 
 
-STYLE = page("t", "").partition("<style>")[2].partition("</style>")[0]
+STYLE = (files("keyshared.spark.pages") / "page.css").read_text(encoding="utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+):(#[0-9a-f]+)", block)) for block in re.findall(r":root\{(.*?)\}", STYLE, re.DOTALL)
 )
@@ -146,5 +190,5 @@ def test_text_and_drawings_stand_out_as_wcag_asks(colours: dict[str, str]) -> No
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
     for mood in ("good", "bad", "open"):
         assert contrast(colours[mood], colours[f"{mood}-back"]) >= 4.5, mood
-    for drawn in ("bar", "ideal"):
+    for drawn in ("bar", "ideal", *(f"c{i}" for i in range(8)), *(f"state{i}" for i in range(4))):
         assert contrast(colours[drawn], colours["page"]) >= 3, drawn

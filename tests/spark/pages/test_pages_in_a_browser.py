@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("altair")
 from tests.spark.audits import test_audit_report
 from tests.spark.keystats import test_histogram_report
 from tests.spark.pages.browser import Browser, browser, installed
@@ -109,41 +111,62 @@ def test_the_check_notices_a_page_that_is_too_wide_and_one_that_complains(window
     assert 1 == len(window.complaints())
 
 
-def test_a_phone_gets_the_narrow_drawings_and_a_wide_window_the_wide_ones(window: Browser, pages: list[Path]) -> None:
+def test_every_chart_is_drawn_as_wide_as_the_page_lets_it(window: Browser, pages: list[Path]) -> None:
     shown = (
-        "[...document.querySelectorAll('svg')].filter(e => e.getClientRects().length).map(e => e.viewBox.baseVal.width)"
-    )
-    for page in pages:
-        for width, expected in ((360, {360}), (1280, {720})):
-            window.open(page, width=width, height=800)
-            drawn = window.evaluate(shown)
-            assert set(drawn) <= expected, page.name
-            assert drawn or page.name == "audit.html"
-
-
-def test_what_is_written_in_drawings_stays_inside_them_and_can_be_read(window: Browser, pages: list[Path]) -> None:
-    texts = (
-        "[...document.querySelectorAll('svg text')].filter(e => e.getClientRects().length).map(e => { "
-        "const box = e.getBoundingClientRect(), svg = e.ownerSVGElement.getBoundingClientRect(); "
-        "return [e.textContent, box.left - svg.left, svg.right - box.right, parseFloat(getComputedStyle(e).fontSize) "
-        "* svg.width / e.ownerSVGElement.viewBox.baseVal.width]; })"
+        "[...document.querySelectorAll('.chart')].map(e => { const svg = e.querySelector('svg'); "
+        "return [svg ? svg.getBoundingClientRect().width : 0, e.clientWidth]; })"
     )
     for page in pages:
         for width in (360, 1280):
             window.open(page, width=width, height=800)
-            for text, left, right, size in window.evaluate(texts):
+            drawn = window.evaluate(shown)
+            assert all(abs(chart - room) <= 2 for chart, room in drawn), (page.name, width, drawn)
+            assert drawn or page.name in {"audit.html", "distribution.html"}
+
+
+def test_a_phone_gets_the_narrow_tree_and_a_wide_window_the_wide_one(window: Browser, pages: list[Path]) -> None:
+    shown = (
+        "[...document.querySelectorAll('.drawing')].filter(e => e.getClientRects().length)"
+        ".map(e => e.viewBox.baseVal.width)"
+    )
+    [page] = [page for page in pages if page.name == "distribution.html"]
+    for width, expected in ((360, [360]), (1280, [720])):
+        window.open(page, width=width, height=800)
+        assert expected == window.evaluate(shown)
+
+
+def test_what_is_written_in_charts_stays_inside_them_and_can_be_read(window: Browser, pages: list[Path]) -> None:
+    texts = (
+        "[...document.querySelectorAll('svg text')].filter(e => e.getClientRects().length && e.textContent).map(e => { "
+        "const box = e.getBoundingClientRect(), svg = e.ownerSVGElement.getBoundingClientRect(); "
+        "return [e.textContent, box.left - svg.left, svg.right - box.right, parseFloat(getComputedStyle(e).fontSize) "
+        "* svg.width / e.ownerSVGElement.viewBox.baseVal.width, getComputedStyle(e).fill]; })"
+    )
+    for page in pages:
+        for width in (360, 1280):
+            window.open(page, width=width, height=800, dark=True)
+            for text, left, right, size, colour in window.evaluate(texts):
                 assert min(left, right) >= -1, (page.name, width, text)
                 assert size >= 10, (page.name, width, text)  # CSS pixels
+                assert "rgb(0, 0, 0)" != colour, (page.name, text)  # a colour of the style sheet
 
 
 def test_names_of_the_page_run_no_script_and_are_read_out(window: Browser, pages: list[Path]) -> None:
+    run = "[...document.scripts].filter(e => !e.type).length"
     for page in pages:
         window.open(page, width=360, height=800)
-        assert 0 == window.evaluate("document.scripts.length")
+        charts = window.evaluate("document.querySelectorAll('.chart').length")
+        assert window.evaluate(run) == (2 if charts else 0)
         assert window.evaluate("document.title.length > 0 && document.documentElement.lang === 'en'")
         assert 1 == window.evaluate("document.querySelectorAll('h1').length")
         assert window.evaluate("[...document.querySelectorAll('table')].every(e => e.caption.textContent)")
-        assert window.evaluate("[...document.querySelectorAll('svg')].every(e => e.getAttribute('aria-label'))")
+        assert window.evaluate("[...document.querySelectorAll('.chart,.drawing')].every(e => e.ariaLabel)")
+
+
+def test_a_page_loads_nothing_but_itself(window: Browser, pages: list[Path]) -> None:
+    for page in pages:
+        window.open(page, width=1280, height=900)
+        assert [] == window.evaluate("performance.getEntriesByType('resource').map(e => e.name)"), page.name
 
 
 def test_every_page_can_be_printed(window: Browser, pages: list[Path]) -> None:

@@ -6,8 +6,7 @@ from xml.etree import ElementTree as ET
 from tests.distribution.trees import UNBALANCED
 
 from keyshared.distribution import DistributionTree, Hop
-from keyshared.spark.pages.charts import NARROW, WIDE
-from keyshared.spark.pages.treechart import tree_chart
+from keyshared.spark.pages.treechart import NARROW, WIDE, tree_chart
 
 TREE = DistributionTree(UNBALANCED)
 

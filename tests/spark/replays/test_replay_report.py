@@ -1,22 +1,21 @@
 """The page: complete, escaped, small, and without anything from elsewhere."""
 
+import json
 import re
+from base64 import b64encode
 from fractions import Fraction
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
 
+pytest.importorskip("altair")
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
-from keyshared.spark.replays.replay_report import (
-    Backlog,
-    ConsumerLoad,
-    HotKey,
-    MembershipChange,
-    ReplayReport,
-    Wait,
-    html,
-)
+from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
+from keyshared.spark.replays.enough_report import Behind, Enough, Series, Wait
+from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport, html
+from keyshared.spark.replays.stays import State, Stay
 
 NASTY = "</td><script>alert('1')</script>&\""
 VOID = {"meta"}
@@ -42,10 +41,58 @@ def report(**changed: object) -> ReplayReport:
     return ReplayReport(**{**fields, **changed})  # type: ignore[arg-type]  # the fields are checked where they are named
 
 
+def enough(*, consumers: int = 3, partitions: int = 3, name: str = "c", **changed: object) -> Enough:
+    intervals = [minute * 60_000 for minute in range(60)]
+    fields: dict[str, object] = {
+        "enough_ms": 60_000,
+        "asked": False,
+        "width_ms": 60_000,
+        "use": tuple(
+            Series(f"{name}{i}", tuple((t, (t + i) % 101 / 100) for t in intervals)) for i in range(consumers)
+        ),
+        "waiting": tuple((t, t % 7) for t in intervals),
+        "topic_partitions": tuple(
+            Series(f"{name}{i}", tuple((t, t % 11 + i) for t in intervals)) for i in range(min(40, partitions))
+        ),
+        "consumers": tuple(Series(f"{name}{i}", tuple((t, t % 5) for t in intervals)) for i in range(consumers)),
+        "behind": tuple(
+            Behind(
+                topic_partition=f"{name}{i}",
+                from_ms=3_600_000,
+                until_ms=4_200_000,
+                longest_ms=90_000,
+                late=17,
+                stretches=4,
+                total_ms=700_000,
+            )
+            for i in range(min(20, partitions))
+        ),
+        "behind_count": partitions,
+        "behind_from_ms": 3_600_000,
+        "behind_until_ms": 5_400_000,
+        "stays": tuple(Stay(f"{name}{i}", 0, 3_600_000, State.UP) for i in range(consumers)),
+    }
+    return Enough(**{**fields, **changed})  # type: ignore[arg-type]  # as in `report`
+
+
 def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
     return report(
         topic_partitions=partitions,
         waits=tuple(Wait(t * 1_000, t % 7, t * 61) for t in range(points)),
+        enough=enough(consumers=consumers, partitions=partitions, name=name),
+        wait_ms=1_000_000,
+        slow_keys=(
+            HotKey(
+                key=f"{name}slow",
+                messages=40,
+                owners=(f"{name}1",),
+                wait_p99_ms=5,
+                wait_ms=734_000,
+                held_ms=3_000,
+                arrivals_ms=2_000,
+            ),
+        ),
+        slow_slots=(HotSlot(31_337, 811_000, 50, 3, f"{name}slow", 734_000),),
         consumers=tuple(
             ConsumerLoad(consumer=f"{name}{i}", deliveries=100 + i, ideal=100.0, keys=9, wait_p50_ms=0, wait_p99_ms=5)
             for i in range(consumers)
@@ -89,14 +136,20 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
 
 
 class Page(HTMLParser):
-    """Checks that what is opened is closed, in order, and keeps the text, the elements and the attributes."""
+    """Checks that what is opened is closed, in order, and that no script runs but the page's own.
+
+    Keeps the text, the elements, the attributes, and what charts show.
+    """
 
     def __init__(self, page: str) -> None:
         super().__init__()
+        self.policy = ""
+        self.charts: list[dict[str, dict[str, list[object]]]] = []
         self.open: list[str] = []
         self.seen: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
         self.text = ""
+        self.data = False
         self.feed(page)
         self.close()
         assert [] == self.open
@@ -104,6 +157,9 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append(tag)
         self.attributes += attrs
+        if tag == "meta" and ("http-equiv", "Content-Security-Policy") in attrs:
+            self.policy = dict(attrs)["content"] or ""
+        self.data = tag == "script" and attrs == [("type", "application/json")]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -115,12 +171,21 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] == ["script"]:
+            if self.data:
+                self.charts.append(json.loads(data)["data"])
+            else:
+                assert f"'sha256-{b64encode(sha256(data.encode()).digest()).decode()}'" in self.policy
+        elif self.open[-1:] != ["style"] and data.strip():
             self.text += f"{data}\n"
 
 
 def test_the_page_shows_every_number_of_the_report() -> None:
-    text = Page(html(full())).text
+    page = Page(html(full()))
+    text = page.text
+    assert {"up"} == set(page.charts[1]["spans"]["state"])
+    waits = next(chart["lines"] for chart in page.charts if "p99" in chart.get("lines", {}).get("label", []))
+    assert [0, 61, 122, 183, 244, 305, 366, 427, 488, 549, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2] == waits["value"]
     for fact in (
         "336,776",
         "4,043",
@@ -139,8 +204,11 @@ def test_the_page_shows_every_number_of_the_report() -> None:
         "1,575",
         "68 slots",
         "365 d",
-        "p99: at most 549 ms",
-        "p50: at most 6 ms",
+        "cslow\n73.4%\n40\n0.01%\n150%\nc1\n5 ms\n",
+        "31,337\n81.1%\n50\n3\ncslow\n90.5%\n",
+        "c0\nafter 1 h\nafter 1 h 10 min\n10 min\n1 min 30 s\n17\n4\n11 min 40 s\n",
+        "3 of 3 topic-partitions fell behind, the first of them after 1 h; the last had caught up after 1 h 30 min.",
+        "however many consumers there are: split it, or make its work shorter. Here: cslow.",
     ):
         assert fact in text, fact
 
@@ -150,6 +218,7 @@ def test_violations_are_the_first_thing_to_see() -> None:
     assert "every promise kept" not in page
     assert "1,234 violations" in Page(page).text
     assert '<li class="bad">key-order <b>1,234</b></li>' in page
+    assert "key-order \n1,234\n" in Page(page).text
 
 
 def test_a_report_without_details_is_a_page_too() -> None:
@@ -158,23 +227,60 @@ def test_a_report_without_details_is_a_page_too() -> None:
     assert "no data" in text
 
 
+@pytest.mark.parametrize(
+    ("changed", "asked", "state", "told"),
+    [
+        ({"wait_p99_ms": 60_000}, False, "good", "enough: 99 in a hundred deliveries wait at most 1 min"),
+        ({"wait_p99_ms": 60_001}, True, "bad", "not enough: one delivery in a hundred waits 1 min or longer"),
+        ({"wait_p99_ms": 0, "stopped": 1}, False, "bad", "not enough: 1 of 3 topic-partitions never came to rest"),
+        ({"deliveries": 0}, False, "open", "whether the group is enough cannot be said"),
+    ],
+)
+def test_a_queue_that_waits_too_long_has_no_green_banner_alone(
+    changed: dict[str, object], asked: bool, state: str, told: str
+) -> None:
+    page = html(report(enough=enough(asked=asked), **changed))
+    first, second = re.findall(r'<p class="verdict (\w+)">(.*?)</p>', page)
+    assert ("good", "every promise kept") == first  # the order was kept, and it was
+    assert state == second[0]
+    assert told in second[1]
+    assert ("1 min as asked for" in page) == asked
+
+
+def test_times_are_those_of_the_calendar_where_the_log_has_one() -> None:
+    page = Page(html(report(enough=enough(), epoch_ms=1_368_328_500_000, zone="local time")))
+    assert "c0\n2013-05-12 04:15\n2013-05-12 04:25\n" in page.text
+    assert 1_368_328_500_000 in page.charts[0]["lines"]["at"]
+
+
+def test_only_some_of_very_many_topic_partitions_are_drawn_and_the_page_says_which() -> None:
+    text = Page(html(report(topic_partitions=1_000, enough=enough(partitions=1_000)))).text
+    assert "Of 1,000 topic-partitions the 40 with the largest backlogs." in text
+
+
 def test_names_and_keys_are_text_whatever_they_contain() -> None:
     page = html(full(name=NASTY))
-    assert "script" not in Page(page).seen
-    assert NASTY in Page(page).text
-    assert "<script" not in page
+    found = Page(page)  # no script but its own, or the policy would not allow it
+    assert NASTY in found.text
+    assert any(f"{NASTY}0" in chart.get("bars", {}).get("label", []) for chart in found.charts)
+    assert NASTY not in page
 
 
-def test_the_page_refers_to_nothing_outside_itself() -> None:
+def test_the_page_refers_to_nothing_outside_itself_and_may_load_nothing() -> None:
     page = html(full())
-    assert not re.search(r"https?:|//|@import|url\(|<script|<link|<iframe|<img", page.replace("<!DOCTYPE", ""))
-    assert {name for name, _ in Page(page).attributes}.isdisjoint(
-        {"src", "href", "xlink:href", "action", "data", "style"}
-    )
+    without_scripts = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"https?:|//|@import|url\(|<link|<iframe|<img", without_scripts)
+    found = Page(page)
+    assert {name for name, _ in found.attributes}.isdisjoint({"src", "href", "xlink:href", "action", "data", "style"})
+    rules = dict(rule.strip().split(" ", 1) for rule in found.policy.split(";"))
+    assert "'none'" == rules["default-src"]
+    assert all(source.startswith("'sha256-") for source in rules["script-src"].split())
 
 
-def test_the_page_stays_small_however_long_the_log_is() -> None:
-    assert len(html(full(consumers=200, partitions=60, points=20_000)).encode()) < 400_000
+def test_the_page_stays_small_however_long_the_log_is_and_has_its_scripts_once() -> None:
+    page = html(full(consumers=200, partitions=1_000, points=20_000))
+    assert len(page.encode()) < 3_000_000
+    assert 1 == page.count("window.vegaEmbed=")
 
 
 def test_the_page_says_that_only_the_largest_backlogs_are_drawn() -> None:
@@ -206,7 +312,8 @@ def test_a_very_long_key_is_clipped() -> None:
 
 def test_a_consumer_that_should_have_got_nothing_has_no_percentage() -> None:
     load = ConsumerLoad(consumer="c", deliveries=0, ideal=0, keys=0, wait_p50_ms=0, wait_p99_ms=0)
-    assert "0 (no share)" in Page(html(report(consumers=(load,)))).text
+    [chart] = Page(html(report(consumers=(load,)))).charts
+    assert ["0 (no share)"] == chart["bars"]["text"]
 
 
 @pytest.mark.parametrize(("changed", "parameter"), [({"seconds": 0.0}, "seconds"), ({"violations": ()}, "violations")])

@@ -192,6 +192,7 @@ class Audit(Kept):
 
         Raises:
             ArgumentError: ``path`` is in no folder, or ``proofs`` is no int of at least 0. No job was started.
+            MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
             Up to five passes over the verdicts or the violations that were kept. The driver gets what the page shows:

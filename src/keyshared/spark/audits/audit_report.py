@@ -1,10 +1,11 @@
 """What an audit found, as plain values, and the page that shows it. Plain Python; needs no Spark."""
 
 from dataclasses import dataclass
-from html import escape
 from typing import Final
 
-from keyshared.spark.pages.page import Part, clipped, facts, header, page, section, table, verdict
+from keyshared.spark.pages import parts
+from keyshared.spark.pages.page import Part, as_html, clipped
+from keyshared.spark.pages.parts import Facts, Page, Section, Table
 
 __all__ = ["AuditReport", "PromiseFindings", "Proof", "html"]
 
@@ -89,18 +90,17 @@ def html(report: AuditReport) -> str:
     """
     counts = [(each.promise, each.violations) for each in report.promises]
     unjudged = [each.promise for each in report.promises if each.unjudged]
-    parts = (
-        header(report.title, report.source, verdict(counts, unjudged)),
+    shown: tuple[Facts | Section, ...] = (
         _numbers(report),
         _promises(report),
-        _places(report) if report.worst else "",
-        _proofs(report) if report.proofs else "",
+        *([_places(report)] if report.worst else []),
+        *([_proofs(report)] if report.proofs else []),
     )
-    return page(report.title, "".join(parts))
+    return as_html(Page(report.title, report.source, (parts.promises(counts, unjudged),), shown))
 
 
-def _numbers(report: AuditReport) -> str:
-    return facts(
+def _numbers(report: AuditReport) -> Facts:
+    return Facts(
         (
             ("happenings", f"{report.happenings:,}"),
             ("topic-partitions", f"{report.topic_partitions:,}"),
@@ -111,16 +111,16 @@ def _numbers(report: AuditReport) -> str:
     )
 
 
-def _promises(report: AuditReport) -> str:
+def _promises(report: AuditReport) -> Section:
     note = "A promise that could not be judged is neither kept nor broken: the history does not say enough."
-    figures = table(
+    figures = Table(
         "What became of each promise",
         ("promise", "verdict", "violations", "topic-partitions with violations"),
-        ((each.promise, _judged(each), each.violations, each.broken_in) for each in report.promises),
+        tuple((each.promise, _judged(each), each.violations, each.broken_in) for each in report.promises),
     )
-    reasons = [(each.promise, *reason) for each in report.promises for reason in each.unjudged]
-    why = table("Why a promise could not be judged", ("promise", "reason", "topic-partitions"), reasons)
-    return section("Promises", note, figures, why if reasons else "")
+    reasons = tuple((each.promise, *reason) for each in report.promises for reason in each.unjudged)
+    why = Table("Why a promise could not be judged", ("promise", "reason", "topic-partitions"), reasons)
+    return Section("Promises", note, (figures, why) if reasons else (figures,))
 
 
 def _judged(findings: PromiseFindings) -> str:
@@ -129,32 +129,29 @@ def _judged(findings: PromiseFindings) -> str:
     return "not judged in full" if findings.unjudged else "kept"
 
 
-def _places(report: AuditReport) -> str:
+def _places(report: AuditReport) -> Section:
     note = "Where to look first: the topic-partitions with most violations, and the keys that proofs begin with."
     total = sum(each.violations for each in report.promises)
-    worst = table(
+    worst = Table(
         "Topic-partitions with most violations",
         ("topic-partition", "violations", "of all"),
-        ((name, count, Part(f"{count / total:.1%}" if total else "")) for name, count in report.worst),
+        tuple((name, count, Part(f"{count / total:.1%}" if total else "")) for name, count in report.worst),
     )
-    keys = table("Keys with most proofs", ("key", "proofs"), ((clipped(key), count) for key, count in report.keys))
-    return section("Where", note, worst, keys)
+    rows = tuple((clipped(key), count) for key, count in report.keys)
+    return Section("Where", note, (worst, Table("Keys with most proofs", ("key", "proofs"), rows)))
 
 
-def _proofs(report: AuditReport) -> str:
-    shown = "".join(map(_proof, report.proofs))
-    return section("Proofs", "The first violations of each broken promise, and what happened.", shown)
+def _proofs(report: AuditReport) -> Section:
+    shown = tuple(map(_proof, report.proofs))
+    return Section("Proofs", "The first violations of each broken promise, and what happened.", shown)
 
 
-def _proof(proof: Proof) -> str:
+def _proof(proof: Proof) -> parts.Proof:
     lines = [_cut(line) for line in proof.excerpt.splitlines()]
     more = [f"and {len(lines) - _MAX_LINES:,} more"] if len(lines) > _MAX_LINES else []
     happened = "\n".join([*lines[:_MAX_LINES], *more])
     where = f"{proof.promise} in {proof.topic_partition}" + (f", key {clipped(proof.key)}" if proof.key else "")
-    return (
-        f"<article><h3>{escape(where)}</h3><p>row {proof.sequence:,}: {escape(_cut(proof.explanation))}</p>"
-        f'<pre tabindex="0">{escape(happened)}</pre></article>'
-    )
+    return parts.Proof(where, f"row {proof.sequence:,}: {_cut(proof.explanation)}", happened)
 
 
 def _cut(text: str) -> str:

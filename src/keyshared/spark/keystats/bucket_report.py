@@ -6,8 +6,8 @@ from itertools import chain
 
 from keyshared.buckets.boundaries import imbalance
 from keyshared.buckets.layout import HASH_STOP
-from keyshared.spark.pages.charts import Line, on_every_screen, panels
-from keyshared.spark.pages.page import Part, clipped, section, table
+from keyshared.spark.pages.page import Part, clipped
+from keyshared.spark.pages.parts import Line, Lines, Section, Table
 
 __all__ = ["BucketReport", "HotSlotKeys", "LayoutLoads", "bucket_section", "times"]
 
@@ -99,28 +99,35 @@ def times(ratio: Fraction) -> str:
     return f"{float(ratio):.2f}"
 
 
-def bucket_section(report: BucketReport) -> str:
-    """Write the part of the page.
+def bucket_section(report: BucketReport) -> Section:
+    """Return the part of a page.
 
     Args:
         report: What to show. Keys may contain anything.
 
     Returns:
-        An element.
+        A section with a chart and tables.
 
     Complexity:
         O(buckets), drawn with a number of points that has a limit.
     """
-    lines = [Line(layout.name, tuple(_points(layout))) for layout in report.layouts]
-    ratios = table(
+    heaviest = max(max(layout.buckets) for layout in report.layouts)
+    chart = Lines(
+        about=f"{report.unit} of each bucket, over the bucket hashes; at most {heaviest:,}",
+        lines=tuple(Line(layout.name, tuple(_points(layout))) for layout in report.layouts),
+        value=f"{report.unit} of a bucket",
+        clock=None,
+        over="bucket hash",
+    )
+    ratios = Table(
         "The heaviest by the mean",
         ("boundaries", "heaviest bucket / mean", "heaviest consumer / mean", "with owners by load"),
-        ((layout.name, *(Part(times(ratio)) for ratio in layout.imbalances)) for layout in report.layouts),
+        tuple((layout.name, *(Part(times(ratio)) for ratio in layout.imbalances)) for layout in report.layouts),
     )
-    hottest = table(
+    hottest = Table(
         "Slots that carry more than the mean of a bucket",
         ("slot", report.unit, "by mean bucket", "keys", "hottest key", f"its {report.unit}"),
-        (
+        tuple(
             (
                 slot.slot,
                 slot.load,
@@ -133,9 +140,7 @@ def bucket_section(report: BucketReport) -> str:
         ),
     )
     note = f"{report.title}: of equal width, and placed by the {report.unit} of each hash. {report.about_hot_slots}"
-    chart = f"{report.unit} of each bucket, over the bucket hashes"
-    drawn = on_every_screen(lambda width: panels(lines, title=chart, unit="{:,.0f}".format, width=width))
-    return section("Bucket boundaries", note, drawn, ratios, hottest)
+    return Section("Bucket boundaries", note, (chart, ratios, hottest))
 
 
 def _points(layout: LayoutLoads) -> list[tuple[float, float]]:

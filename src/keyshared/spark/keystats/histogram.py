@@ -76,9 +76,10 @@ class KeyHistogram(KeyCounts):
         Raises:
             ArgumentError: ``path`` is in no folder, ``consumers`` is empty, or ``buckets``, ``hottest`` or
                 ``placement`` cannot be. Nothing is written.
+            MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
-            O(slots log slots); the file stays below 400 kB.
+            O(slots log slots); the file stays below 1.1 MB.
 
         Example:
             >>> collect_histogram(key_histogram(df)).report("keys.html", about="orders of May")  # doctest: +SKIP

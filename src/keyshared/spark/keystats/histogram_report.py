@@ -11,8 +11,8 @@ from keyshared.placement.ranges import RangeMap
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.bucket_report import bucket_section, times
 from keyshared.spark.keystats.counts import KeyCounts
-from keyshared.spark.pages.charts import Bar, bars, on_every_screen
-from keyshared.spark.pages.page import Part, against, as_text, clipped, facts, header, page, section, table
+from keyshared.spark.pages.page import Part, against, as_html, as_text, clipped
+from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table
 
 __all__ = ["html"]
 
@@ -47,8 +47,7 @@ def html(
         ArgumentError: ``owners`` are over other slots than the statistics, or there are no consumers to share buckets.
     """
     unit = "messages" if counted.weights == counted.messages else "weight"
-    parts = [
-        header(title, about),
+    parts: list[Facts | Section] = [
         _numbers(counted, unit),
         _hottest(counted, unit, hottest),
     ]
@@ -58,14 +57,14 @@ def html(
         if not consumers:
             raise ArgumentError("consumers", consumers, "name who shares the buckets")
         parts.append(bucket_section(compare_layouts(counted, consumers, hottest=_HOT_SLOTS, buckets=buckets)))
-    return page(title, "".join(parts))
+    return as_html(Page(title, about, (), tuple(parts)))
 
 
-def _numbers(counted: KeyCounts, unit: str) -> str:
+def _numbers(counted: KeyCounts, unit: str) -> Facts:
     slots = counted.slots.values()
     keyed = sum(count.messages for count in slots)
     weight = [("weight", _told(sum(count.weight for count in slots)))] if unit == "weight" else []
-    return facts(
+    return Facts(
         (
             ("messages", f"{keyed + counted.keyless_messages:,}"),
             ("without a key", f"{counted.keyless_messages:,}"),
@@ -76,10 +75,10 @@ def _numbers(counted: KeyCounts, unit: str) -> str:
     )
 
 
-def _hottest(counted: KeyCounts, unit: str, most: int) -> str:
+def _hottest(counted: KeyCounts, unit: str, most: int) -> Section:
     total = sum(counted.weights.values()) + counted.keyless_weight
     hot = nsmallest(most, counted.slots.items(), key=lambda slot: (-slot[1].hot_weight, slot[1].hot_key))
-    rows = (
+    rows = tuple(
         (
             clipped(as_text(count.hot_key)),
             Part(_told(count.hot_weight)),
@@ -95,21 +94,21 @@ def _hottest(counted: KeyCounts, unit: str, most: int) -> str:
         "how far a group can grow."
     )
     head = ("key", unit, "of all", *([] if unit == "messages" else ["messages"]), "slot", "other keys there")
-    return section("Hottest keys", note, table(f"Keys with most {unit}", head, rows))
+    return Section("Hottest keys", note, (Table(f"Keys with most {unit}", head, rows),))
 
 
-def _owners(loads: dict[str | None, SlotLoad], unit: str) -> str:
+def _owners(loads: dict[str | None, SlotLoad], unit: str) -> Section:
     named = [("nobody" if owner is None else owner, load) for owner, load in loads.items()]
     mean = float(Fraction(sum(load for _, load in named)) / (len(named) or 1))
-    rows = [Bar(name, float(load), mean, f"{_told(load)} ({against(float(load), mean)})") for name, load in named]
+    rows = tuple(Bar(name, float(load), mean, f"{_told(load)} ({against(float(load), mean)})") for name, load in named)
     ratio = times(imbalance([load for _, load in named])) if named else "1.00"
     note = f"The mark is the mean; the heaviest has {ratio} times as much."
-    figures = table(
-        f"{unit.capitalize()} of each owner", ("owner", unit), ((n, Part(_told(load))) for n, load in named)
+    figures = Table(
+        f"{unit.capitalize()} of each owner",
+        ("owner", unit, "by mean"),
+        tuple((n, Part(_told(load)), Part(against(float(load), mean))) for n, load in named),
     )
-    title = f"{unit} of each owner against the mean"
-    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
-    return section("Load per consumer", note, drawn, figures)
+    return Section("Load per consumer", note, (Bars(f"{unit} of each owner against the mean", rows), figures))
 
 
 def _told(load: SlotLoad) -> str:

@@ -1,173 +1,75 @@
-"""Two small charts as inline SVG: bars with a mark for the ideal, and values over time. Plain Python; needs no Spark.
+"""Charts as Vega-Lite specifications, made by Altair; their data goes beside them, column by column.
 
-Colours come from the page's style sheet by class, so that a chart follows light, dark and print. A drawing is scaled to
-the screen together with its text, so a phone gets a narrow drawing of its own (`on_every_screen`).
+Colours are variables of the page's style sheet, so that a chart follows light, dark and print. A chart is as wide as
+the page: the script of the page draws it again when that changes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
-from itertools import pairwise
-from math import ceil, floor, log10
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-__all__ = ["NARROW", "WIDE", "Bar", "Line", "Mark", "bars", "nice_ceiling", "on_every_screen", "panels", "thinned"]
+import altair as alt
 
-WIDE: Final = 720
-"""Width of a drawing in units, which the page scales to the screen."""
+from keyshared.spark.pages.clock import Clock
+from keyshared.spark.pages.page import DAY_MS, MINUTE_MS
+from keyshared.spark.pages.parts import Bars, ChartPart, Heat, Line, Lines, Mark, Timelines, Unit
 
-NARROW: Final = 360
-"""The same on a phone."""
+__all__ = ["chart", "thinned"]
 
-_ROW: Final = 30
-_LABEL: Final = 108
-_VALUE: Final = 124
-_LABEL_CHARACTERS: Final = 11  # what fits in front of a bar
-_PANEL_CHARACTERS: Final = 26  # what fits over a panel, beside its highest value
-_PANEL: Final = 120
-_PANEL_HEAD: Final = 24
-_GAP: Final = 16  # between the floor of a panel and the head of the next
-_AXIS: Final = 64
-_RIGHT: Final = 12
+Columns: TypeAlias = Mapping[str, Sequence[object]]
+
+_POINTS: Final = 720  # of a line: more cannot be told apart
+_DIGITS: Final = 4  # of a value: more cannot be seen, and take room
+_HEIGHT: Final = 220
+_SHORT_FROM: Final = 10_000  # an axis says 20k
 _MARK_LINES: Final = 3
-_MARK_LINE: Final = 18
+_SHORT_NAME: Final = 12
+_COLOURS: Final = 8
+_AUTOSIZE: Final = {"type": "fit-x", "contains": "padding"}
+_BAR: Final = "var(--bar)"
+_IDEAL: Final = "var(--ideal)"
+_SOFT: Final = "var(--soft)"
+_TEXT: Final = "var(--text)"
+_MOST_TEXTS: Final = 40  # bars with a text beside each
+_DATES: Final = {
+    "year": "%Y",
+    "quarter": "%b",
+    "month": "%b",
+    "week": "%d %b",
+    "date": "%d %b",
+    "day": "%d %b",
+    "hours": "%H:%M",
+    "minutes": "%H:%M",
+    "seconds": "%H:%M:%S",
+    "milliseconds": "%S.%L",
+}
+_TIMES: Final = ((DAY_MS, "days"), (60 * MINUTE_MS, "hours"), (MINUTE_MS, "minutes"), (1_000, "seconds"), (1, "ms"))
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One row of a bar chart.
-
-    Attributes:
-        label: What it is of.
-        value: Its length.
-        ideal: Where the mark is; None for no mark.
-        text: What is written beside it.
-    """
-
-    label: str
-    value: float
-    ideal: float | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Values over time.
-
-    Attributes:
-        label: What it is of.
-        points: (time, value), in order of time; the value holds until the next point.
-    """
-
-    label: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Something that happened at one moment.
-
-    Attributes:
-        at: When.
-        label: What, in a word or two.
-    """
-
-    at: float
-    label: str
-
-
-def on_every_screen(draw: Callable[[int], str]) -> str:
-    """Draw twice, for wide screens and for phones; the style sheet shows one of them.
+def chart(part: ChartPart) -> dict[str, object]:
+    """Draw a chart.
 
     Args:
-        draw: Makes a drawing of a width.
+        part: What is to be seen. Names may contain anything.
 
     Returns:
-        Two elements.
+        ``spec``, in Vega-Lite, and ``data``, its data sets by name, each with its columns by name.
+
+    Complexity:
+        O(size of the part); a line has 720 points at most, or so.
 
     Example:
-        >>> on_every_screen("<svg width={}/>".format)
-        '<div class="wide"><svg width=720/></div><div class="narrow"><svg width=360/></div>'
+        >>> from keyshared.spark.pages.parts import Bar
+        >>> chart(Bars("load", (Bar("c1", 3, 2, "3"),)))["data"]["bars"]["value"]
+        [3]
     """
-    return f'<div class="wide">{draw(WIDE)}</div><div class="narrow">{draw(NARROW)}</div>'
+    drawn, data = _DRAWN_BY[type(part)](part)
+    spec = drawn.properties(width="container", autosize=_AUTOSIZE).to_dict()
+    spec.pop("$schema")  # an address: pages have none
+    spec.pop("config", None)  # the page has one for all charts
+    return {"spec": spec, "data": data}
 
 
-def bars(rows: Sequence[Bar], *, title: str, width: int = WIDE) -> str:
-    """Draw horizontal bars, with a mark where one ideally would end.
-
-    Args:
-        rows: From top to bottom.
-        title: For readers who hear the page.
-        width: `WIDE` or `NARROW`.
-
-    Returns:
-        An ``<svg>`` element.
-
-    Example:
-        >>> bars([Bar("c1", 3.0, 2.5, "3")], title="load").startswith("<svg")
-        True
-    """
-    longest = max((max(row.value, row.ideal or 0) for row in rows), default=0) or 1
-    scale = (width - _LABEL - _VALUE) / longest
-    height = _ROW * len(rows) + 8
-    drawn = [_bar(row, 4 + i * _ROW, scale) for i, row in enumerate(rows)]
-    return _svg(width, height, title, drawn)
-
-
-def panels(
-    series: Sequence[Line],
-    *,
-    title: str,
-    marks: Sequence[Mark] = (),
-    unit: Callable[[float], str] = str,
-    scale: Callable[[float], str] = "{:,.0f}".format,
-    ceiling: Callable[[float], float] | None = None,
-    width: int = WIDE,
-) -> str:
-    """Draw values over time, a panel for each series below the other, all with the same axes.
-
-    One panel for all would hide a daily rise and fall of one series behind that of another.
-
-    Args:
-        series: From top to bottom. Those without points are left out, and points that cannot be seen.
-        title: For readers who hear the page.
-        marks: Moments to point out in all panels.
-        unit: Writes a time below the axis.
-        scale: Writes a value beside it.
-        ceiling: Says where the axis ends, by the greatest value; `nice_ceiling` by default.
-        width: `WIDE` or `NARROW`.
-
-    Returns:
-        An ``<svg>`` element; without any point, one that says so.
-
-    Example:
-        >>> "no data" in panels([], title="backlog")
-        True
-    """
-    shown = [Line(line.label, thinned(line.points, limit=width)) for line in series if line.points]
-    if not shown:
-        return _svg(width, 40, title, ['<text x="0" y="24" class="soft">no data</text>'])
-    times = [time for line in shown for time, _ in line.points] + [mark.at for mark in marks]
-    first, last = min(times), max(times)
-    top = (ceiling or nice_ceiling)(max(value for line in shown for _, value in line.points))
-    head = 4 + (_MARK_LINE * _MARK_LINES if marks else 0)
-    bottom = head + _PANEL * len(shown)
-    x_scale = (width - _AXIS - _RIGHT) / ((last - first) or 1)
-
-    def x(time: float) -> float:
-        return _AXIS + (time - first) * x_scale
-
-    grid = _Grid(top, scale, x, width - _RIGHT)
-    drawn = [part for i, line in enumerate(shown) for part in _panel(line, head + _PANEL * (i + 1) - _GAP, grid)]
-    drawn += [_mark(x(mark.at), (width, bottom - _GAP), i, mark.label) for i, mark in enumerate(marks)]
-    drawn += [
-        _tick(x(time), bottom + 4, anchor, unit(time))
-        for time, anchor in ((first, ""), ((first + last) / 2, " middle"), (last, " end"))
-    ]
-    return _svg(width, bottom + 12, title, drawn)
-
-
-def thinned(points: Sequence[tuple[float, float]], *, limit: int = WIDE) -> tuple[tuple[float, float], ...]:
+def thinned(points: Sequence[tuple[float, float]], *, limit: int = _POINTS) -> tuple[tuple[float, float], ...]:
     """Leave out points that cannot be seen, but never a peak.
 
     Args:
@@ -195,95 +97,253 @@ def thinned(points: Sequence[tuple[float, float]], *, limit: int = WIDE) -> tupl
     return tuple(sorted(kept))
 
 
-def nice_ceiling(value: float) -> float:
-    """Return the next round number: where an axis ends.
+def _bars(part: Bars) -> tuple[alt.LayerChart, dict[str, Columns]]:
+    longest = max(max(row.value, row.ideal or 0) for row in part.rows)
+    shown = _Values(part.unit, longest)
+    names = [row.label for row in part.rows]
+    y = alt.Y("label:N").scale(domain=_different(names)).axis(title=None, labelLimit=110, domain=False, ticks=False)
+    # room at the right for what is written there
+    x = shown.axis(alt.X("value:Q"), "").scale(domain=[0, longest * 1.35 / shown.size or 1], nice=False)
+    tips = [alt.Tooltip("label:N", title="of"), alt.Tooltip("text:N", title=" ")]
+    base = alt.Chart(alt.NamedData("bars")).encode(y=y)
+    layers = [base.mark_bar(color=_BAR, cornerRadiusEnd=3, height={"band": 0.6}).encode(x=x, tooltip=tips)]
+    if len(names) <= _MOST_TEXTS:
+        texts = base.mark_text(align="left", dx=6, color=_SOFT).encode(x="end:Q", text="text:N")
+        layers.append(texts)
+    if any(row.ideal is not None for row in part.rows):
+        layers.append(
+            base.mark_tick(color=_IDEAL, thickness=2.5, height={"band": 0.9})
+            .transform_filter("isValid(datum.ideal)")
+            .encode(x="ideal:Q", tooltip=tips)
+        )
+    data: Columns = {
+        "label": names,
+        "value": shown.of(row.value for row in part.rows),
+        "ideal": [None if row.ideal is None else shown.one(row.ideal) for row in part.rows],
+        "end": shown.of(max(row.value, row.ideal or 0) for row in part.rows),
+        "text": [row.text for row in part.rows],
+    }
+    return alt.layer(*layers).properties(height=_height(len(names), 26)), {"bars": data}
 
-    Args:
-        value: The greatest value to show.
 
-    Returns:
-        1, 2, 4, 6, 8 or 10 times a power of ten, and at least 4: half of it is a whole number.
+def _lines(part: Lines) -> tuple[alt.LayerChart, dict[str, Columns]]:
+    lines = [Line(line.label, thinned(line.points)) for line in part.lines if line.points]
+    points = [(line.label, at, value) for line in lines for at, value in line.points]
+    shown = _Values(part.unit, max(value for _, _, value in points))
+    times = _Times(part.clock, part.over, [at for _, at, _ in points] + [mark.at_ms for mark in part.marks])
+    names = _different([line.label for line in lines])
+    picked = alt.selection_point(fields=["label"], bind="legend", name="picked")
+    # a wheel alone scrolls the page
+    zoom = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]", name="zoom")
+    colour = (
+        alt.Color("label:N")
+        .scale(domain=names, range=[f"var(--c{i % _COLOURS})" for i in range(len(names))])
+        .legend(None if len(names) == 1 else _legend(names))
+    )
+    y = shown.axis(alt.Y("value:Q"), part.value).scale(domainMin=0)
+    tips = [
+        alt.Tooltip("label:N", title="of"),
+        times.tip("at"),
+        alt.Tooltip("value:Q", title=shown.title(part.value), format=shown.format),
+    ]
+    drawn = (
+        alt.Chart(alt.NamedData("lines"))
+        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .encode(
+            x=times.x("at"), y=y, color=colour, opacity=alt.when(picked).then(alt.value(1)).otherwise(alt.value(0.1))
+        )
+        .add_params(picked, zoom)
+    )
+    # wider than what can be seen, so that a finger finds it
+    found = (
+        alt.Chart(alt.NamedData("lines"))
+        .mark_point(size=120, opacity=0, filled=True)
+        .encode(x=times.x("at"), y="value:Q", tooltip=tips)
+    )
+    data: Columns = {
+        "label": [label for label, _, _ in points],
+        "at": times.of(at for _, at, _ in points),
+        "value": shown.of(value for _, _, value in points),
+    }
+    layers, marked = _marked([drawn, found], part.marks, times)
+    return alt.layer(*layers).properties(height=_HEIGHT), {"lines": data, **marked}
 
-    Example:
-        >>> nice_ceiling(7), nice_ceiling(130), nice_ceiling(0)
-        (8, 200, 4)
+
+def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
+    points = [(row.label, at, value) for row in part.rows for at, value in row.points if value]
+    most = part.most or max(value for _, _, value in points)
+    shown = _Values(part.unit, most)
+    ends = [at + part.width_ms for _, at, _ in points]
+    times = _Times(part.clock, "", [at for row in part.rows for at, _ in row.points] + ends)
+    names = _different([row.label for row in part.rows])
+    y = alt.Y("label:N").scale(domain=names).axis(title=None, labelLimit=110, domain=False, ticks=False)
+    opacity = alt.Opacity("value:Q").scale(domain=[0, shown.one(most)], range=[0.08, 1], clamp=True).legend(None)
+    tips = [
+        alt.Tooltip("label:N", title="of"),
+        times.tip("at"),
+        alt.Tooltip("value:Q", title=shown.title(part.value), format=shown.format),
+    ]
+    colour = alt.value(_BAR)
+    if part.full is not None:
+        colour = alt.when(f"datum.value >= {shown.one(part.full)}").then(alt.value(_IDEAL)).otherwise(alt.value(_BAR))
+    drawn = (
+        alt.Chart(alt.NamedData("heat"))
+        .mark_rect()
+        .encode(x=times.x("at"), x2="until", y=y, opacity=opacity, color=colour, tooltip=tips)
+    )
+    data: Columns = {
+        "label": [label for label, _, _ in points],
+        "at": times.of(at for _, at, _ in points),
+        "until": times.of(ends),
+        "value": shown.of(value for _, _, value in points),
+    }
+    layers, marked = _marked([drawn], part.marks, times)
+    return alt.layer(*layers).properties(height=_height(len(names), 18)), {"heat": data, **marked}
+
+
+def _timelines(part: Timelines) -> tuple[alt.LayerChart, dict[str, Columns]]:
+    spans = part.spans
+    times = _Times(part.clock, "", [at for span in spans for at in (span.from_ms, span.until_ms)])
+    names = _different([span.label for span in spans])
+    y = alt.Y("label:N").scale(domain=names).axis(title=None, labelLimit=110, domain=False, ticks=False)
+    colours = [f"var(--state{i})" for i in range(len(part.states))]
+    colour = (
+        alt.Color("state:N")
+        .scale(domain=list(part.states), range=colours)
+        .legend(alt.Legend(title=None, orient="top", symbolType="square"))
+    )
+    tips = [alt.Tooltip("label:N", title="of"), alt.Tooltip("state:N"), times.tip("at"), times.tip("until", "until")]
+    drawn = (
+        alt.Chart(alt.NamedData("spans"))
+        .mark_bar(height={"band": 0.7})
+        .encode(x=times.x("at"), x2="until", y=y, color=colour, tooltip=tips)
+    )
+    data: Columns = {
+        "label": [span.label for span in spans],
+        "state": [span.state for span in spans],
+        "at": times.of(span.from_ms for span in spans),
+        "until": times.of(span.until_ms for span in spans),
+    }
+    layers, marked = _marked([drawn], part.marks, times)
+    return alt.layer(*layers).properties(height=_height(len(names), 18)), {"spans": data, **marked}
+
+
+class _Values:
+    """Values of a chart, all in one unit that people can read."""
+
+    def __init__(self, unit: Unit, most: float) -> None:
+        self._unit = unit
+        self.size, self._name = 1.0, ""
+        if unit is Unit.DURATION:
+            self.size, self._name = next(((size, name) for size, name in _TIMES if most >= size), _TIMES[-1])
+        self._scale = "~s" if most / self.size >= _SHORT_FROM else ",~r"
+        self.format = ".0%" if unit is Unit.SHARE else ",.4~r" if unit is Unit.DURATION else ",.4~f"
+
+    def title(self, what: str) -> str:
+        return f"{what}, {self._name}".removeprefix(", ") if self._name else what
+
+    def axis(self, channel: alt.X | alt.Y, what: str) -> alt.X | alt.Y:
+        form = ".0%" if self._unit is Unit.SHARE else self._scale
+        return channel.axis(title=self.title(what) or None, format=form, tickCount=4)
+
+    def one(self, value: float) -> float:
+        return _rounded(value / self.size)
+
+    def of(self, values: Iterable[float]) -> list[float]:
+        return [self.one(value) for value in values]
+
+
+class _Times:
+    """Times of a chart: of the calendar, or counted from the start in a unit that people can read."""
+
+    def __init__(self, clock: Clock | None, over: str, times: Sequence[float]) -> None:
+        self._base = None if clock is None else clock.epoch_ms
+        self._zone = "" if clock is None else clock.zone
+        span = max(times) - min(times)
+        size, name = next(((size, name) for size, name in _TIMES if span >= size), _TIMES[-1])
+        self._size, self._title = (1, over) if clock is None else (size, f"{name} after the start")
+        self.ends = self.of([min(times), max(times) if span else max(times) + 1])
+
+    def x(self, field: str) -> alt.X:
+        if self._base is None:
+            axis = alt.Axis(title=self._title, format="~s" if self._size == 1 else ",~r", labelFlush=True, tickCount=6)
+            return alt.X(f"{field}:Q").scale(nice=False, zero=False).axis(axis)
+        axis = alt.Axis(title=self._zone, format=_DATES, labelFlush=True, tickCount=6, labelOverlap=True)
+        return alt.X(f"{field}:T").scale(type="utc", nice=False).axis(axis)
+
+    def tip(self, field: str, title: str = "at") -> alt.Tooltip:
+        if self._base is None:
+            # "after the start" stands below the axis
+            return alt.Tooltip(f"{field}:Q", title=f"{title}, {self._title.partition(' ')[0]}", format=",.4~r")
+        return alt.Tooltip(f"{field}:T", title=f"{title} ({self._zone})", format="%Y-%m-%d %H:%M:%S", formatType="utc")
+
+    def of(self, times: Iterable[float]) -> list[float]:
+        if self._base is not None:
+            return [self._base + round(at) for at in times]
+        return [_precise(at / self._size) for at in times]
+
+
+def _marked(
+    layers: list[alt.Chart], marks: Sequence[Mark], times: _Times
+) -> tuple[list[alt.Chart], dict[str, Columns]]:
+    """Add moments, each with its number; what it was is in its tooltip, and in a table of the page.
+
+    The ends are points that nobody sees: a domain in numbers would be taken for one in another unit, or zone.
     """
-    if value <= 4:  # noqa: PLR2004 - as above
-        return 4
-    power: float = 10 ** floor(log10(value))
-    return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)
+    ends = alt.Chart(alt.NamedData("ends")).mark_point(opacity=0).encode(x=times.x("at"))
+    layers = [*layers, ends]
+    bounds: dict[str, Columns] = {"ends": {"at": times.ends}}
+    if not marks:
+        return layers, bounds
+    base = alt.Chart(alt.NamedData("marks")).encode(
+        x=times.x("at"), tooltip=[alt.Tooltip("what:N", title="what"), times.tip("at")]
+    )
+    rules = base.mark_rule(color=_SOFT, strokeDash=[4, 4], strokeWidth=1.5)
+    numbers = base.mark_text(align="left", baseline="top", dx=3, color=_TEXT, fontWeight="bold", lineBreak="\n").encode(
+        y=alt.value(2), text="number:N"
+    )
+    data: Columns = {
+        "at": times.of(mark.at_ms for mark in marks),
+        "what": [mark.label for mark in marks],
+        # neighbours write on different lines
+        "number": ["\n" * (place % _MARK_LINES) + str(place + 1) for place in range(len(marks))],
+    }
+    return [*layers, rules, numbers], {**bounds, "marks": data}
+
+
+def _legend(names: Sequence[str]) -> alt.Legend:
+    """Return a legend that a phone has room for."""
+    short = max(map(len, names)) <= _SHORT_NAME
+    return alt.Legend(title=None, orient="top", columns=2 if short else 1, labelLimit=90 if short else 220)
+
+
+def _height(rows: int, step: int) -> int:
+    """Return the height of a chart; very many rows are narrower."""
+    return rows * (step if rows <= _MOST_TEXTS else 12)
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
 
 
 def _value(point: tuple[float, float]) -> float:
     return point[1]
 
 
-def _svg(width: int, height: float, title: str, inside: Sequence[str]) -> str:
-    return f'<svg viewBox="0 0 {width} {ceil(height)}" role="img" aria-label="{escape(title)}">{"".join(inside)}</svg>'
+def _rounded(value: float) -> float:
+    """Cut a value to what can be seen of it; whole numbers stay whole."""
+    if isinstance(value, int) or value == int(value):
+        return int(value)
+    return float(f"{value:.{_DIGITS}g}")
 
 
-def _short(label: str, most: int = _LABEL_CHARACTERS) -> str:
-    return label if len(label) <= most else label[: most - 1] + "…"
+def _precise(time: float) -> float:
+    return int(time) if time == int(time) else round(time, 6)
 
 
-def _bar(row: Bar, y: int, scale: float) -> str:
-    length, end = row.value * scale, max(row.value, row.ideal or 0) * scale
-    label, text = escape(row.label), escape(row.text)
-    ideal = "" if row.ideal is None else f'<path d="M{_LABEL + row.ideal * scale:.1f} {y}v{_ROW - 4}" class="ideal"/>'
-    return (
-        f"<g><title>{label}: {text}</title>"
-        f'<text x="{_LABEL - 8}" y="{y + 18}" class="end">{escape(_short(row.label))}</text>'
-        f'<rect x="{_LABEL}" y="{y + 4}" width="{length:.1f}" height="{_ROW - 12}" rx="3" class="bar"/>{ideal}'
-        f'<text x="{_LABEL + end + 8:.1f}" y="{y + 18}" class="soft">{text}</text></g>'
-    )
-
-
-class _Grid(NamedTuple):
-    """The scales that all panels of a chart share."""
-
-    top: float
-    scale: Callable[[float], str]
-    x: Callable[[float], float]
-    right: int
-
-
-def _panel(line: Line, floor_y: float, grid: _Grid) -> list[str]:
-    """Draw an area with steps: a value holds until the next one."""
-    top, scale, x, right = grid
-    unit = (_PANEL - _GAP - _PANEL_HEAD) / top
-    steps = "".join(f"V{floor_y - value * unit:.1f}H{x(after):.1f}" for value, after in _spans(line.points))
-    name, peak = escape(_short(line.label, _PANEL_CHARACTERS)), max(value for _, value in line.points)
-    area = f"M{x(line.points[0][0]):.1f} {floor_y:.1f}{steps}V{floor_y:.1f}Z"
-    return [
-        f'<text x="{_AXIS}" y="{floor_y - _PANEL + _GAP + 12:.1f}">{name}: at most {escape(scale(peak))}</text>',
-        *(_grid_line(floor_y - value * unit, right, scale(value)) for value in (0, top / 2, top)),
-        f'<path d="{area}" class="area"><title>{escape(line.label)}</title></path>',
-    ]
-
-
-def _spans(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Yield each value with the time until which it holds; the last one has no width."""
-    yield from ((value, after) for (_, value), (after, _) in pairwise(points))
-    yield points[-1][1], points[-1][0]
-
-
-def _grid_line(y: float, right: int, text: str) -> str:
-    return (
-        f'<path d="M{_AXIS} {y:.1f}H{right}" class="grid"/>'
-        f'<text x="{_AXIS - 8}" y="{y + 4:.1f}" class="soft end">{escape(text)}</text>'
-    )
-
-
-def _tick(x: float, y: float, anchor: str, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="soft{anchor}">{escape(text)}</text>'
-
-
-def _mark(x: float, corner: tuple[float, float], index: int, label: str) -> str:
-    # neighbours write on different lines, and near the right edge to the left of their own
-    right, bottom = corner
-    side, anchor = (-5, " end") if x > right * 0.6 else (5, "")
-    y = 14 + index % _MARK_LINES * _MARK_LINE
-    return (
-        f'<path d="M{x:.1f} {y - 12}V{bottom:.1f}" class="mark"/>'
-        f'<text x="{x + side:.1f}" y="{y}" class="note{anchor}">{escape(_short(label, _PANEL_CHARACTERS))}</text>'
-    )
+_DRAWN_BY: Final[Mapping[type[ChartPart], Callable[[Any], tuple[alt.LayerChart, dict[str, Columns]]]]] = {
+    Bars: _bars,
+    Lines: _lines,
+    Heat: _heat,
+    Timelines: _timelines,
+}

@@ -1,48 +1,45 @@
-"""Parts of a page of HTML: sections, tables, and times the way people read them. Plain Python; needs no Spark."""
+"""How a page writes times, keys and names, and where it goes. Plain Python; needs no Spark."""
 
-from collections.abc import Collection, Iterable, Sequence
-from html import escape
-from importlib.resources import files
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+from keyshared._checks import check_extra
 from keyshared.errors import ArgumentError
-from keyshared.spark.pages.charts import nice_ceiling
+
+if TYPE_CHECKING:
+    from keyshared.spark.pages.parts import Page
 
 __all__ = [
-    "Counts",
+    "DAY_MS",
+    "MINUTE_MS",
     "Ms",
     "Part",
     "against",
+    "as_html",
     "as_text",
     "checked_target",
     "clipped",
     "duration",
-    "facts",
-    "header",
     "listed",
-    "nice_duration",
-    "page",
-    "section",
-    "table",
-    "verdict",
 ]
 
-Counts: TypeAlias = Sequence[tuple[str, int]]
-"""How often something was found, by name."""
+MINUTE_MS: Final = 60_000
+"""Milliseconds of a minute."""
 
+DAY_MS: Final = 86_400_000
+"""Milliseconds of a day."""
+
+_DRAWN_BY: Final = ("jinja2", "altair", "vl_convert")
 _MOST_LISTED: Final = 8
-_NUMBER: Final = ' class="number"'
 _MAX_CHARACTERS_OF_A_KEY: Final = 80
 _SECOND_MS: Final = 1_000
-_MINUTE_MS: Final = 60 * _SECOND_MS
-_HOUR_MS: Final = 60 * _MINUTE_MS
-_DAY_MS: Final = 24 * _HOUR_MS
+_HOUR_MS: Final = 60 * MINUTE_MS
 _UNITS: Final = (
-    (_DAY_MS, "d", _HOUR_MS, "h"),
-    (_HOUR_MS, "h", _MINUTE_MS, "min"),
-    (_MINUTE_MS, "min", _SECOND_MS, "s"),
+    (DAY_MS, "d", _HOUR_MS, "h"),
+    (_HOUR_MS, "h", MINUTE_MS, "min"),
+    (MINUTE_MS, "min", _SECOND_MS, "s"),
 )
 
 
@@ -72,29 +69,11 @@ def duration(milliseconds: float) -> str:
     whole = round(milliseconds)
     if whole < _SECOND_MS:
         return f"{whole} ms"
-    if whole < _MINUTE_MS:
+    if whole < MINUTE_MS:
         return f"{whole // 100 / 10} s"  # cut, not rounded: 59.99 s is not 60 s
     size, name, small, small_name = next(unit for unit in _UNITS if whole >= unit[0])
     rest = whole % size // small
     return f"{whole // size} {name}" + (f" {rest} {small_name}" if rest else "")
-
-
-def nice_duration(milliseconds: float) -> float:
-    """Return the next round time: where an axis ends.
-
-    Args:
-        milliseconds: The longest time to show.
-
-    Returns:
-        A round number of milliseconds, seconds, minutes, hours or days, whichever is the largest unit that fits.
-
-    Example:
-        >>> duration(nice_duration(2_100)), duration(nice_duration(100_000)), duration(nice_duration(1e10))
-        ('4.0 s', '4 min', '200 d')
-    """
-    sizes = (_DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS)
-    size = next((size for size in sizes if milliseconds >= size), 1)
-    return nice_ceiling(milliseconds / size) * size
 
 
 def clipped(key: str) -> str:
@@ -156,140 +135,15 @@ def checked_target(path: str | PathLike[str]) -> Path:
 
     Raises:
         ArgumentError: It is empty, a folder, or in a folder that is not there.
+        MissingExtraError: The packages that draw a page are not installed.
     """
     if not str(path):
         raise ArgumentError("path", path, "be where the page is to be written")
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise ArgumentError("path", str(path), "name a file in a folder that is there")
+    check_extra("demo", *_DRAWN_BY)
     return target
-
-
-def header(title: str, about: str, *content: str) -> str:
-    """Write the top of a page.
-
-    Args:
-        title: Headline.
-        about: What the figures are of; may be empty.
-        content: Elements.
-
-    Returns:
-        An element.
-    """
-    told = f"<p>{escape(about)}</p>" if about else ""
-    return f"<header><h1>{escape(title)}</h1>{told}{''.join(content)}</header>"
-
-
-def verdict(violations: Counts | None, unjudged: Collection[str] = ()) -> str:
-    """Write whether promises were kept.
-
-    Args:
-        violations: Broken promises by id, zeros included; None without an audit.
-        unjudged: Those of them that could not be judged, or not in full.
-
-    Returns:
-        Elements.
-    """
-    if violations is None:
-        return '<p class="verdict open">promises not audited</p>'
-    broken = sum(count for _, count in violations)
-    kind, told = "good", "every promise kept"
-    if broken:
-        kind, told = "bad", f"{broken:,} violations"
-    elif unjudged:
-        kind, told = "open", "no violation found, but not everything could be judged"
-    promises = "".join(_promise(name, count, judged=name not in unjudged) for name, count in violations)
-    return (
-        f'<p class="verdict {kind}">{told}</p><ul class="promises" aria-label="violations by promise">{promises}</ul>'
-    )
-
-
-def _promise(name: str, count: int, *, judged: bool) -> str:
-    kind = "bad" if count else "good" if judged else "open"
-    told = f"{count:,}" if count or judged else "not judged"
-    return f'<li class="{kind}">{escape(name)} <b>{told}</b></li>'
-
-
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Write tiles with a number each.
-
-    Args:
-        pairs: Names and values.
-
-    Returns:
-        An element.
-    """
-    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs)
-    return f'<dl class="numbers">{cells}</dl>'
-
-
-def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write a table; numbers, `Ms` and `Part` stand to the right.
-
-    It scrolls by itself where it is wider than the page, also by keys.
-
-    Args:
-        caption: What it shows.
-        head: Names of the columns.
-        rows: As many values each; they may contain anything.
-
-    Returns:
-        An element; without rows, one that says so.
-    """
-    cells = [[_cell(value) for value in row] for row in rows]
-    if not cells:
-        return f'<p class="soft">{escape(caption)}: none</p>'
-    # a head stands over its column: to the right where the numbers are
-    heads = (_NUMBER if first.startswith(f"<td{_NUMBER}") else "" for first in cells[0])
-    names = "".join(f'<th scope="col"{number}>{escape(name)}</th>' for name, number in zip(head, heads, strict=True))
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-    told = escape(caption)
-    return (
-        f'<div class="table" role="region" aria-label="{told}" tabindex="0"><table><caption>{told}</caption>'
-        f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def page(title: str, body: str) -> str:
-    """Write a page that refers to nothing outside itself.
-
-    Args:
-        title: Its title; may contain anything.
-        body: Elements.
-
-    Returns:
-        A complete HTML document.
-    """
-    style = (files("keyshared.spark.pages") / "page.css").read_text(encoding="utf-8")
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>{body}</main></body></html>\n"
-    )
-
-
-def section(title: str, note: str, *content: str) -> str:
-    """Put content below a headline.
-
-    Args:
-        title: The headline.
-        note: What is to be seen, in a sentence or two.
-        content: Elements.
-
-    Returns:
-        An element.
-    """
-    return f"<section><h2>{escape(title)}</h2><p>{escape(note)}</p>{''.join(content)}</section>"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, Ms):
-        return f"<td{_NUMBER}>{duration(value)}</td>"
-    if isinstance(value, int):
-        return f"<td{_NUMBER}>{value:,}</td>"
-    if isinstance(value, Part):
-        return f"<td{_NUMBER}>{escape(value)}</td>"
-    return f"<td>{escape(str(value))}</td>"
 
 
 def against(value: float, ideal: float) -> str:
@@ -303,3 +157,24 @@ def against(value: float, ideal: float) -> str:
         Like "+4.2%".
     """
     return f"{value / ideal - 1:+.1%}" if ideal else "no share"
+
+
+def as_html(page: "Page") -> str:
+    """Write a page that refers to nothing outside itself.
+
+    Args:
+        page: What is on it; may contain anything.
+
+    Returns:
+        A complete HTML document.
+
+    Raises:
+        MissingExtraError: The packages that draw a page are not installed.
+
+    Complexity:
+        O(size of the page). The first page of a process takes some seconds longer: scripts for charts are put together.
+    """
+    check_extra("demo", *_DRAWN_BY)
+    from keyshared.spark.pages.render import rendered  # noqa: PLC0415 - workers need no pages, and may lack the extra
+
+    return rendered(page)

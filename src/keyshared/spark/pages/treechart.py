@@ -1,18 +1,25 @@
 """A distribution tree as inline SVG: the shape above its clusters, the links as arcs below. Needs no Spark.
 
+It is drawn by hand because Vega-Lite has neither trees nor curves with arrows between two places.
+
 Colours come from the page's style sheet by class, so that a drawing follows light, dark and print.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from html import escape
 from typing import Final
 
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.shape import Branch
 from keyshared.distribution.tree import DistributionTree
-from keyshared.spark.pages.charts import WIDE
 
-__all__ = ["tree_chart"]
+__all__ = ["NARROW", "WIDE", "on_every_screen", "tree_chart"]
+
+WIDE: Final = 720
+"""Width of a drawing in units, which the page scales to the screen, together with its text."""
+
+NARROW: Final = 360
+"""The same on a phone."""
 
 _STEP: Final = 46  # from one generation to the next
 _TOP: Final = 24
@@ -22,6 +29,22 @@ _ARROW: Final = (
     '<defs><marker id="arrow{width}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
     'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8Z" class="bar"/></marker></defs>'
 )
+
+
+def on_every_screen(draw: Callable[[int], str]) -> str:
+    """Draw twice, for wide screens and for phones; the style sheet shows one of them.
+
+    Args:
+        draw: Makes a drawing of a width.
+
+    Returns:
+        Two elements.
+
+    Example:
+        >>> on_every_screen("<svg width={}/>".format)
+        '<div class="wide"><svg width=720/></div><div class="narrow"><svg width=360/></div>'
+    """
+    return f'<div class="wide">{draw(WIDE)}</div><div class="narrow">{draw(NARROW)}</div>'
 
 
 def tree_chart(
@@ -40,7 +63,7 @@ def tree_chart(
             as well, such as one that has got another target.
         title: For readers who hear the page.
         marked: Links to point out.
-        width: `keyshared.spark.pages.charts.WIDE` or `NARROW`.
+        width: `WIDE` or `NARROW`.
 
     Returns:
         An ``<svg>`` element.
@@ -75,7 +98,7 @@ def tree_chart(
     )
     height = floor + 30 + _ARC * (len(clusters) + 1)
     inside = f"{_ARROW.format(width=width)}{shape}{arcs}{names}"
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+    return f'<svg class="drawing" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">{inside}</svg>'
 
 
 def _branch(branch: Branch, x: Mapping[str, float], depth: int, floor: int) -> Iterator[str]:

@@ -29,6 +29,7 @@ from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, W
 from keyshared.spark.frames.checks import as_declared
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.keystats.bucket_figures import BUCKETS
+from keyshared.spark.pages.clock import Clock
 from keyshared.spark.pages.page import checked_target
 from keyshared.spark.replays.columns import DeliveryColumns
 from keyshared.spark.replays.messages import packed_messages, read_arrivals
@@ -87,10 +88,12 @@ class Replay(Kept):
         violations: Mapping[str, int] | None = None,
         hottest: int = DEFAULT_HOTTEST,
         buckets: int | None = BUCKETS,
+        enough_ms: int | None = None,
+        epoch_ms: int | None = None,
     ) -> None:
-        """Write a page about it: load, backlog and waits over time, moved keys, hot keys, bucket boundaries.
+        """Write a page about it: whether promises were kept, whether the group was enough, and who is the cause.
 
-        Runs the replay, if it has not run yet, and up to nine jobs over its rows.
+        Runs the replay, if it has not run yet, and up to 15 jobs over its rows.
 
         Args:
             path: Where, on this machine; an older file is replaced.
@@ -101,15 +104,21 @@ class Replay(Kept):
             hottest: How many of the keys with most messages are shown.
             buckets: With how many buckets boundaries of equal width are compared with balanced ones, for the consumers
                 of the plan's beginning; None for no comparison.
+            enough_ms: The wait that is enough for all but one delivery in a hundred, for the verdict and for who was
+                behind; None for ten times the mean time that a delivery is open, and at least a minute.
+            epoch_ms: Milliseconds since 1970 (UTC) at which the clock of ``at_ms`` is at 0, for times of the calendar:
+                0 if ``at_ms`` are such milliseconds themselves. None for times that count from the start.
 
         Raises:
-            ArgumentError: ``path`` is in no folder, ``violations`` is empty, or ``hottest`` or ``buckets`` is out of
-                range. No job was started.
+            ArgumentError: ``path`` is in no folder, ``violations`` is empty, or ``hottest``, ``buckets``, ``enough_ms``
+                or ``epoch_ms`` is out of range. No job was started.
+            MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
-            Up to nine passes over the deliveries or the summaries. The driver gets what the page shows: O(consumers and
-            changes of the plan, points of eight topic-partitions, hot keys), and one row for each of 65,536 slots at
-            most. The file stays below 400 kB for 200 consumers.
+            Up to 15 passes over the deliveries or the summaries, one of which sorts three moments of each delivery. The
+            driver gets what the page shows: O(consumers and changes of the plan, points of 40 topic-partitions, hot
+            keys), and one row for each of 65,536 slots at
+            most. The file stays below 3 MB for 200 consumers.
 
         Example:
             >>> with replay(log, plan) as result:  # doctest: +SKIP
@@ -119,6 +128,11 @@ class Replay(Kept):
         check_int("hottest", hottest, 0)
         if violations is not None and not violations:
             raise ArgumentError("violations", violations, "name every promise that was checked")
+        if enough_ms is not None:
+            check_int("enough_ms", enough_ms, 0)
+        if epoch_ms is not None:
+            check_int("epoch_ms", epoch_ms)
+            Clock(epoch_ms)  # says what is wrong with it
         if buckets is not None:
             BucketLayout.equal_width(buckets)  # says what is wrong with it
         found = replay_report(
@@ -130,6 +144,8 @@ class Replay(Kept):
             violations=None if violations is None else tuple(violations.items()),
             hottest=hottest,
             buckets=buckets,
+            enough_ms=enough_ms,
+            epoch_ms=epoch_ms,
         )
         target.write_text(html(found), encoding="utf-8")
 

@@ -6,22 +6,26 @@ What comes to the driver is bounded by the plan and by what a page can show, nev
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.simulate.plan import Plan
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
-from keyshared.spark.pages.page import Counts, as_text
+from keyshared.spark.pages.clock import CALENDAR
+from keyshared.spark.pages.parts import Counts
+from keyshared.spark.replays.cause_figures import hot_keys, hot_slots, percentile, with_waits
+from keyshared.spark.replays.cause_report import MembershipChange
+from keyshared.spark.replays.enough_figures import Replayed, default_enough_ms, enough
+from keyshared.spark.replays.enough_report import Wait
 from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
-from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, HotKey, MembershipChange, ReplayReport, Wait
+from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport
 
 __all__ = ["backlog", "changes", "membership", "replay_report"]
 
-_ACCURACY: Final = 10_000  # of percentile_approx: ranks are right to one in 10,000
 _INTERVALS: Final = 120  # of the waits over time: narrower ones cannot be told apart
 _MAX_PANELS: Final = 8
+_MAX_ROWS: Final = 40  # topic-partitions whose lag is shown
 _HOT_SLOTS: Final = 5
 _SAID: Final = {"joined": "joins", "changed": "changes weight"}
 _LEAVES: Final = "leaves"
@@ -38,8 +42,11 @@ def replay_report(
     seconds: float | None = None,
     hottest: int,
     buckets: int | None,
+    enough_ms: int | None = None,
+    epoch_ms: int | None = None,
+    zone: str = "UTC",
 ) -> ReplayReport:
-    """Find what a report of a replay shows; runs up to nine jobs, each of them a pass over what the replay wrote.
+    """Find what a report of a replay shows; runs up to 15 jobs, each of them a pass over what the replay wrote.
 
     Args:
         deliveries: The delivery log.
@@ -51,6 +58,9 @@ def replay_report(
         seconds: How long the replay took.
         hottest: How many hot keys are wanted.
         buckets: With how many buckets boundaries are compared; None for no comparison.
+        enough_ms: The wait that is enough for all but one delivery in a hundred; None for ten times the mean work.
+        epoch_ms: Milliseconds since 1970 at which the clock of the replay is at 0; None for no calendar.
+        zone: Of the times of the calendar.
 
     Returns:
         The figures.
@@ -59,12 +69,26 @@ def replay_report(
     first: int = sums["first_ms"] or 0
     found = _totals(deliveries)
     everything = found.get(None)
+    held_ms = (everything["held_ms"] or 0) if everything else 0
+    last: int = sums["last_ms"] or 0
+    largest = summaries.orderBy(F.desc("largest_backlog"), "topic_partition").limit(_MAX_ROWS)
+    shown = largest.select("topic_partition", "backlog").collect()
+    replayed = Replayed(
+        plan,
+        first,
+        last,
+        sums["topic_partitions"],
+        {name: row["ended_ms"] for name, row in found.items() if name is not None and row["ended_ms"] is not None},
+    )
+    keys = hot_keys(deliveries, hottest)
     return ReplayReport(
         title=title,
         source=source,
         topic_partitions=sums["topic_partitions"],
         stopped=sums["stopped"],
-        span_ms=(sums["last_ms"] or 0) - first,
+        span_ms=last - first,
+        epoch_ms=None if epoch_ms is None or epoch_ms + first not in CALENDAR else epoch_ms + first,
+        zone=zone,
         messages=sums["messages"] or 0,
         keys=everything["keys"] if everything else 0,
         keyless=sums["keyless"] or 0,
@@ -75,10 +99,20 @@ def replay_report(
         seconds=seconds,
         violations=violations,
         consumers=_consumer_loads(found, _per_phase(deliveries, plan), plan),
-        changes=changes(membership(summaries).collect(), plan, first),
-        hot_keys=_hot_keys(deliveries, hottest),
-        backlogs=_backlogs(summaries, first),
-        waits=_waits(deliveries, first, sums["last_ms"] or 0),
+        changes=with_waits(changes(membership(summaries).collect(), plan, first), deliveries, first),
+        hot_keys=keys.hottest,
+        slow_keys=keys.waited,
+        slow_slots=hot_slots(deliveries, hottest),
+        wait_ms=(everything["wait_ms"] or 0) if everything else 0,
+        backlogs=tuple(backlog(row["topic_partition"], row["backlog"], first) for row in shown[:_MAX_PANELS]),
+        waits=_waits(deliveries, first, last),
+        enough=enough(
+            deliveries,
+            replayed,
+            shown=[row["topic_partition"] for row in shown],
+            enough_ms=default_enough_ms(held_ms) if enough_ms is None else enough_ms,
+            asked=enough_ms is not None,
+        ),
         buckets=None
         if buckets is None
         else compare_layouts(
@@ -181,8 +215,11 @@ def _totals(deliveries: DataFrame) -> dict[str | None, Row]:
         F.count("*").alias("deliveries"),
         F.count_distinct("key").alias("keys"),
         F.count_if(F.col("attempt") > 1).alias("redeliveries"),
-        _percentile(50).alias("p50"),
-        _percentile(99).alias("p99"),
+        percentile(50).alias("p50"),
+        percentile(99).alias("p99"),
+        F.sum("wait_ms").alias("wait_ms"),
+        F.avg(F.col("ended_ms") - F.col("delivered_ms")).alias("held_ms"),
+        F.max("ended_ms").alias("ended_ms"),
     )
     return {row["consumer"]: row for row in rows.collect()}
 
@@ -215,48 +252,9 @@ def _consumer_loads(
     )
 
 
-def _hot_keys(deliveries: DataFrame, count: int) -> tuple[HotKey, ...]:
-    """Find the keys with most messages, who had them, and how long they waited. Of equal ones, the smaller first."""
-    keyed = deliveries.filter("key is not null and attempt = 1").groupBy("key").agg(F.count("*").alias("messages"))
-    hottest = keyed.orderBy(F.desc("messages"), "key").limit(count).collect()
-    if not hottest:
-        return ()
-    # as Arrow, they are part of the plan: as rows, each job would have a Python worker hand them over
-    table = pa.table({"key": pa.array([bytes(row["key"]) for row in hottest], pa.binary())})
-    wanted = deliveries.sparkSession.createDataFrame(table)
-    rows = (
-        deliveries.join(F.broadcast(wanted), "key")
-        .rollup("key", "consumer")
-        .agg(F.min("delivered_ms").alias("first_ms"), _percentile(99).alias("p99"))
-        .filter("key is not null")
-        .orderBy("first_ms", "consumer")
-        .collect()
-    )
-    waits = {bytes(row["key"]): row["p99"] for row in rows if row["consumer"] is None}
-    return tuple(
-        HotKey(
-            key=as_text(bytes(hot["key"])),
-            messages=hot["messages"],
-            owners=tuple(row["consumer"] for row in rows if row["key"] == hot["key"] and row["consumer"] is not None),
-            wait_p99_ms=waits[bytes(hot["key"])],
-        )
-        for hot in hottest
-    )
-
-
-def _backlogs(summaries: DataFrame, first_ms: int) -> tuple[Backlog, ...]:
-    largest = summaries.orderBy(F.desc("largest_backlog"), "topic_partition").limit(_MAX_PANELS)
-    rows = largest.select("topic_partition", "backlog").collect()
-    return tuple(backlog(row["topic_partition"], row["backlog"], first_ms) for row in rows)
-
-
 def _waits(deliveries: DataFrame, first_ms: int, last_ms: int) -> tuple[Wait, ...]:
     width = (last_ms - first_ms) // _INTERVALS + 1
     since = F.col("delivered_ms") - first_ms
     number = (since - since % width).alias("since_ms")
-    rows = deliveries.groupBy(number).agg(_percentile(50).alias("p50"), _percentile(99).alias("p99"))
+    rows = deliveries.groupBy(number).agg(percentile(50).alias("p50"), percentile(99).alias("p99"))
     return tuple(Wait(*row) for row in rows.orderBy("since_ms").collect())
-
-
-def _percentile(percent: int) -> Column:
-    return F.percentile_approx("wait_ms", percent / 100, _ACCURACY)

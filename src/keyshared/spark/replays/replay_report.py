@@ -1,43 +1,30 @@
-"""What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark.
+"""What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark."""
 
-The page is one HTML file: drawings inline, no script, nothing loaded from anywhere. It follows the reader's light or
-dark setting, fits a phone, and prints on white.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
-from keyshared.spark.pages.charts import Bar, Line, Mark, bars, on_every_screen, panels
-from keyshared.spark.pages.page import (
+from keyshared.spark.pages.clock import COUNTED, Clock
+from keyshared.spark.pages.page import Ms, Part, against, as_html, duration
+from keyshared.spark.pages.parts import (
+    Bar,
+    Bars,
     Counts,
-    Ms,
-    Part,
-    against,
-    clipped,
-    duration,
-    facts,
-    header,
-    listed,
-    nice_duration,
-    page,
-    section,
-    table,
-    verdict,
+    Facts,
+    Line,
+    Lines,
+    Mark,
+    Page,
+    Section,
+    Table,
+    Verdict,
+    promises,
 )
+from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange, changes_section, keys_section
+from keyshared.spark.replays.enough_report import Enough, Story, Wait, sections, verdict
 
-__all__ = [
-    "Backlog",
-    "ConsumerLoad",
-    "HotKey",
-    "MembershipChange",
-    "ReplayReport",
-    "Wait",
-    "backlog_section",
-    "html",
-    "move_row",
-]
+__all__ = ["Backlog", "ConsumerLoad", "ReplayReport", "backlog_section", "html"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,44 +50,6 @@ class ConsumerLoad:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MembershipChange:
-    """A consumer that came or went.
-
-    Attributes:
-        at_ms: When, in the time of the replay.
-        what: "joins", "leaves" or "changes weight".
-        consumer: Who.
-        keys_moved: How many of the keys have another owner than before.
-        keys: How many there are.
-        ideal: Which part of them has to move: 1/N with N alike consumers, the one that came or went included.
-    """
-
-    at_ms: int
-    what: str
-    consumer: str
-    keys_moved: int
-    keys: int
-    ideal: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HotKey:
-    """A key with many messages.
-
-    Attributes:
-        key: The key, as text for people.
-        messages: How many it has.
-        owners: Who had it, in order of time.
-        wait_p99_ms: All but one in a hundred of its deliveries waited no longer than this.
-    """
-
-    key: str
-    messages: int
-    owners: tuple[str, ...]
-    wait_p99_ms: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
     """Messages that were available and not settled, over time.
 
@@ -116,21 +65,6 @@ class Backlog:
     def largest(self) -> int:
         """The highest value, 0 without any."""
         return max((value for _, value in self.points), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How long messages waited that were delivered in an interval of time.
-
-    Attributes:
-        at_ms: Where it begins.
-        p50_ms: Half of the deliveries waited no longer than this.
-        p99_ms: All but one in a hundred waited no longer than this.
-    """
-
-    at_ms: int
-    p50_ms: int
-    p99_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,6 +91,12 @@ class ReplayReport:
         hot_keys: The hottest first.
         backlogs: Of the topic-partitions with the largest ones, the largest first.
         waits: In order of time, all topic-partitions together.
+        epoch_ms: Milliseconds since 1970 when the first thing happened; None if the log has no calendar.
+        zone: Of the times of the calendar.
+        wait_ms: How long all deliveries waited together.
+        enough: Whether the group was enough; None if nobody looked.
+        slow_keys: The keys that waited most, first the one that did so longest.
+        slow_slots: Likewise the slots.
         buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
@@ -182,6 +122,12 @@ class ReplayReport:
     hot_keys: tuple[HotKey, ...] = ()
     backlogs: tuple[Backlog, ...] = ()
     waits: tuple[Wait, ...] = ()
+    epoch_ms: int | None = None
+    zone: str = "UTC"
+    wait_ms: int = 0
+    enough: Enough | None = None
+    slow_keys: tuple[HotKey, ...] = ()
+    slow_slots: tuple[HotSlot, ...] = ()
     buckets: BucketReport | None = None
 
     def __post_init__(self) -> None:
@@ -211,54 +157,63 @@ def html(report: ReplayReport) -> str:
         A complete HTML document that refers to nothing outside itself.
 
     Complexity:
-        O(size of the report); below 400 kB for any number of topic-partitions, 200 consumers and 200 hot keys.
+        O(size of the report); below 3 MB for 1,000 topic-partitions, 200 consumers and 200 hot keys.
     """
-    parts = (_numbers, _load, _backlog, _waits, _moves, _hottest, _buckets)
-    top = header(report.title, report.source, verdict(report.violations))
-    return page(report.title, top + "".join(part(report) for part in parts))
-
-
-def move_row(change: MembershipChange) -> tuple[object, ...]:
-    """Return a row for a table of moved keys.
-
-    Args:
-        change: What moved them.
-
-    Returns:
-        When, what, how many, which part of all, and which part it ideally would be.
-    """
-    return (
-        duration(change.at_ms),
-        f"{change.consumer} {change.what}",
-        change.keys_moved,
-        Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
-        Part(f"{change.ideal:.1%}"),
+    story = Story(
+        clock=Clock(report.epoch_ms, report.zone),
+        span_ms=report.span_ms,
+        marks=tuple(Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes),
+        topic_partitions=report.topic_partitions,
     )
+    shown: tuple[Facts | Section, ...] = (
+        _numbers(report),
+        *([] if report.enough is None else sections(report.enough, report.waits, story)),
+        _backlog(report, story),
+        keys_section(
+            report.slow_keys, report.hot_keys, report.slow_slots, messages=report.messages, wait_ms=report.wait_ms
+        ),
+        changes_section(report.changes, story, report.wait_ms),
+        _load(report),
+        *([] if report.buckets is None else [bucket_section(report.buckets)]),
+    )
+    return as_html(Page(report.title, report.source, tuple(_verdicts(report, story)), shown))
 
 
-def backlog_section(backlogs: Sequence[Backlog], note: str, marks: Sequence[Mark] = ()) -> str:
-    """Draw backlogs below one another.
+def _verdicts(report: ReplayReport, story: Story) -> Iterator[Verdict]:
+    yield promises(report.violations)
+    if report.enough is not None:
+        yield verdict(
+            report.enough, story, deliveries=report.deliveries, p99_ms=report.wait_p99_ms, stopped=report.stopped
+        )
+
+
+def backlog_section(
+    backlogs: Sequence[Backlog], note: str, marks: tuple[Mark, ...] = (), clock: Clock = COUNTED
+) -> Section:
+    """Return the part of a page with backlogs over time.
 
     Args:
         backlogs: With what they are of as the name of the topic-partition.
         note: What is to be seen.
         marks: Moments to point out.
+        clock: When the first thing happened.
 
     Returns:
-        An element.
+        A section with a chart and a table.
     """
-    series = [Line(backlog.topic_partition, backlog.points) for backlog in backlogs]
-    figures = table("Largest backlogs", ("in", "messages"), ((b.topic_partition, b.largest) for b in backlogs))
-    drawn = on_every_screen(
-        lambda width: panels(series, title="backlog over time", marks=marks, unit=duration, width=width)
+    lines = tuple(Line(backlog.topic_partition, backlog.points) for backlog in backlogs)
+    largest = max((backlog.largest for backlog in backlogs), default=0)
+    chart = Lines(
+        about=f"Backlog over time, at most {largest:,}", lines=lines, marks=marks, value="messages", clock=clock
     )
-    return section("Backlog over time", note, drawn, figures)
+    figures = Table("Largest backlogs", ("in", "messages"), tuple((b.topic_partition, b.largest) for b in backlogs))
+    return Section("Backlog over time", note, (chart, figures))
 
 
-def _numbers(report: ReplayReport) -> str:
+def _numbers(report: ReplayReport) -> Facts:
     largest = max((backlog.largest for backlog in report.backlogs), default=0)
     speed = report.throughput
-    return facts(
+    return Facts(
         (
             ("messages", f"{report.messages:,}"),
             ("keys", f"{report.keys:,}"),
@@ -275,84 +230,36 @@ def _numbers(report: ReplayReport) -> str:
     )
 
 
-def _load(report: ReplayReport) -> str:
-    rows = [
+def _load(report: ReplayReport) -> Section:
+    rows = tuple(
         Bar(load.consumer, load.deliveries, load.ideal, f"{load.deliveries:,} ({against(load.deliveries, load.ideal)})")
         for load in report.consumers
-    ]
-    figures = table(
+    )
+    figures = Table(
         "Deliveries of each consumer",
-        ("consumer", "deliveries", "ideal", "keys", "wait p50", "wait p99"),
-        (
-            (load.consumer, load.deliveries, round(load.ideal), load.keys, Ms(load.wait_p50_ms), Ms(load.wait_p99_ms))
+        ("consumer", "deliveries", "ideal", "off by", "keys", "wait p50", "wait p99"),
+        tuple(
+            (
+                load.consumer,
+                load.deliveries,
+                round(load.ideal),
+                Part(against(load.deliveries, load.ideal)),
+                load.keys,
+                Ms(load.wait_p50_ms),
+                Ms(load.wait_p99_ms),
+            )
             for load in report.consumers
         ),
     )
     note = "The mark is the ideal: the share of an even split over the consumers that were there at each moment."
-    title = "deliveries per consumer against the ideal"
-    drawn = on_every_screen(lambda width: bars(rows, title=title, width=width))
-    return section("Load per consumer", note, drawn, figures)
+    return Section("Load per consumer", note, (Bars("deliveries per consumer against the ideal", rows), figures))
 
 
-def _marks(report: ReplayReport) -> list[Mark]:
-    return [Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes]
-
-
-def _backlog(report: ReplayReport) -> str:
+def _backlog(report: ReplayReport, story: Story) -> Section:
     shown = len(report.backlogs)
     note = "Messages that were available and not settled." + (
         f" The {shown} largest of {report.topic_partitions:,} topic-partitions."
         if report.topic_partitions > shown
         else ""
     )
-    return backlog_section(report.backlogs, note, _marks(report))
-
-
-def _waits(report: ReplayReport) -> str:
-    lines = [
-        Line("p99", tuple((wait.at_ms, wait.p99_ms) for wait in report.waits)),
-        Line("p50", tuple((wait.at_ms, wait.p50_ms) for wait in report.waits)),
-    ]
-    note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
-    drawn = on_every_screen(
-        lambda width: panels(
-            lines,
-            title="wait over time",
-            marks=_marks(report),
-            unit=duration,
-            scale=duration,
-            ceiling=nice_duration,
-            width=width,
-        )
-    )
-    return section("Wait over time", note, drawn)
-
-
-def _moves(report: ReplayReport) -> str:
-    note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
-    figures = table(
-        "Keys with another owner",
-        ("after", "change", "keys moved", "of all", "ideal"),
-        (move_row(change) for change in report.changes),
-    )
-    return section("Keys moved", note, figures)
-
-
-def _hottest(report: ReplayReport) -> str:
-    rows = (
-        (
-            clipped(hot.key),
-            hot.messages,
-            Part(f"{hot.messages / report.messages:.2%}" if report.messages else ""),
-            listed(hot.owners, " → "),
-            Ms(hot.wait_p99_ms),
-        )
-        for hot in report.hot_keys
-    )
-    note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
-    figures = table("Keys with most messages", ("key", "messages", "of all", "consumers", "wait p99"), rows)
-    return section("Hottest keys", note, figures)
-
-
-def _buckets(report: ReplayReport) -> str:
-    return "" if report.buckets is None else bucket_section(report.buckets)
+    return backlog_section(report.backlogs, note, story.marks, story.clock)

@@ -109,6 +109,7 @@ class WhatIf(Kept):
 
         Raises:
             ArgumentError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
+            MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
             Four passes over the summaries. The driver gets what the page shows: for each plan a few rows for each

@@ -13,6 +13,7 @@ from keyshared.errors import ArgumentError
 from keyshared.simulate.plan import Plan
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.pages.page import as_text
+from keyshared.spark.replays.plan_contents import contents
 from keyshared.spark.replays.presence import everybody
 from keyshared.spark.replays.replay_figures import backlog, changes, membership
 from keyshared.spark.replays.schemas import SUMMARY_SCHEMA
@@ -103,6 +104,7 @@ def _figures(name: str, plan: Plan, sums: Row, works: Mapping[str, Row], moves: 
         consumers=tuple(_work(consumer, works.get(consumer)) for consumer in everybody(plan)),
         changes=changes(moves, plan, first),
         backlog=backlog(sums["largest"]["topic_partition"], sums["largest"]["backlog"], first),
+        contents=contents(plan),
     )
 
 

@@ -2,14 +2,23 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from keyshared.buckets.boundaries import imbalance
 from keyshared.spark.keystats.bucket_report import times
-from keyshared.spark.pages.charts import Bar, bars, on_every_screen
-from keyshared.spark.pages.page import Ms, Part, clipped, duration, facts, header, page, section, table
-from keyshared.spark.replays.replay_report import Backlog, MembershipChange, backlog_section, move_row
+from keyshared.spark.pages.page import Ms, Part, as_html, clipped, duration
+from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Unit, Verdict
+from keyshared.spark.replays.cause_report import MembershipChange
+from keyshared.spark.replays.plan_contents import Item
+from keyshared.spark.replays.replay_report import Backlog, backlog_section
 
-__all__ = ["ConsumerWork", "PlanFigures", "WhatIfReport", "html"]
+__all__ = ["CRITERION", "ConsumerWork", "PlanFigures", "WhatIfReport", "best", "html"]
+
+CRITERION: Final = (
+    "The best is the one that comes to rest with the shortest wait p99 in the topic-partition where it is longest; of "
+    "equal ones the one with the smaller largest backlog, then the one with fewer consumers."
+)
+"""What makes a plan the best."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +51,7 @@ class PlanFigures:
         consumers: In order of name.
         changes: In order of time.
         backlog: Of the topic-partition with the largest one; times count from when the first thing happened.
+        contents: What the plan consists of; the same items for every plan.
     """
 
     plan: str
@@ -54,6 +64,7 @@ class PlanFigures:
     consumers: tuple[ConsumerWork, ...] = ()
     changes: tuple[MembershipChange, ...] = ()
     backlog: Backlog
+    contents: tuple[Item, ...] = ()
 
     @property
     def evenness(self) -> Fraction:
@@ -95,12 +106,57 @@ def html(report: WhatIfReport) -> str:
     Complexity:
         O(size of the report).
     """
-    parts = (_numbers, _compared, _backlogs, _load, _moves, _hottest)
-    return page(report.title, header(report.title, report.source) + "".join(part(report) for part in parts))
+    parts = (_numbers, _compared, _contents, _backlogs, _load, _moves, _hottest)
+    return as_html(Page(report.title, report.source, (_best(report),), tuple(part(report) for part in parts)))
 
 
-def _numbers(report: WhatIfReport) -> str:
-    return facts(
+def best(report: WhatIfReport) -> PlanFigures | None:
+    """Name the best plan: see `CRITERION`.
+
+    Args:
+        report: The plans.
+
+    Returns:
+        Of equal ones the first; None if no plan came to rest.
+    """
+    rested = [each for each in report.plans if not each.stopped]
+    return min(rested, key=lambda each: (each.wait_p99_ms, each.backlog.largest, len(each.consumers)), default=None)
+
+
+def _best(report: WhatIfReport) -> Verdict:
+    found = best(report)
+    if found is None:
+        return Verdict("bad", "no plan came to rest in all topic-partitions", CRITERION)
+    others = [each for each in report.plans if each is not found and not each.stopped]
+    told = f"best of these: {clipped(found.plan)}, with a wait p99 of {duration(found.wait_p99_ms)}"
+    if others:
+        second = min(others, key=lambda each: each.wait_p99_ms)
+        told += f"; the next, {clipped(second.plan)}, has {duration(second.wait_p99_ms)}"
+    return Verdict("good", told, CRITERION)
+
+
+def _contents(report: WhatIfReport) -> Section:
+    first = report.plans[0].contents if report.plans else ()
+    told = [[item.name, *(each.contents[place].text for each in report.plans)] for place, item in enumerate(first)]
+    differs = [row for row in told if len(set(row[1:])) > 1]
+    alike = [row for row in told if len(set(row[1:])) == 1]
+    marked = frozenset(
+        (y, x) for y, row in enumerate(differs) for x, text in enumerate(row) if x > 1 and text != row[1]
+    )
+    heads = ("", *(clipped(each.plan) for each in report.plans))
+    note = "What differs from the first plan is marked; what all plans have alike stands below."
+    return Section(
+        "What the plans are",
+        note,
+        (
+            Table("What differs between the plans", heads, tuple(tuple(map(clipped, row)) for row in differs), marked),
+            Table("What all plans have alike", ("", "all plans"), tuple((row[0], clipped(row[1])) for row in alike)),
+        ),
+    )
+
+
+def _numbers(report: WhatIfReport) -> Facts:
+    return Facts(
         (
             ("plans", f"{len(report.plans):,}"),
             ("messages", f"{report.messages:,}"),
@@ -109,13 +165,13 @@ def _numbers(report: WhatIfReport) -> str:
     )
 
 
-def _compared(report: WhatIfReport) -> str:
-    rows = [Bar(each.plan, each.wait_p99_ms, None, duration(each.wait_p99_ms)) for each in report.plans]
+def _compared(report: WhatIfReport) -> Section:
+    rows = tuple(Bar(each.plan, each.wait_p99_ms, None, duration(each.wait_p99_ms)) for each in report.plans)
     note = "Waits are those of the topic-partition where they are longest; the bars show the p99."
-    figures = table(
+    figures = Table(
         "Plans compared",
         ("plan", "wait p50", "wait p99", "largest backlog", "heaviest / mean", "redeliveries", "span", "not at rest"),
-        (
+        tuple(
             (
                 clipped(each.plan),
                 Ms(each.wait_p50_ms),
@@ -129,11 +185,10 @@ def _compared(report: WhatIfReport) -> str:
             for each in report.plans
         ),
     )
-    drawn = on_every_screen(lambda width: bars(rows, title="wait p99 under each plan", width=width))
-    return section("Plans", note, drawn, figures)
+    return Section("Plans", note, (Bars("wait p99 under each plan", rows, Unit.DURATION), figures))
 
 
-def _backlogs(report: WhatIfReport) -> str:
+def _backlogs(report: WhatIfReport) -> Section:
     note = "Messages that were available and not settled, in the topic-partition of each plan that had most of them."
     shown = [
         Backlog(topic_partition=f"{each.plan}, {each.backlog.topic_partition}", points=each.backlog.points)
@@ -142,8 +197,8 @@ def _backlogs(report: WhatIfReport) -> str:
     return backlog_section(shown, note)
 
 
-def _load(report: WhatIfReport) -> str:
-    rows = (
+def _load(report: WhatIfReport) -> Section:
+    rows = tuple(
         (
             clipped(each.plan),
             one.consumer,
@@ -154,21 +209,31 @@ def _load(report: WhatIfReport) -> str:
         for each in report.plans
         for one in each.consumers
     )
-    figures = table("Deliveries of each consumer", ("plan", "consumer", "deliveries", "of all", "busy"), rows)
-    return section("Load per consumer", "Of all topic-partitions together.", figures)
+    figures = Table("Deliveries of each consumer", ("plan", "consumer", "deliveries", "of all", "busy"), rows)
+    return Section("Load per consumer", "Of all topic-partitions together.", (figures,))
 
 
-def _moves(report: WhatIfReport) -> str:
-    rows = ((clipped(each.plan), *move_row(change)) for each in report.plans for change in each.changes)
+def _moves(report: WhatIfReport) -> Section:
+    rows = tuple((clipped(each.plan), *_move(change)) for each in report.plans for change in each.changes)
     note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
     heads = ("plan", "after", "change", "keys moved", "of all", "ideal")
-    return section("Keys moved", note, table("Keys with another owner", heads, rows))
+    return Section("Keys moved", note, (Table("Keys with another owner", heads, rows),))
 
 
-def _hottest(report: WhatIfReport) -> str:
-    rows = (
+def _hottest(report: WhatIfReport) -> Section:
+    rows = tuple(
         (clipped(key), messages, Part(f"{messages / report.messages:.2%}" if report.messages else ""))
         for key, messages in report.hot_keys
     )
     note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
-    return section("Hottest keys", note, table("Keys with most messages", ("key", "messages", "of all"), rows))
+    return Section("Hottest keys", note, (Table("Keys with most messages", ("key", "messages", "of all"), rows),))
+
+
+def _move(change: MembershipChange) -> tuple[object, ...]:
+    return (
+        duration(change.at_ms),
+        f"{change.consumer} {change.what}",
+        change.keys_moved,
+        Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
+        Part(f"{change.ideal:.1%}"),
+    )

@@ -1,0 +1,306 @@
+"""Whether a group of consumers was enough for a log: use, lag, and who fell behind; values and sections of a page."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from keyshared.spark.pages.clock import Clock
+from keyshared.spark.pages.page import Ms, Part, duration
+from keyshared.spark.pages.parts import Heat, Line, Lines, Mark, Section, Span, Table, Timelines, Unit, Verdict
+from keyshared.spark.replays.stays import State, Stay
+
+__all__ = ["FULL", "Behind", "Enough", "Points", "Series", "Story", "Wait", "sections", "verdict"]
+
+FULL: Final = 0.95
+"""The use from which on a consumer is called full."""
+
+Points: TypeAlias = tuple[tuple[int, float], ...]
+
+
+class Series(NamedTuple):
+    """A figure in each interval of time.
+
+    Attributes:
+        name: What it is of.
+        points: (beginning of the interval, value), in order of time; intervals without a value are left out.
+    """
+
+    name: str
+    points: Points
+
+    @property
+    def peak(self) -> float:
+        """The highest value, 0 without any."""
+        return max((value for _, value in self.points), default=0)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the intervals with a value, 0 without any."""
+        return sum(value for _, value in self.points) / (len(self.points) or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long messages waited that were delivered in an interval of time.
+
+    Attributes:
+        at_ms: Where it begins.
+        p50_ms: Half of the deliveries waited no longer than this.
+        p99_ms: All but one in a hundred waited no longer than this.
+    """
+
+    at_ms: int
+    p50_ms: int
+    p99_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Behind:
+    """When a topic-partition was behind: something in it had been waiting for longer than is enough.
+
+    Attributes:
+        topic_partition: Which.
+        from_ms: When the longest such stretch began.
+        until_ms: When it ended: from then on nothing had been waiting for so long.
+        longest_ms: The longest wait.
+        late: How many deliveries came later than is enough.
+        stretches: How many such stretches there were.
+        total_ms: How long all of them took together.
+    """
+
+    topic_partition: str
+    from_ms: int
+    until_ms: int
+    longest_ms: int
+    late: int
+    stretches: int
+    total_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Enough:
+    """Whether a group was enough. Times count from when the first thing happened.
+
+    Attributes:
+        enough_ms: The wait that is enough for all but one delivery in a hundred.
+        asked: Whether somebody asked for just that; otherwise it was taken from the log.
+        width_ms: How long an interval of time is.
+        use: Of each consumer: the part of what it could work on at once that it had in its hands, while it was there.
+        waiting: Messages that waited, on average in each interval: all together.
+        topic_partitions: The same for the topic-partitions with the largest backlogs.
+        consumers: The same for whom they went to in the end.
+        behind: Topic-partitions that were behind, the one first that was so for the longest time.
+        behind_count: How many such topic-partitions there were.
+        behind_from_ms: When the first of them fell behind; None if none did.
+        behind_until_ms: When the last of them had caught up.
+        stays: When each consumer was up, draining or away.
+    """
+
+    enough_ms: int
+    asked: bool
+    width_ms: int
+    use: tuple[Series, ...] = ()
+    waiting: Points = ()
+    topic_partitions: tuple[Series, ...] = ()
+    consumers: tuple[Series, ...] = ()
+    behind: tuple[Behind, ...] = ()
+    behind_count: int = 0
+    behind_from_ms: int | None = None
+    behind_until_ms: int | None = None
+    stays: tuple[Stay, ...] = ()
+
+
+class Story(NamedTuple):
+    """What sections have in common.
+
+    Attributes:
+        clock: When the first thing happened.
+        span_ms: How long everything took.
+        marks: Moments to point out.
+        topic_partitions: How many there are.
+    """
+
+    clock: Clock
+    span_ms: int
+    marks: tuple[Mark, ...]
+    topic_partitions: int
+
+
+def verdict(enough: Enough, story: Story, *, deliveries: int, p99_ms: int, stopped: int) -> Verdict:
+    """Judge whether the group was enough.
+
+    Args:
+        enough: The figures.
+        story: When and where.
+        deliveries: How many there were.
+        p99_ms: All but one in a hundred of them waited no longer than this.
+        stopped: How many topic-partitions did not come to rest.
+
+    Returns:
+        "good" only if nothing was left and all but one delivery in a hundred waited no longer than is enough.
+    """
+    why = "as asked for" if enough.asked else "(ten times the mean delivery, and at least a minute)"
+    bar = f"{duration(enough.enough_ms)} {why}"
+    if not deliveries:
+        return Verdict("open", "nothing was delivered: whether the group is enough cannot be said")
+    if stopped:
+        return Verdict(
+            "bad",
+            f"not enough: {stopped:,} of {story.topic_partitions:,} topic-partitions never came to rest",
+            _fell_behind(enough, story),
+        )
+    if p99_ms > enough.enough_ms:
+        told = f"not enough: one delivery in a hundred waits {duration(p99_ms)} or longer"
+        return Verdict("bad", told, f"Enough would be {bar}. {_fell_behind(enough, story)}".strip())
+    told = f"enough: 99 in a hundred deliveries wait at most {duration(p99_ms)}"
+    return Verdict("good", told, f"The limit is {bar}. {_fell_behind(enough, story)}".strip())
+
+
+def sections(enough: Enough, waits: tuple[Wait, ...], story: Story) -> Iterator[Section]:
+    """Return the parts of a page, in the order in which an operator asks.
+
+    Args:
+        enough: The figures.
+        waits: In order of time.
+        story: When and where.
+
+    Yields:
+        Who fell behind, lag, use, waits.
+    """
+    yield _behind(enough, story)
+    yield _use(enough, story)
+    yield _lag(enough, story)
+    yield _waits(waits, story)
+
+
+def _fell_behind(enough: Enough, story: Story) -> str:
+    if enough.behind_from_ms is None or enough.behind_until_ms is None:
+        return ""
+    first, last = (
+        story.clock.told(at, span_ms=story.span_ms) for at in (enough.behind_from_ms, enough.behind_until_ms)
+    )
+    return (
+        f"{enough.behind_count:,} of {story.topic_partitions:,} topic-partitions fell behind, the first of them "
+        f"{first}; the last had caught up {last}."
+    )
+
+
+def _behind(enough: Enough, story: Story) -> Section:
+    note = (
+        f"A topic-partition is behind while something in it has been waiting for longer than "
+        f"{duration(enough.enough_ms)}; it has caught up when nothing has. {_fell_behind(enough, story)}"
+    ).strip()
+    peak = max((value for _, value in enough.waiting), default=0)
+    chart = Lines(
+        about=f"Messages that waited over time, all topic-partitions together: at most {peak:,.0f}",
+        lines=(Line("all", enough.waiting),),
+        marks=story.marks,
+        value="messages waiting",
+        clock=story.clock,
+    )
+    figures = Table(
+        "Topic-partitions that were behind, the longest first",
+        ("topic-partition", "fell behind", "caught up", "after", "longest wait", "late", "times behind", "in all"),
+        tuple(
+            (
+                each.topic_partition,
+                story.clock.told(each.from_ms, span_ms=story.span_ms),
+                story.clock.told(each.until_ms, span_ms=story.span_ms),
+                Ms(each.until_ms - each.from_ms),
+                Ms(each.longest_ms),
+                each.late,
+                each.stretches,
+                Ms(each.total_ms),
+            )
+            for each in enough.behind
+        ),
+    )
+    return Section("Is it enough?", note, (chart, figures))
+
+
+def _use(enough: Enough, story: Story) -> Section:
+    note = (
+        "What each consumer had in its hands, as a part of what it can work on at once in all topic-partitions "
+        f"together, while it was there: the darker, the fuller; from {FULL:.0%} on in the second colour. Where nobody "
+        "is full and messages wait, keys are the cause."
+    )
+    stayed = Timelines(
+        about="When each consumer was up, draining or away",
+        spans=tuple(Span(stay.consumer, stay.from_ms, stay.until_ms, stay.state) for stay in enough.stays),
+        states=tuple(State),
+        marks=story.marks,
+        clock=story.clock,
+    )
+    fullest = max((series.peak for series in enough.use), default=0)
+    chart = Heat(
+        about=f"Use of each consumer over time, at most {fullest:.0%}",
+        rows=tuple(Line(series.name, series.points) for series in enough.use),
+        width_ms=enough.width_ms,
+        marks=story.marks,
+        unit=Unit.SHARE,
+        value="in use",
+        most=1,
+        full=FULL,
+        clock=story.clock,
+    )
+    figures = Table(
+        "Use of each consumer",
+        ("consumer", "mean", "highest", f"of its time at {FULL:.0%} or more"),
+        tuple((each.name, Part(f"{each.mean:.1%}"), Part(f"{each.peak:.1%}"), _full(each)) for each in enough.use),
+    )
+    return Section("Consumers over time", note, (stayed, chart, figures))
+
+
+def _full(series: Series) -> Part:
+    full = sum(value >= FULL for _, value in series.points)
+    return Part(f"{full / (len(series.points) or 1):.0%}")
+
+
+def _lag(enough: Enough, story: Story) -> Section:
+    note = "Messages that could have gone out and waited, on average in each interval of time: the darker, the more."
+    if story.topic_partitions > len(enough.topic_partitions):
+        shown = len(enough.topic_partitions)
+        note += f" Of {story.topic_partitions:,} topic-partitions the {shown} with the largest backlogs."
+    return Section(
+        "Lag",
+        note,
+        (
+            *_lags(enough.topic_partitions, "topic-partition", enough, story),
+            *_lags(enough.consumers, "consumer", enough, story),
+        ),
+    )
+
+
+def _lags(rows: tuple[Series, ...], what: str, enough: Enough, story: Story) -> Iterator[Heat | Table]:
+    peak = max((series.peak for series in rows), default=0)
+    yield Heat(
+        about=f"Lag of each {what} over time, at most {peak:,.0f} messages",
+        rows=tuple(Line(series.name, series.points) for series in rows),
+        width_ms=enough.width_ms,
+        marks=story.marks,
+        value="messages waiting",
+        clock=story.clock,
+    )
+    yield Table(
+        f"Lag of each {what}, in messages",
+        (what, "mean", "highest"),
+        tuple((each.name, Part(f"{each.mean:,.1f}"), Part(f"{each.peak:,.1f}")) for each in rows),
+    )
+
+
+def _waits(waits: tuple[Wait, ...], story: Story) -> Section:
+    lines = (
+        Line("p99", tuple((wait.at_ms, wait.p99_ms) for wait in waits)),
+        Line("p50", tuple((wait.at_ms, wait.p50_ms) for wait in waits)),
+    )
+    longest = max((wait.p99_ms for wait in waits), default=0)
+    chart = Lines(
+        about=f"Wait over time, p99 at most {duration(longest)}",
+        lines=lines,
+        marks=story.marks,
+        unit=Unit.DURATION,
+        value="wait",
+        clock=story.clock,
+    )
+    note = "From when a message could have gone out to when it did: all but one in a hundred, and half of what was due."
+    return Section("Wait over time", note, (chart,))

@@ -1,0 +1,186 @@
+"""Whether a group was enough, and who is the cause: every figure against plain loops over the collected deliveries."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.sql import Row  # noqa: E402 - needs pyspark
+from pyspark.sql import functions as F  # noqa: E402, N812 - as above
+
+from keyshared.hashing.named import XXH64_SEED_42  # noqa: E402 - as above
+from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan  # noqa: E402 - as above
+from keyshared.spark.replays.enough_report import Series  # noqa: E402 - as above
+from keyshared.spark.replays.replay import Replay, replay  # noqa: E402 - as above
+from keyshared.spark.replays.replay_figures import replay_report  # noqa: E402 - as above
+from keyshared.spark.replays.replay_report import ReplayReport  # noqa: E402 - as above
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = 1_000_000
+ENOUGH = 60
+PLAN = Plan(
+    consumers=[ConsumerPlan("ann", Fixed(7), limit=4, concurrency=2), ConsumerPlan("bob", Fixed(5), limit=2)],
+    changes=[
+        Crash(START + 90, "bob"),
+        Join(START + 200, ConsumerPlan("eve", Fixed(5), limit=1)),
+        Leave(START + 300, "ann", drain_ms=None),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def replayed(spark: "SparkSession") -> Iterator[Replay]:
+    number = F.col("id")
+    key = F.when(number % 3 == 0, F.lit("hot")).when(number % 10 != 5, F.concat(F.lit("k"), number % 31))
+    log = spark.range(300).select(
+        F.concat(F.lit("p"), number % 2).alias("topic_partition"),
+        number.alias("offset"),
+        key.alias("key"),
+        (number + START).alias("at_ms"),
+    )
+    with replay(log, PLAN, partitions=1) as result:
+        yield result
+
+
+@pytest.fixture(scope="module")
+def rows(replayed: Replay) -> list[Row]:
+    found: list[Row] = replayed.deliveries.collect()
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(replayed: Replay) -> ReplayReport:
+    return replay_report(
+        replayed.deliveries,
+        replayed.summaries,
+        PLAN,
+        title="t",
+        source="s",
+        hottest=3,
+        buckets=None,
+        enough_ms=ENOUGH,
+        epoch_ms=7,
+    )
+
+
+def available(row: Row) -> int:
+    at: int = row["delivered_ms"] - row["wait_ms"]
+    return at
+
+
+def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, rows: list[Row]) -> None:
+    assert found.enough is not None
+    last = found.span_ms + START
+    held: Counter[tuple[str, str, int]] = Counter()
+    waiting: Counter[tuple[str, str, int]] = Counter()
+    for row in rows:
+        place = row["topic_partition"], row["consumer"]
+        held.update(
+            (*place, t) for t in range(row["delivered_ms"], last if row["ended_ms"] is None else row["ended_ms"])
+        )
+        waiting.update((*place, t) for t in range(available(row), row["delivered_ms"]))
+    hands = {"ann": 2, "bob": 1, "eve": 1}
+    ended = max(row["ended_ms"] for row in rows if row["consumer"] == "ann")
+    here = {"ann": range(START, ended), "bob": range(START, START + 90), "eve": range(START + 200, last)}
+    width = found.enough.width_ms
+    intervals = [range(at, min(at + width, last)) for at in range(START, last, width)]
+    for series in found.enough.use:
+        name = series.name
+        expected: list[object] = []
+        for interval in intervals:
+            there = sum(t in here[name] for t in interval)
+            worked = sum(min(hands[name], held[place, name, t]) for place in ("p0", "p1") for t in interval)
+            if there:
+                expected.append((interval.start - START, pytest.approx(min(1, worked / (2 * hands[name] * there)))))
+        assert expected == list(series.points), name
+    lags: Counter[tuple[str, int]] = Counter()
+    for (where, who, t), number in waiting.items():
+        for of in (where, who, "all"):
+            lags[of, (t - START) // width] += number
+    shown = [*found.enough.consumers, *found.enough.topic_partitions]
+    assert {"ann", "bob", "eve", "p0", "p1"} == {series.name for series in shown}
+    for series in (*shown, Series("all", found.enough.waiting)):
+        lag: list[object] = [
+            (number * width, pytest.approx(lags[series.name, number] / width)) for number in range(len(intervals))
+        ]
+        assert lag == list(series.points), series.name
+    assert max(series.peak for series in found.enough.use) > 0.5
+
+
+def test_a_topic_partition_is_behind_while_something_waits_for_too_long(found: ReplayReport, rows: list[Row]) -> None:
+    assert found.enough is not None
+    late = [row for row in rows if row["wait_ms"] > ENOUGH]
+    moments: dict[str, set[int]] = defaultdict(set)
+    for row in late:
+        moments[row["topic_partition"]] |= set(range(available(row) + ENOUGH, row["delivered_ms"]))
+    expected = []
+    for place, times in moments.items():
+        runs = [[t for _, t in run] for _, run in groupby(enumerate(sorted(times)), key=lambda each: each[1] - each[0])]
+        longest = max(runs, key=len)
+        of_place = [row["wait_ms"] for row in late if row["topic_partition"] == place]
+        expected.append(
+            (place, longest[0] - START, longest[-1] + 1 - START, max(of_place), len(of_place), len(runs), len(times))
+        )
+    assert sorted(expected, key=lambda each: (-each[-1], each[0])) == [
+        (b.topic_partition, b.from_ms, b.until_ms, b.longest_ms, b.late, b.stretches, b.total_ms)
+        for b in found.enough.behind
+    ]
+    assert expected
+    assert len(expected) == found.enough.behind_count
+    assert min(map(min, moments.values())) - START == found.enough.behind_from_ms
+    assert max(map(max, moments.values())) + 1 - START == found.enough.behind_until_ms
+
+
+def test_keys_and_slots_explain_the_wait_that_was_theirs(found: ReplayReport, rows: list[Row]) -> None:
+    waits: Counter[bytes] = Counter()
+    messages: Counter[bytes] = Counter()
+    held: Counter[bytes] = Counter()
+    times: dict[bytes, list[int]] = defaultdict(list)
+    for row in rows:
+        if row["key"] is not None:
+            key = bytes(row["key"])
+            waits[key] += row["wait_ms"]
+            held[key] += 0 if row["ended_ms"] is None else row["ended_ms"] - row["delivered_ms"]
+            if row["attempt"] == 1:
+                messages[key] += 1
+                times[key].append(available(row))
+    assert sum(row["wait_ms"] for row in rows) == found.wait_ms
+    for keys, counter in ((found.slow_keys, waits), (found.hot_keys, messages)):
+        expected = sorted(counter, key=lambda key: (-counter[key], key))[:3]
+        assert [key.decode() for key in expected] == [key.key for key in keys]
+        for key, told in zip(expected, keys, strict=True):
+            span = max(times[key]) - min(times[key])
+            assert (waits[key], messages[key], held[key], span) == (
+                told.wait_ms,
+                told.messages,
+                told.held_ms,
+                told.arrivals_ms,
+            )
+            assert held[key] / span == told.need
+    assert "hot" == found.slow_keys[0].key
+    assert (found.slow_keys[0].need or 0) > 1  # two messages in 6 ms, each 5 or 7 ms
+    by_slot: Counter[int] = Counter()
+    for key, wait_ms in waits.items():
+        by_slot[XXH64_SEED_42.function(key) >> 32 & 0xFFFF] += wait_ms
+    assert by_slot[found.slow_slots[0].slot] == found.slow_slots[0].wait_ms
+    assert by_slot.most_common(1)[0][1] == found.slow_slots[0].wait_ms
+
+
+def test_waits_after_a_change_are_those_of_what_came_before_the_next(found: ReplayReport, rows: list[Row]) -> None:
+    assert ["eve", "ann", "bob"] == [change.consumer for change in found.changes]  # bob is evicted after its grace
+    ends = [*(change.at_ms + START for change in found.changes), 10**12]
+    for change, (begin, end) in zip(found.changes, pairwise(ends), strict=True):
+        waits = sorted(row["wait_ms"] for row in rows if begin <= available(row) < end)
+        assert sum(waits) == change.wait_ms
+        assert (None if not waits else waits[-(-99 * len(waits) // 100) - 1]) == change.p99_ms
+
+
+def test_the_calendar_begins_when_the_first_thing_happened(found: ReplayReport) -> None:
+    assert START + 7 == found.epoch_ms
+    assert found.enough is not None
+    assert ["up", "draining", "away"] == [stay.state for stay in found.enough.stays if stay.consumer == "ann"]
