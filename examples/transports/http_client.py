@@ -4,12 +4,13 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import httpx
 
 from keyshared.run import Reject, RetryLater
 
-WORKERS, EXTEND_S, IDLE_S, RETRY_MS = 16, 10, 0.1, 500
+WORKERS, EXTEND_S, IDLE_S = 16, 10, 0.1
 
 
 async def charge(body: str) -> None:
@@ -25,26 +26,29 @@ async def serve(url: str, handle: Callable[[str], Awaitable[object]]) -> None:
     async def keep(path: str) -> None:
         while True:
             await asyncio.sleep(EXTEND_S)
-            await http.post(f"{path}/extend", json={})
+            with suppress(httpx.TransportError):  # the next one may come through
+                await http.post(f"{path}/extend", json={})
+
+    async def settle(path: str, body: str) -> None:
+        verb, more, keeping = "ack", dict[str, object](), asyncio.create_task(keep(path))
+        try:
+            await handle(body)
+        except RetryLater as error:
+            verb, more = "release", {"delay_ms": error.delay_ms}
+        except Exception as error:  # noqa: BLE001
+            verb, more = "reject" if isinstance(error, Reject) else "nack", {"reason": repr(error)[:500]}
+        finally:
+            keeping.cancel()
+        await http.post(f"{path}/{verb}", json=more)  # 409: it has expired, and is leased again
 
     async def work() -> None:
         while not stop.is_set():
-            answer = (await http.post("/leases")).raise_for_status()
-            if answer.status_code == httpx.codes.NO_CONTENT:
-                await asyncio.sleep(IDLE_S)
-                continue
-            lease, verb, more = answer.json(), "ack", dict[str, object]()
-            keeping = asyncio.create_task(keep(f"/leases/{lease['handle']}"))
-            try:
-                await handle(lease["body"])
-            except Reject as error:
-                verb, more = "reject", {"reason": repr(error)[:500]}
-            except RetryLater as error:
-                verb, more = "release", {"delay_ms": error.delay_ms}
-            except Exception as error:  # noqa: BLE001
-                verb, more = "nack", {"reason": repr(error)[:500], "delay_ms": RETRY_MS}
-            keeping.cancel()
-            await http.post(f"/leases/{lease['handle']}/{verb}", json=more)  # 409: it has expired, and is leased again
+            with suppress(httpx.TransportError):  # the queue is away or slow: what is leased expires, and comes again
+                answer = (await http.post("/leases")).raise_for_status()
+                if answer.status_code != httpx.codes.NO_CONTENT:
+                    await settle(f"/leases/{answer.json()['handle']}", answer.json()["body"])
+                    continue
+            await asyncio.sleep(IDLE_S)
 
     async with httpx.AsyncClient(base_url=url) as http, asyncio.TaskGroup() as tasks:
         for _ in range(WORKERS):

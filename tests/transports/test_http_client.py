@@ -18,14 +18,14 @@ import sys
 import uvicorn
 from examples.transports import http_queue
 http_queue.CONFIG = http_queue.LeaseConfig(
-    visibility_timeout_ms=4_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000
+    visibility_timeout_ms=10_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000
 )
 uvicorn.run(http_queue.service(sys.argv[1]), port=int(sys.argv[2]), log_level="warning")
 """
 
 
 def shorten(program: Any) -> None:
-    program.WORKERS, program.EXTEND_S, program.RETRY_MS = 4, 1, 20
+    program.WORKERS, program.EXTEND_S = 4, 1
 
 
 def text_of(body: str) -> str:
