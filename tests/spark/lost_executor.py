@@ -94,7 +94,7 @@ def _above(pid: int) -> Iterator[int]:
 
 def _executors(context: SparkContext) -> list[int]:
     """Process ids of this application's executors."""
-    command = ["ps", "-eo", "pid=,args="]
+    command = ["ps", "-ww", "-eo", "pid=,args="]  # as wide as it is, whatever COLUMNS says
     listing = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = [line.split(maxsplit=1) for line in listing.stdout.splitlines()]
     mine = ("CoarseGrainedExecutorBackend", f"--app-id {context.applicationId}")
