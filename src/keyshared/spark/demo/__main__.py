@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.types import NumericType
 from rich.text import Text
 
-from keyshared.errors import ArgumentError
+from keyshared.errors import ArgumentError, MissingExtraError
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
@@ -48,6 +48,7 @@ from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
 from keyshared.spark.logs.times import TIMES, examples_of, time_of
 from keyshared.spark.pages.clock import CALENDAR
+from keyshared.spark.pages.page import checked_target
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = demo_distribution.parser().parse_args(arguments[1:]) if distributes else _parser().parse_args(arguments)
     try:
         return _with_session(options, _run_distribution if distributes else _run)
-    except ArgumentError as error:
+    except (ArgumentError, MissingExtraError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JJavaError) as error:
         log = _spark_log(options)
@@ -161,6 +162,7 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArgumentError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
+    checked_target(options.out / "report.html")  # before anything runs
     running = SparkSession.getActiveSession()
     if running is not None:
         return job(running, options)
