@@ -46,6 +46,7 @@ from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.times import MS_OF, TIMES
+from keyshared.spark.pages.page import checked_target
 from keyshared.spark.plans.load import OfferedLoad
 from keyshared.spark.plans.ranking import CRITERIA
 from keyshared.spark.replays.offered_load import offered_loads
@@ -172,6 +173,7 @@ def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argp
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArgumentError("--out", str(options.out), f"be a folder that can be made ({error.strerror})") from None
+    checked_target(options.out / "report.html")  # before anything runs
     running = SparkSession.getActiveSession()
     if running is not None:
         return job(running, options)
