@@ -91,7 +91,8 @@ def run(lane: str, python: str, project: dict[str, Any], arguments: list[str]) -
             subprocess.run([*pip, *what], check=True, cwd=ROOT)
         (home / "installed").touch()
     here = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
-    tests = [str(home / "bin" / "python"), "-m", "pytest", "-q", "--numprocesses=auto", "--dist=loadfile", *arguments]
+    workers = ["--numprocesses=auto", "--dist=loadfile", "--no-loadscope-reorder"]
+    tests = [str(home / "bin" / "python"), "-m", "pytest", "-q", *workers, *arguments]
     return subprocess.run(tests, check=False, cwd=ROOT, env=here).returncode == 0
 
 

@@ -13,6 +13,8 @@ from keyshared.testing.adapters.recorder import Recorder
 
 __all__ = ["copies_of"]
 
+SAME_IN_ALL = (type, FunctionType, Ranking)
+
 
 def copies_of(state: Any, shared: Iterable[object] = ()) -> Callable[[], Any]:
     """Return what makes an independent copy of the state as it is now, each time.
@@ -38,7 +40,7 @@ class _Pickler(pickle.Pickler):
         self.kept: dict[int, object] = {}
 
     def persistent_id(self, obj: object) -> int | None:
-        if id(obj) not in self.shared and not isinstance(obj, type | FunctionType | Ranking):
+        if id(obj) not in self.shared and not isinstance(obj, SAME_IN_ALL):
             return None
         self.kept[id(obj)] = obj
         return id(obj)

@@ -299,13 +299,14 @@ def explore(start: Node, calls: int) -> int:
     todo = deque([(start, calls)])
     while todo:
         node, left = todo.popleft()
-        fork = node.forks()
-        for call in node.inputs() if left else ():
-            after = fork().advance(call)
-            identity = after.identity()
-            if identity not in known:
-                known.add(identity)
-                todo.append((after, left - 1))
+        if left:
+            fork = node.forks()
+            for call in node.inputs():
+                after = fork().advance(call)
+                identity = after.identity()
+                if identity not in known:
+                    known.add(identity)
+                    todo.append((after, left - 1))
         drain(node, can_be_drained)
     return len(known)
 
