@@ -226,6 +226,7 @@ class TableQueueMachine(LeaseQueueMachine):
         LeaseQueueMachine.guarantees,
         promises=(SHOWN | {Promise.SETTLED_ONCE}) - {Promise.ATTEMPTS},  # deliveries are counted anew
         max_attempts=None,
+        cursor_keeps_up=False,  # a row that went above the cursor is a gap: the next new message shows how far it goes
         tells_done=True,
     )
 

@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 from examples.subjects.exhibits import EXHIBITS, Exhibit
 from hypothesis import Phase, settings
-from tools.draw_gallery import BUDGET, Program, Row, cut, machines, page_of, program_of, programs, rows
+from tools.draw_gallery import BUDGET, TRIES, Program, Row, cut, machines, page_of, program_of, programs, rows
 from tools.find_servers import SERVERS, locate
 
 from keyshared.testing.machine import KeySharedMachine
@@ -27,6 +27,8 @@ def name_of(part: Exhibit | Row | Program | str) -> str:
 
 
 FIRST = settings(BUDGET, phases=(Phase.generate,))  # shortening costs more than finding
+# What is there is found long before: one row of the dice has nothing for one of the pages in the first hundred tries.
+PATIENT = settings(FIRST, max_examples=6 * TRIES)
 ROWS = [(exhibit, row) for exhibit in EXHIBITS for row in rows(cut(page_of(exhibit))[1])]
 BROKEN = [(exhibit, row) for exhibit, row in ROWS if row.schedule is not None]
 TRIED = list(dict.fromkeys((exhibit, row.machine) for exhibit, row in ROWS))
@@ -78,7 +80,7 @@ def test_a_schedule_of_the_page_still_breaks_its_promise(exhibit: Exhibit, row: 
 @broken
 def test_the_kit_finds_what_the_page_says(exhibit: Exhibit, row: Row) -> None:
     # Which of several broken promises shows first is chance; so the one that the page names is claimed alone.
-    finding = find_violation(claiming(machine_of(exhibit, row.machine), {row.promise}), FIRST)
+    finding = find_violation(claiming(machine_of(exhibit, row.machine), {row.promise}), PATIENT)
     assert finding is not None
     assert finding.violation.promise == row.promise
 

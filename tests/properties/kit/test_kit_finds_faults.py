@@ -87,7 +87,7 @@ def test_every_fault_but_the_rarest_is_found_within_the_default_budget_whatever_
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_in_between_is_caught_and_a_correct_one_breaks_nothing() -> None:
-    found = find_violation(broken(AnswersBeforeItWrites), settings(QUICK, max_examples=200))
+    found = find_violation(broken(AnswersBeforeItWrites), settings(QUICK, max_examples=600))
     assert found is not None
     assert found.violation.promise is Promise.NO_LOSS
     assert find_violation(KilledMachine, settings(FEW, max_examples=20)) is None

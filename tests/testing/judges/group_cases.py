@@ -14,6 +14,8 @@ from keyshared.testing.history import (
     LimitChanged,
     PlacementChanged,
     Quiet,
+    Settled,
+    SettledBy,
 )
 
 __all__ = ["GROUP_CASES"]
@@ -42,6 +44,10 @@ def begins_anew(name: str, *happenings: Happening) -> Case:
     return Case(name, Promise.GROUP_FAIRNESS, history, None, TURNS)
 
 
+SUPERSEDED_WHILE_IT_LOADS: list[Happening] = [
+    *(*WAITING, *turn(0, X1), held(1, HoldReason.LOADING), published(4, X2)),
+    *(Settled(offset=1, reason=SettledBy.SUPERSEDED), delivered(4, key=X2)),
+]
 GROUP_CASES = [
     Case(
         "groups take turns, however many keys one of them has",
@@ -77,6 +83,20 @@ GROUP_CASES = [
     begins_anew("keys are placed anew", PlacementChanged()),
     begins_anew("another limit, as when a consumer pulls", LimitChanged(consumer="a", limit=3)),
     begins_anew("a message that was loaded had its turn before", held(1, HoldReason.LOADING), Freed(offset=1)),
+    Case(
+        "what supersedes a message that was loaded has its turn",
+        Promise.GROUP_FAIRNESS,
+        SUPERSEDED_WHILE_IT_LOADS,
+        None,
+        replace(TURNS, latest_only=True),
+    ),
+    Case(
+        "what supersedes it a moment later has a turn of its own",
+        Promise.GROUP_FAIRNESS,
+        [*SUPERSEDED_WHILE_IT_LOADS[:-1], Quiet(), SUPERSEDED_WHILE_IT_LOADS[-1]],
+        (5, 6, 9, 10, 17),
+        replace(TURNS, latest_only=True),
+    ),
     Case(
         "two acks without a moment of quiet say nothing of what was between them",
         Promise.GROUP_FAIRNESS,

@@ -33,7 +33,8 @@ class GroupFairness(Fairness):
         super().__init__(books)
         self.waiting: dict[str, Counter[Hashable]] = {}  # by consumer: the ready keys of each group
         self.turns: dict[tuple[str, Hashable], dict[Hashable, list[Seen]]] = {}  # which others had, since the last own
-        self.called: set[int] = set()  # what was loaded: its turn was before
+        self.called: dict[int, LaneId] = {}  # what was loaded: its turn was before
+        self.heirs: set[LaneId] = set()  # keys whose loaded message was superseded: the newer one has its turn
         self.answers = 0  # since the last moment of quiet
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
@@ -48,17 +49,19 @@ class GroupFairness(Fairness):
 
     def entries(self) -> int:
         """How much is kept."""
-        counted = sum(map(len, self.waiting.values())) + len(self.called)
+        counted = sum(map(len, self.waiting.values())) + len(self.called) + len(self.heirs)
         return super().entries() + counted + sum(len(each) for turns in self.turns.values() for each in turns.values())
 
     def after(self, seen: Seen) -> Iterable[Violation]:
         super().after(seen)
-        self.called.difference_update(self.books.ended)
+        ended = [self.called.pop(offset) for offset in self.books.ended if offset in self.called]
+        if self.guarantees.latest_only:
+            self.heirs.update(ended)
         match seen.happening:
             case Held(offset=offset, reason=HoldReason.LOADING) if offset in self.books.messages:
-                self.called.add(offset)
+                self.called[offset] = self.books.messages[offset].lane.id
             case Delivered(offset=offset):
-                self.called.discard(offset)
+                self.called.pop(offset, None)
             case Connected() | Gone() | PlacementChanged():
                 self._begin_all_anew()
             case Acked():
@@ -67,6 +70,7 @@ class GroupFairness(Fairness):
                     self._begin_all_anew()
             case Quiet() | AtRest():
                 self.answers = 0
+                self.heirs.clear()
             case _:
                 pass
         return ()
@@ -78,7 +82,8 @@ class GroupFairness(Fairness):
             return  # it belongs to the turn that the first of its batch had
         consumer, group = happening.consumer, self._group(message.lane.id)
         self.turns.pop((consumer, group), None)
-        if happening.offset in self.called:
+        if happening.offset in self.called or message.lane.id in self.heirs:
+            self.heirs.discard(message.lane.id)
             return
         weight_of = self.guarantees.weight_of
         weight = 1 if weight_of is None else weight_of(group)
