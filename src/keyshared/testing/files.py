@@ -77,7 +77,8 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
         GuaranteesError: ``most`` is negative.
 
     Complexity:
-        As `Checker`: the file is read once, and is never in memory as a whole.
+        As `Checker`: the file is read once, and is never in memory as a whole. Python's garbage collector, of the whole
+        process, rests for 16,000 happenings at a time.
     """
     check_count("most", most, 0)
     lines = _Lines(Path(path))
