@@ -18,6 +18,7 @@ from keyshared.spark.pages.parts import ChartPart, Drawing, Page, Section
 __all__ = ["rendered"]
 
 _PACKAGE: Final = "keyshared.spark.pages"
+_EXPORTS: Final = "window.vegaEmbed=vegaEmbed;window.vega=vega;"
 _ENDS_SCRIPT: Final = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
 
 
@@ -72,7 +73,7 @@ def _environment() -> Environment:
 @cache
 def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    return _ENDS_SCRIPT.sub(r"<\\", vl_convert.javascript_bundle())
+    return _ENDS_SCRIPT.sub(r"<\\", vl_convert.javascript_bundle(_EXPORTS))
 
 
 def _text(name: str) -> str:
