@@ -11,6 +11,9 @@ TIMEOUT = ReleaseReason.ACK_TIMEOUT
 def test_nothing_is_due_without_deadlines() -> None:
     dispatcher = subscription("ann", ack_timeout_ms=None)
     fill(dispatcher, "a1")
+    assert [deliver(1, "a2", "ann"), deliver(2, "a3", "ann")] == dispatcher.offer_many(
+        [(1, "a2", None), (2, "a3", None)]
+    )
 
     assert None is dispatcher.next_deadline_ms()
     assert [] == dispatcher.handle_timeout(now_ms=10**12)
@@ -25,6 +28,16 @@ def test_a_deadline_is_due_at_its_instant() -> None:
     assert [Released(0, "ann", 1, TIMEOUT, 1, 1107)] == dispatcher.handle_timeout(now_ms=107)
     assert 1_107 == dispatcher.next_deadline_ms()
     assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_107)
+
+
+def test_messages_that_are_offered_together_are_due_together() -> None:
+    dispatcher = subscription("ann", ack_timeout_ms=100)
+    dispatcher.offer_many([(0, "a1", None), (1, "a2", None)], now_ms=7)
+
+    assert 107 == dispatcher.next_deadline_ms()
+    assert [Released(0, "ann", 1, TIMEOUT, 1, 1107), Released(1, "ann", 1, TIMEOUT, 1, 1107)] == (
+        dispatcher.handle_timeout(now_ms=107)
+    )
 
 
 def test_other_calls_move_the_clock_and_let_nothing_fall_due() -> None:
