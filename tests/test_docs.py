@@ -61,7 +61,7 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
 @page
 def test_every_part_of_an_example_that_is_shown_stands_in_one_that_the_page_names(page: Path) -> None:
     text = page.read_text("utf-8")
-    named = set(re.findall(r"\]\(((?:\.\./)+examples/[\w./]+\.py)\)", text))
+    named = set(re.findall(r"\]\(((?:\.\./)+(?:examples|tests)/[\w./]+\.py)\)", text))
     examples = [(page.parent / name).read_text("utf-8") for name in named]
     for part in re.findall(r"^```py\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
         assert any(part in example for example in examples), part

@@ -76,3 +76,15 @@ def test_several_answers_are_each_written_at_their_own_begin() -> None:
         book.history[3:]
     )
     assert [] == found
+
+
+def test_what_else_is_broken_says_nothing_of_a_message_that_was_overtaken_before() -> None:
+    found: list[Violation] = []
+    book = Ledger(Guarantees(promises={"key-order", "no-loss"}), found.append)
+    for offset, key in enumerate((b"k", b"k", b"l", b"l")):
+        book.tell(Published(offset=offset, key=key))
+    for offset, key in ((1, b"k"), (3, b"l")):
+        book.tell(Delivered(offset=offset, key=key, consumer="a", attempt=1))
+    assert found == []  # the first one may be lost, which would be told instead
+    book.decide()
+    assert [(each.promise, each.offset) for each in found] == [("key-order", 0)]

@@ -22,6 +22,7 @@ from keyshared.testing.history import (
     DeadLettered,
     Delivered,
     Done,
+    Dropped,
     Expired,
     Freed,
     Gone,
@@ -433,3 +434,24 @@ def test_a_clock_that_stands_ahead_after_a_restart_is_believed() -> None:
         first.offer(now_ms, "k", now_ms=now_ms)
 
     assert Published(at_ms=80, offset=80, key=b"k") in first.history
+
+
+def test_poison_that_is_dropped_is_told() -> None:
+    mine = recorder(poison=Poison.DROP, retry=RetryPolicy(max_redeliveries=0))
+    mine.offer(0, "k")
+    mine.nack(0, "a", 1)
+    assert [0] == [each.offset for each in mine.history if isinstance(each, Dropped)]
+
+
+class Forgetful(KeySharedDispatcher[Any]):
+    """Says nothing of what waits."""
+
+    def why_blocked(self, offset: int) -> None: ...  # type: ignore[override]  # broken
+
+
+def test_what_a_dispatcher_forgets_is_settled_by_nobody() -> None:
+    mine: Any = Recorder(Forgetful(HashRing(["a"])))
+    mine.add_consumer("a")
+    mine.offer(0, "k")
+    mine.offer(1, "k")
+    assert Settled(offset=1, reason=SettledBy.NOBODY, at_ms=0) in mine.history

@@ -126,9 +126,7 @@ class Books:
         return lanes + people + unsure + messages + others
 
     def holds_its_key(self, message: Message) -> bool:
-        """Whether a message waits, and newer ones of its key wait for it."""
-        if message.is_open or message.unsure or message.doubtful:
-            return False
+        """Whether newer messages of its key wait for a message that waits."""
         return not message.came_back or self.guarantees.nack_holds_key
 
     def may_be_passed(self, message: Message) -> bool:
