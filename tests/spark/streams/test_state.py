@@ -88,6 +88,24 @@ def test_micro_batches_cut_anywhere_give_the_rows_of_one_batch(seed: int) -> Non
     assert whole(log) == streamed(log, rng)
 
 
+@given(st.integers(0, 1 << 32))  # as above
+def test_from_an_older_state_the_same_rows_come_again_under_the_same_names_however_they_are_cut(seed: int) -> None:
+    """What a restart from an older checkpoint does: the state of a moment, and all that came after it once more."""
+    rng = Random(seed)
+    log = written_log(rng, 30)
+    cut = rng.randrange(1, len(log.commands))
+    stream = stream_of(DispatchProcessor(ring(), log.config))
+    before = told(fed(stream, log.commands[:cut]))
+    older = stream.peekValueState("journal", "p")
+    once = told(fed(stream, log.commands[cut:]))
+
+    again = stream_of(DispatchProcessor(ring(), log.config))
+    again.updateValueState("journal", "p", older)
+    rows = [row for piece in pieces_of(rng, log.commands[cut:]) for row in told(fed(again, piece))]
+    assert once == rows
+    assert [*range(len(before) + len(rows))] == [row.position for row in (*before, *rows)]
+
+
 class Forgetful(DispatchProcessor):
     """Every micro-batch is its first."""
 
