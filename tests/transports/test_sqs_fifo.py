@@ -13,7 +13,7 @@ QUICK = Size(400, 20)  # moto looks at every message of the queue for each call
 
 
 def shorten(program: Any) -> None:
-    program.HIDDEN_S = 6
+    program.HIDDEN_S = 20  # longer than a call of a busy moto takes, or what is done comes to light again
     program.CONFIG = program.RunnerConfig(workers=16, window=100, stop_ms=2_000)
 
 
