@@ -22,6 +22,7 @@ _DIGITS: Final = 4  # of a value: more cannot be seen, and take room
 _HEIGHT: Final = 220
 _SHORT_FROM: Final = 10_000  # an axis says 20k
 _MARK_LINES: Final = 3
+_NARROW: Final = 350
 _SHORT_NAME: Final = 12
 _COLOURS: Final = 8
 _AUTOSIZE: Final = {"type": "fit-x", "contains": "padding"}
@@ -108,7 +109,9 @@ def _bars(part: Bars) -> tuple[alt.LayerChart, dict[str, Columns]]:
     base = alt.Chart(alt.NamedData("bars")).encode(y=y)
     layers = [base.mark_bar(color=_BAR, cornerRadiusEnd=3, height={"band": 0.6}).encode(x=x, tooltip=tips)]
     if len(names) <= _MOST_TEXTS:
-        texts = base.mark_text(align="left", dx=6, color=_SOFT).encode(x="end:Q", text="text:N")
+        # a phone has no room for them, and the table below has them all
+        told = alt.expr(f"width < {_NARROW} ? '' : datum.text")
+        texts = base.mark_text(align="left", dx=6, color=_SOFT, text=told).encode(x="end:Q")
         layers.append(texts)
     if any(row.ideal is not None for row in part.rows):
         layers.append(
