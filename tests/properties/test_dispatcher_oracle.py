@@ -283,6 +283,7 @@ class KeepsTheSlot(Fast):  # type: ignore[misc]  # any dispatcher
             self._window.__class__ = self._Window
 
 
+@pytest.mark.interpreted("changes the class of a living part")
 def test_the_oracle_catches_a_slot_that_is_not_passed_on() -> None:
     assert is_caught(KeepsTheSlot)
 
