@@ -251,7 +251,7 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
         return reader.options(**source.options).load(source.path)
     except (PySparkException, Py4JJavaError) as error:
         told = error.getCondition() if isinstance(error, AnalysisException) else reason(error)
-        if told == _NO_SOURCE and kind.casefold() in PACKAGES:
+        if _NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
             package = PACKAGES[kind.casefold()].replace("SPARK", ".".join(spark.version.split(".")[:2]))
             requirement = f"be read by a session with its package: spark.jars.packages={package}:VERSION"
             raise ArgumentError("format", kind, requirement) from error
