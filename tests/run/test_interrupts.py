@@ -60,6 +60,12 @@ class Program:
 
 
 def interrupt_a_step() -> None:
+    """The runner's own thread may be the first to see that there is no room: then it is tried again."""
+    while interrupt_whoever_sees_it() is not main_thread():
+        pass
+
+
+def interrupt_whoever_sees_it() -> Thread:
     program = Program()
 
     def full(_: str) -> None:
@@ -71,10 +77,11 @@ def interrupt_a_step() -> None:
     with pytest.raises(KeyboardInterrupt):
         program.serve(runner)
     program.release.set()
-    assert program.told_in == [main_thread()]
     assert runner.error is None
     assert program.done
     assert program.commits[-1] == len(program.done)
+    (told_in,) = program.told_in
+    return told_in
 
 
 def test_an_interrupt_in_the_middle_of_a_step_is_raised_at_its_end_and_the_last_commit_is_made() -> None:
