@@ -237,7 +237,7 @@ FAULTS = (
     Fault(PutsBackAtTheTail, Promise.KEY_ORDER, "Danube"),
     Fault(WaitsWithoutItsKey, Promise.KEY_ORDER, "Danube"),
     Fault(EvictionWakesNobody, Promise.PROGRESS, "Danube"),
-    Fault(EvictionLoses, Promise.SAFE_CURSOR, "Danube", or_else=Promise.KEY_ORDER),
+    Fault(EvictionLoses, Promise.SAFE_CURSOR, "Danube", or_else=Promise.NO_LOSS),
     Fault(PoisonTakesItsKeyAlong, Promise.PROGRESS, "Danube"),
     Fault(BlockedShareTheWindow, Promise.PROGRESS, "Danube"),
     Fault(ParksWhileItReads, Promise.PROGRESS, "Danube"),

@@ -170,7 +170,14 @@ OWN_FAULTS = (
     _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
     _fault(PostponedGoesAtOnce, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
     _fault(FirstDeliveryIsEarly, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
-    _fault(NewerPassesThePostponed, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.KEY_ORDER),
+    _fault(
+        NewerPassesThePostponed,
+        DispatcherMachine,
+        DispatcherDriver,
+        "dispatcher_class",
+        Promise.KEY_ORDER,
+        Promise.NO_LOSS,
+    ),
     _fault(AckThroughSkipsOne, BatchingMachine, BatchingDriver, "dispatcher_class", *AN_ACK_IS_LOST),
     _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
 )
