@@ -46,5 +46,6 @@ EXHIBITS: Final = (
     Exhibit(
         "celery", "Celery, a queue for each key", ("celery_queues",), ("celery", "kombu", "redis"), ("redis-server",)
     ),
+    Exhibit("huey", "huey, a lock for each key", ("huey_locks",), ("huey", "redis"), ("redis-server",)),
     Exhibit("confluent-kafka", "confluent-kafka, a thread for each key", ("kafka_threads",), ("confluent-kafka",)),
 )
