@@ -446,7 +446,7 @@ def test_poison_that_is_dropped_is_told() -> None:
 class Forgetful(KeySharedDispatcher[Any]):
     """Says nothing of what waits."""
 
-    def why_blocked(self, offset: int) -> None: ...  # type: ignore[override]  # broken
+    def why_blocked(self, offset: int) -> None: ...
 
 
 def test_what_a_dispatcher_forgets_is_settled_by_nobody() -> None:
