@@ -67,6 +67,7 @@ def test_a_consumer_that_accepts_is_named_once_however_many_of_its_patterns_matc
     assert ANN | BOB | CAT == made.takers(b"aacacaac" + b"a" * 40 + b"c") | made.takers(b"aabaa")
 
 
+@pytest.mark.interpreted("counts steps of the interpreter")
 def test_once_everybody_accepts_the_rest_of_the_key_is_not_read() -> None:
     made = table(dict.fromkeys([f"a?{number}*" for number in range(10)], ANN), filler=ANN)
 
