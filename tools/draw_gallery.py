@@ -88,7 +88,8 @@ def rows(drawn: str) -> list[Row]:
 def schedule_of(text: str, promise: str) -> Schedule:
     """Return the steps that stand before the broken promise, each in a line as it is printed."""
     lines = text.partition(f"{promise}: ")[0].splitlines()
-    calls = [ast.parse(line, mode="eval").body for line in lines]
+    steps_of = [line for line in lines if not line.startswith("(")]  # in brackets it is said what the end is
+    calls = [ast.parse(line, mode="eval").body for line in steps_of]
     return tuple(
         getattr(steps, ast.unparse(call.func))(
             **{each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
