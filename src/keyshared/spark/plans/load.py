@@ -5,26 +5,16 @@ out again can only add to them.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ArgumentError, shown
-from keyshared.simulate.plan import (
-    Change,
-    ConsumerPlan,
-    Crash,
-    Join,
-    Leave,
-    Pace,
-    Plan,
-    Return,
-    SetLimit,
-    SetService,
-)
+from keyshared.simulate.plan import ConsumerPlan, Pace, Plan
 from keyshared.simulate.service import Fixed, PerMessage, Sampled, Scaled, ServiceTime
 from keyshared.spark.pages.page import duration
+from keyshared.spark.plans.members import members
 
 __all__ = ["Cost", "OfferedLoad", "TopicPartitionLoad", "Work", "key_costs", "load_of", "mean_ms_of"]
 
@@ -182,7 +172,7 @@ def key_costs(plan: Plan) -> tuple[Cost, ...]:
         raise ArgumentError("plan.pace", plan.pace, "be Pace.ARRIVALS: without times there is no load")
     costs = dict.fromkeys(
         _cost(each.service).times(1 / _at_once(each, plan.config))
-        for moment in _moments(plan)
+        for moment in members(plan)
         for each in moment.here.values()
     )
     return tuple(costs)
@@ -198,6 +188,7 @@ def load_of(plan: Plan, work: Work, first_ms: int, last_ms: int) -> float:
         last_ms: When it ends; later.
 
     Example:
+        >>> from keyshared.simulate.plan import Crash
         >>> pair = [ConsumerPlan(name, Fixed(30)) for name in ("a", "b")]
         >>> plan = Plan(consumers=pair, changes=[Crash(500, "a")])
         >>> load_of(plan, Work(messages=100, silent=100, own_ms=0), 0, 1_000)  # 3 s of work, 1.5 s of consumers
@@ -205,7 +196,7 @@ def load_of(plan: Plan, work: Work, first_ms: int, last_ms: int) -> float:
     """
     if not work.messages:
         return 0.0
-    moments = list(_moments(plan))
+    moments = list(members(plan))
     ends = [*(moment.at_ms for moment in moments[1:]), last_ms]
     done = 0.0
     for moment, end_ms in zip(moments, ends, strict=True):
@@ -219,51 +210,8 @@ def mean_ms_of(plan: Plan, work: Work) -> float:
     """Return how long a message takes on average, of the consumer that takes least; 0 without consumers."""
     if not work.messages:
         return 0.0
-    services = {each.service for moment in _moments(plan) for each in moment.here.values()}
+    services = {each.service for moment in members(plan) for each in moment.here.values()}
     return min((_cost(each).ms_for(work) / work.messages for each in services), default=0.0)
-
-
-class _Moment(NamedTuple):
-    """From an instant on these consumers are there."""
-
-    at_ms: int
-    here: Mapping[str, ConsumerPlan]
-
-
-def _moments(plan: Plan) -> Iterator[_Moment]:
-    known = {each.name: each for each in plan.consumers}
-    here = dict(known)
-    yield _Moment(0, dict(here))
-    for change in plan.changes:
-        _apply(change, here, known)
-        yield _Moment(change.at_ms, dict(here))
-
-
-def _apply(change: Change, here: dict[str, ConsumerPlan], known: dict[str, ConsumerPlan]) -> None:
-    match change:
-        case Join(_, consumer):
-            here[consumer.name] = known[consumer.name] = consumer
-        case Return(_, name):
-            here[name] = known[name]
-        case Leave(_, name) | Crash(_, name):
-            here.pop(name, None)
-        case SetLimit(_, name, limit):
-            known[name] = _other(known[name], limit=limit)
-        case SetService(_, name, service):
-            known[name] = _other(known[name], service=service)
-        case _:
-            pass
-    here.update({name: known[name] for name in here})
-
-
-def _other(consumer: ConsumerPlan, *, limit: int | None = None, service: ServiceTime | None = None) -> ConsumerPlan:
-    return ConsumerPlan(
-        consumer.name,
-        consumer.service if service is None else service,
-        limit=consumer.limit if limit is None else limit,
-        concurrency=consumer.concurrency,
-        takes_batches=consumer.takes_batches,
-    )
 
 
 def _rate(here: Iterable[ConsumerPlan], config: DispatcherConfig, work: Work) -> float:

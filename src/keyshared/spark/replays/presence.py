@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from keyshared.simulate.plan import Change, Crash, Join, Leave, Plan, Return, SetWeight
+from keyshared.simulate.plan import Join, Plan, SetWeight
+from keyshared.spark.plans.members import members
 
 __all__ = ["Moment", "Phase", "everybody", "ideal_moves", "phases", "shares"]
 
@@ -59,17 +60,14 @@ def phases(plan: Plan) -> tuple[Phase, ...]:
         In order of time; the first begins at 0, and none is empty of time.
 
     Example:
-        >>> from keyshared.simulate import ConsumerPlan
+        >>> from keyshared.simulate.plan import ConsumerPlan, Crash, Return
         >>> plan = Plan(consumers=[ConsumerPlan("a"), ConsumerPlan("b")], changes=[Crash(50, "a"), Return(90, "a")])
         >>> [(phase.from_ms, list(phase.weights)) for phase in phases(plan)]
         [(0, ['a', 'b']), (50, ['b']), (90, ['b', 'a'])]
     """
-    known = {consumer.name: float(consumer.weight) for consumer in plan.consumers}
-    here = dict(known)
-    found = {0: dict(here)}
-    for change in plan.changes:
-        _apply(change, here, known)
-        found[change.at_ms] = dict(here)
+    found = {
+        each.at_ms: {name: float(consumer.weight) for name, consumer in each.here.items()} for each in members(plan)
+    }
     starts = list(found)
     kept = [start for before, start in zip([None, *starts], starts, strict=False) if _differs(found, before, start)]
     return tuple(Phase(start, found[start]) for start in kept)
@@ -112,23 +110,6 @@ def ideal_moves(plan: Plan, moments: Iterable[Moment]) -> Iterator[float]:
         changed = [after.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **after}]
         # the same, but for the first who comes and the last who goes
         yield max(sum(part for part in changed if part > 0), -sum(part for part in changed if part < 0))
-
-
-def _apply(change: Change, here: dict[str, float], known: dict[str, float]) -> None:
-    """Follow one change: ``known`` has the last weight of every consumer, also of those that are away."""
-    match change:
-        case Join(_, consumer):
-            here[consumer.name] = known[consumer.name] = float(consumer.weight)
-        case Return(_, name):
-            here[name] = known[name]
-        case Leave(_, name) | Crash(_, name):
-            here.pop(name, None)
-        case SetWeight(_, name, weight):
-            known[name] = float(weight)
-            if name in here:
-                here[name] = known[name]
-        case _:
-            pass  # limits and service times move no keys
 
 
 def _differs(found: Mapping[int, Mapping[str, float]], before: int | None, start: int) -> bool:
