@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -75,6 +76,27 @@ def test_what_is_shown_once_more_and_then_no_longer_is_told_as_it_was_found(monk
         lambda *_, **__: answers.pop() if answers else ScheduleRun((), None, (), in_the_end=True),
     )
     assert whole == find_violation(fault.machine)
+
+
+class BreaksOnceDriver(SmallDriver):
+    """A real system may do something once and never again: here one cursor is too far."""
+
+    has_broken: ClassVar[bool]
+
+    def cursor(self) -> int | None:
+        if BreaksOnceDriver.has_broken:
+            return super().cursor()
+        BreaksOnceDriver.has_broken = True
+        return self.broker.cursor() + 1
+
+
+def test_what_is_broken_once_and_never_again_is_told_as_it_was_found() -> None:
+    BreaksOnceDriver.has_broken = False
+    found = find_violation(type("BreaksOnceMachine", (SmallMachine,), {"driver_class": BreaksOnceDriver}))
+    assert found is not None
+    assert found.violation.promise is Promise.SAFE_CURSOR
+    assert found.schedule
+    assert found.history[-1] == found.violation.happenings[-1]
 
 
 def test_what_the_driver_raises_is_not_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ pytestmark = pytest.mark.slow
 
 # moto looks at every message of the queue for each call: 8,000 would take it a quarter of an hour.
 QUICK, LONG = Size(400, 20), Size(3_000, 150, 2)
+WINDOW = 100
 
 
 def shorten(program: Any) -> None:
     program.HIDDEN_S = 20  # longer than a call of a busy moto takes, or what is done comes to light again
-    program.CONFIG = program.RunnerConfig(workers=16, window=100, stop_ms=2_000)
+    program.CONFIG = program.RunnerConfig(workers=16, window=WINDOW, stop_ms=2_000)
 
 
 def text_of(body: str) -> str:
@@ -67,9 +68,8 @@ def test_a_fifo_queue_loses_nothing_and_keeps_the_order_of_groups_when_a_process
         sqs.send_message_batch(QueueUrl=queue, Entries=rows)
     verdict = crash_run(tmp_path / "diary", "sqs_fifo", queue, dead, size=size)
     assert verdict._replace(again=0) == all_done(size)
-    assert verdict.again <= size.kills * (16 + 16), (
-        "more was redone than was at handlers, and done since the last deletion"
-    )
+    # A busy moto deletes late, so what is done and not deleted may fill the window of whoever is killed.
+    assert verdict.again <= size.kills * WINDOW, "more was redone than a process may hold"
     counts = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
     assert counts["ApproximateNumberOfMessages"] == counts["ApproximateNumberOfMessagesNotVisible"] == "0"
     letters = drained(sqs, dead)

@@ -8,6 +8,7 @@ from keyshared._checks import check_extra
 check_extra("testing", "hypothesis")
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from keyshared.testing._given import check_class
@@ -56,7 +57,8 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
     """Try to break a broker.
 
     Hypothesis looks for a fault; the schedule that it has found is then shortened by replays, which takes a fraction of
-    the time of Hypothesis' own shrinking, and does not end before every step that is left is needed.
+    the time of Hypothesis' own shrinking, and does not end before every step that is left is needed. What a system
+    breaks once and not again is told as it was found.
 
     Args:
         subject: Its machine; or its driver, if it claims what `Guarantees` has by default.
@@ -72,6 +74,7 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
     """
     machine = _machine_of(subject)
     tries = found_at = 0
+    first: PromiseBrokenError | None = None
 
     class Counted(machine):  # type: ignore[valid-type,misc]  # whatever machine is given
         def __init__(self) -> None:
@@ -80,15 +83,21 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
             tries += 1
 
         def blame(self, violation: Violation) -> None:
-            nonlocal found_at
+            nonlocal found_at, first
             found_at = found_at or tries  # Hypothesis tries it once more
-            super().blame(violation)
+            try:
+                super().blame(violation)
+            except PromiseBrokenError as broken:
+                first = first or broken
+                raise
 
     Counted.__name__ = machine.__name__
     try:
         run_state_machine_as_test(Counted, settings=_first_fault_only(settings))
-    except PromiseBrokenError as broken:
-        finding = Finding(broken.violation, found_at, broken.history, broken.schedule, broken.in_the_end)
+    except (PromiseBrokenError, Flaky):  # a real system may answer otherwise when it is tried once more
+        if first is None:
+            raise
+        finding = Finding(first.violation, found_at, first.history, first.schedule, first.in_the_end)
         return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
     return None
 
