@@ -238,6 +238,7 @@ class AskedFault(NamedTuple):
 ASKED_FAULTS: Final = (
     AskedFault(SplitsTheGroup, frozenset({Promise.ONE_HOLDER}), GroupedMachine),
     AskedFault(LeasesMoreThanItHandsOver, frozenset({Promise.PROGRESS, Promise.NO_LOSS})),
-    AskedFault(TwoTakeTheSame, frozenset({Promise.ONE_HOLDER, Promise.NO_LOSS})),  # or it comes when it is done
+    # It is open twice, or comes when it is done, or beside the next one of its key.
+    AskedFault(TwoTakeTheSame, frozenset({Promise.ONE_HOLDER, Promise.NO_LOSS, Promise.BOUNDS})),
     AskedFault(DeletesWhatItHasSeen, frozenset({Promise.FENCE})),
 )

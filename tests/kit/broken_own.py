@@ -134,8 +134,14 @@ class NeverGivesUp(KeySharedDispatcher[object]):
         super().__init__(placement, replace(config, retry=replace(config.retry, max_redeliveries=None)), **kwargs)
 
 
-class _OneLifeMachine(BatchingQueueMachine):
-    """The lease queue with batches of a key, without restarts: a restore refuses what this fault leaves behind."""
+class _OneLifeQueueMachine(BatchingQueueMachine):
+    """The lease queue with batches of a key, without restarts: a restore refuses what a fault leaves behind."""
+
+    untried = frozenset({Restart})
+
+
+class _OneLifeMachine(DispatcherMachine):
+    """The dispatcher without restarts, likewise."""
 
     untried = frozenset({Restart})
 
@@ -157,14 +163,14 @@ def _fault(
     return OwnFault(type(f"{broken.__name__}Machine", (machine,), {"driver_class": operated}), frozenset(promises))
 
 
-AN_ACK_IS_LOST = (Promise.WHOLE_BATCH, Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.FENCE)
+AN_ACK_IS_LOST = (Promise.WHOLE_BATCH, Promise.NO_LOSS, Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.FENCE)
 OWN_FAULTS = (
     _queue(TakesOldLeases, Promise.FENCE),
     _queue(StealsWork, Promise.AFFINITY, Promise.BOUNDS),
     _queue(TrimsOneTooFar, Promise.SAFE_CURSOR),
     _queue(TellsOnlyOfAnswers, Promise.SETTLED_ONCE, machine=TellingQueueMachine),
     _queue(BeginsTheSameEpochAnew, Promise.FENCE, machine=TableQueueMachine),
-    _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, machine=_OneLifeMachine),
+    _queue(LeasesASecondBatch, Promise.WHOLE_BATCH, Promise.FAIRNESS, machine=_OneLifeQueueMachine),
     _queue(LeasesAllOfThem, Promise.LATEST_ONLY, machine=LatestQueueMachine),
     _fault(NewestKeyFirst, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.FAIRNESS),
     _fault(NeverGivesUp, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.ATTEMPTS),
@@ -172,11 +178,12 @@ OWN_FAULTS = (
     _fault(FirstDeliveryIsEarly, DispatcherMachine, DispatcherDriver, "dispatcher_class", Promise.NOT_EARLY),
     _fault(
         NewerPassesThePostponed,
-        DispatcherMachine,
+        _OneLifeMachine,
         DispatcherDriver,
         "dispatcher_class",
         Promise.KEY_ORDER,
         Promise.NO_LOSS,
+        Promise.PROGRESS,  # where nothing newer comes, nobody wakes what was postponed
     ),
     _fault(AckThroughSkipsOne, BatchingMachine, BatchingDriver, "dispatcher_class", *AN_ACK_IS_LOST),
     _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),

@@ -1,7 +1,7 @@
 """Steps that stand still half-way while others go on, and a process that is killed in the middle of one."""
 
 import pytest
-from tests.kit.asked_broker import AskedMachine, DeletesWhatItHasSeen, GroupedMachine, TwoTakeTheSame
+from tests.kit.asked_broker import AskedBroker, AskedMachine, DeletesWhatItHasSeen, GroupedMachine, Row, TwoTakeTheSame
 from tests.kit.file_broker import AnswersBeforeItWrites
 from tests.kit.killed_broker import KilledMachine, broken
 from tests.kit.mortal_broker import MortalMachine
@@ -9,7 +9,7 @@ from tests.kit.paused_broker import BETWEEN_LOOK_AND_CLAIM, PausedMachine, pause
 from tests.kit.shared_file import LooksBeforeItClaims
 from tests.kit.small_broker import RETRY_MS
 
-from keyshared.testing import Promise
+from keyshared.testing import Delivery, Promise
 from keyshared.testing.history import Acked, Delivered, Gone, Held, HoldReason, Published, Quiet
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.replay import ScheduleRun, run_schedule
@@ -111,6 +111,14 @@ def test_where_several_of_a_key_may_be_open_nobody_stands_still() -> None:
 
 # --- answers --------------------------------------------------------------------------------------------------------
 
+
+class RefusesOneTooEarly(AskedBroker):
+    """A lease ends a millisecond before its time."""
+
+    def has(self, row: Row, name: str, delivery: Delivery) -> bool:
+        return super().has(row, name, delivery) and self.now < row.until_ms - 1
+
+
 TOO_LATE: Schedule = (Connect("c1"), Publish(b"a"), BeginAck(), Connect("c2"), Wait(100), FinishAck())
 
 
@@ -121,6 +129,16 @@ def test_an_answer_of_a_consumer_that_was_paused_meanwhile_does_not_settle_what_
     assert Promise.FENCE is found.promise
     at_once = tuple(step for step in TOO_LATE if not isinstance(step, BeginAck))
     assert asked(at_once, DeletesWhatItHasSeen).violation is None
+
+
+def test_an_answer_that_comes_to_its_end_after_the_delivery_has_expired_may_be_refused() -> None:
+    alone = Publish(b"a"), Connect("c1"), BeginAck(), BeginReceive("c1"), Wait(100), FinishAck()
+    replay = asked(alone)  # nobody has received it again by then
+    assert replay.violation is None
+    assert replay.history[position(replay, Acked)].at_ms == 100
+    found = asked((*alone[:4], Wait(99), FinishAck()), RefusesOneTooEarly).violation
+    assert found is not None
+    assert found.promise is Promise.NO_LOSS
 
 
 def test_an_answer_under_way_lets_the_next_message_go_at_any_time() -> None:

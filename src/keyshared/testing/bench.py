@@ -315,7 +315,8 @@ class Bench:
     def _finish_ack(self, begun: Begun) -> None:
         self._answering.remove(begun)
         counted = self.driver.finish_ack(begun.handle)
-        self._ledger.end(begun.answer, self._acked(begun.receipt, counted, begun.at_ms))
+        at_ms = self.now if counted is False else begun.at_ms  # the delivery may have expired after the begin
+        self._ledger.end(begun.answer, self._acked(begun.receipt, counted, at_ms))
 
     def _finish_answers(self, of: str | None = None) -> None:
         for begun in list(self._answering):

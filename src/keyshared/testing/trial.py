@@ -94,12 +94,16 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
     Counted.__name__ = machine.__name__
     try:
         run_state_machine_as_test(Counted, settings=_first_fault_only(settings))
-    except (PromiseBrokenError, Flaky):  # a real system may answer otherwise when it is tried once more
+    except PromiseBrokenError as error:
+        broken = error
+    except Flaky:  # a real system may answer otherwise when it is tried once more
         if first is None:
             raise
-        finding = Finding(first.violation, found_at, first.history, first.schedule, first.in_the_end)
-        return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
-    return None
+        broken = first
+    else:
+        return None
+    finding = Finding(broken.violation, found_at, broken.history, broken.schedule, broken.in_the_end)
+    return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
 
 
 def find_violations(
