@@ -38,6 +38,12 @@ class Broker:
         self.log.extend(keys)
         self.read_on()
 
+    def publish_later(self, key: bytes, *, not_before_ms: int) -> None:
+        """Append a message that is to wait, and read it."""
+        self.log.append(key)
+        self.position += 1
+        self.apply(self.dispatcher.offer(self.position - 1, key, not_before_ms=not_before_ms))
+
     def read_on(self) -> None:
         """Read while the dispatcher takes messages."""
         while self.position < len(self.log) and self.dispatcher.free_slots:
@@ -161,6 +167,25 @@ class TestUpstreamSchedules:
         assert list(range(50, 100)) == sorted(o for name in ("c1", "c2", "c3") for o in broker.offsets(name))
         assert all(broker.offsets(name) for name in ("c2", "c3"))
         broker.finish("c1", "c2", "c3")
+        assert 99 == broker.dispatcher.safe_cursor
+
+    @per_unit
+    def test_what_is_published_with_a_delay_stops_nothing_but_its_key_and_comes_when_it_is_due(
+        self, unit: DrainUnit
+    ) -> None:
+        names = ("c1", "c2", "c3")
+        broker = Broker(unit, *names, limit=1)
+        later, now = [b"later-%d" % number for number in range(50)], [b"now-%d" % number for number in range(50)]
+        for key in later:
+            broker.publish_later(key, not_before_ms=10_000)
+        broker.publish(now)
+        broker.finish(*names)
+        assert [*range(50, 100)] == sorted(delivery.offset for delivery in broker.history)
+        broker.apply(broker.dispatcher.handle_timeout(now_ms=9_999))
+        assert 50 == len(broker.history)
+        broker.apply(broker.dispatcher.handle_timeout(now_ms=10_000))
+        broker.finish(*names)
+        broker.assert_all_in_order()
         assert 99 == broker.dispatcher.safe_cursor
 
     @per_unit
