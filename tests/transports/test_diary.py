@@ -10,3 +10,4 @@ def test_the_judge_of_a_diary_sees_each_fault() -> None:
     assert judge([fine[0], "start 2 a/0/0"], sent).at_once == 1
     assert judge([fine[0], "killed 1 -", "start 2 a/0/0"], sent).at_once == 0
     assert judge([*fine[:2], *fine], sent).again == 1
+    assert judge([fine[0], "cancelled 1 a/0/0", *fine], sent) == Verdict(0, 0, 0, 3, 0)

@@ -18,7 +18,7 @@ import sys
 import uvicorn
 from examples.transports import http_queue
 http_queue.CONFIG = http_queue.LeaseConfig(
-    visibility_timeout_ms=10_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000
+    visibility_timeout_ms=30_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000
 )
 uvicorn.run(http_queue.service(sys.argv[1]), port=int(sys.argv[2]), log_level="warning")
 """

@@ -68,8 +68,8 @@ def test_a_fifo_queue_loses_nothing_and_keeps_the_order_of_groups_when_a_process
         sqs.send_message_batch(QueueUrl=queue, Entries=rows)
     verdict = crash_run(tmp_path / "diary", "sqs_fifo", queue, dead, size=size)
     assert verdict._replace(again=0) == all_done(size)
-    # A busy moto deletes late, so what is done and not deleted may fill the window of whoever is killed.
-    assert verdict.again <= size.kills * WINDOW, "more was redone than a process may hold"
+    # A busy moto deletes late: what is done and not deleted may fill the window of who is killed, or leaves in time.
+    assert verdict.again <= (size.kills + 1) * WINDOW, "more was redone than a process may hold"
     counts = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
     assert counts["ApproximateNumberOfMessages"] == counts["ApproximateNumberOfMessagesNotVisible"] == "0"
     letters = drained(sqs, dead)

@@ -38,8 +38,12 @@ class Handler:
             time.sleep(seconds)
 
     async def suspend(self, value: str) -> None:
-        for seconds in self._handle(value):
-            await asyncio.sleep(seconds)
+        try:
+            for seconds in self._handle(value):
+                await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.note("cancelled", value)  # before the connection is closed, and another process gets the message
+            raise
 
     def _handle(self, value: str) -> Iterator[float]:
         number = int(value.split("/")[1])
