@@ -166,6 +166,17 @@ def test_a_deleted_version_is_not_made_beside_a_live_one() -> None:
     assert ((), (Conflict(again, "t-orders-value", (clash,)),)) == (plan.steps, plan.conflicts)
 
 
+def test_a_conflict_is_told_alike_before_and_after_the_live_version_has_come() -> None:
+    gone, again = replace(ORDERS, deleted=True), replace(ORDERS, version=3)
+    local = Registration("t-orders-value", 1, 9, "something else")  # where the deleted one would have to be
+    come = replace(ORDERS_THERE, version=3)
+    before = SCHEMAS.propose("c2", view(gone, again), view(local))
+    after = SCHEMAS.propose("c2", view(gone, again), view(local, come))
+    assert ((Register(come),), ()) == (before.steps, after.steps)
+    conflict = Conflict(gone, "t-orders-value", (Clash(ClashReason.VERSION_TAKEN, (local,)),))
+    assert ((conflict,), (conflict,)) == (before.conflicts, after.conflicts)
+
+
 def test_levels_travel_with_their_subjects() -> None:
     here = view(ORDERS, t_eu_orders_value=Compatibility.FULL, t_eu_bills_key=Compatibility.NONE, odd=Compatibility.NONE)
     there = view(ORDERS_THERE, t_orders_value=Compatibility.BACKWARD, modes={})

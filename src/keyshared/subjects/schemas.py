@@ -484,9 +484,10 @@ def _clashes(run: _Comparison, one: Registration, wanted: Registration) -> list[
     if alike and not {there.id for there in alike}.intersection(run.here_ids[one.content]):
         clashes.append(Clash(ClashReason.OTHER_ID, alike))
     # Versions that the primary has as well are no clash: they are deleted by then, or it has the schema twice too. But
-    # what is deleted at the primary beside a live version could come only if that one went away for a while.
+    # what is deleted at the primary beside a live version could come only if that one went away for a while. That is
+    # told where nothing else is in the way: a plan that is made again, when the live one has come, says the same.
     alike_here = [run.here_slots[one.subject, version] for version in run.here_versions[one.subject, one.id]]
-    mine = {(wanted.subject, other.version) for other in alike_here if other.deleted or not one.deleted}
+    mine = {(wanted.subject, other.version) for other in alike_here if other.deleted or not one.deleted or clashes}
     same = [there for there in alike if there.id == wanted.id and there.subject == wanted.subject]
     versions = tuple(there for there in same if not there.deleted and there.slot not in mine)
     if versions:
