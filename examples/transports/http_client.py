@@ -19,7 +19,7 @@ async def charge(body: str) -> None:
     print("charged", int(body), flush=True)
 
 
-async def serve(url: str, handle: Callable[[str], Awaitable[object]]) -> None:
+async def consume(url: str, handle: Callable[[str], Awaitable[object]] = charge) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
 
@@ -55,9 +55,5 @@ async def serve(url: str, handle: Callable[[str], Awaitable[object]]) -> None:
             tasks.create_task(work())
 
 
-def consume(url: str, handle: Callable[[str], Awaitable[object]] = charge) -> None:
-    asyncio.run(serve(url, handle))
-
-
 if __name__ == "__main__":
-    consume(sys.argv[1])
+    asyncio.run(consume(sys.argv[1]))

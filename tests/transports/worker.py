@@ -78,8 +78,10 @@ def main(diary: str, name: str, *arguments: str) -> None:
         handler.block(world.text_of(message))
 
     handle = suspend if iscoroutinefunction(program.charge) else block
-    if hasattr(program, "consume"):
-        program.consume(*arguments, handle)
+    if iscoroutinefunction(consume := getattr(program, "consume", None)):
+        asyncio.run(consume(*arguments, handle))
+    elif consume is not None:
+        consume(*arguments, handle)
     else:
         world.consume(program, handle, *arguments)
     handler.note("left")
