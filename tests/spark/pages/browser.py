@@ -109,6 +109,18 @@ class Browser:
         drawn = self._devtools("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(drawn["data"]))
 
+    def downloaded(self, link: str, folder: Path) -> Path:
+        """Follow the one link that a selector finds, and wait for the file that it leaves in an empty folder."""
+        self._devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        self.evaluate(f"document.querySelector({json.dumps(link)}).click()")
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            there = [path for path in folder.iterdir() if path.suffix == ".csv"]
+            if there:
+                return there[0]
+            time.sleep(0.02)
+        raise TimeoutError(f"nothing came from {link}")
+
     def pdf(self) -> bytes:
         """Print the page on A4."""
         printed = self._devtools("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("altair")
-from keyshared.spark.pages.charts import chart, thinned
+from keyshared.spark.pages.charts import chart
 from keyshared.spark.pages.clock import Clock
 from keyshared.spark.pages.parts import Bar, Bars, Heat, Line, Lines, Mark, Span, Timelines, Unit
+from keyshared.spark.pages.thinning import thinned
 
 HOUR = 3_600_000
 

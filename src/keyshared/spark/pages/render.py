@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from keyshared.spark.pages.charts import chart
-from keyshared.spark.pages.parts import ChartPart, Drawing, Page, Section
+from keyshared.spark.pages.csv_files import address, charted, csv_text, file_name
+from keyshared.spark.pages.parts import ChartPart, Drawing, Page, Section, Table
 
 __all__ = ["rendered"]
 
@@ -61,12 +62,26 @@ def _drawing(part: Drawing) -> Markup:
     return Markup(part.svg)  # noqa: S704 - it is escaped where it is drawn
 
 
+def _address(table: Table) -> str:
+    return address(csv_text(table))
+
+
+def _file_name(caption: str, title: str) -> str:
+    return file_name(title, caption)
+
+
 @cache
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"chart": _chart, "drawing": _drawing}
+    made.filters |= {
+        "chart": _chart,
+        "drawing": _drawing,
+        "charted": charted,
+        "address": _address,
+        "file_name": _file_name,
+    }
     return made
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.spark.pages.clock import Clock
-from keyshared.spark.pages.page import Ms, Part, duration
+from keyshared.spark.pages.page import Figure, Ms, duration, share
 from keyshared.spark.pages.parts import Heat, Line, Lines, Mark, Section, Span, Table, Timelines, Unit, Verdict
 from keyshared.spark.replays.stays import State, Stay
 
@@ -204,8 +204,8 @@ def _behind(enough: Enough, story: Story) -> Section:
         tuple(
             (
                 each.topic_partition,
-                story.clock.told(each.from_ms, span_ms=story.span_ms),
-                story.clock.told(each.until_ms, span_ms=story.span_ms),
+                story.clock.figure(each.from_ms, span_ms=story.span_ms),
+                story.clock.figure(each.until_ms, span_ms=story.span_ms),
                 Ms(each.until_ms - each.from_ms),
                 Ms(each.longest_ms),
                 each.late,
@@ -246,14 +246,14 @@ def _use(enough: Enough, story: Story) -> Section:
     figures = Table(
         "Use of each consumer",
         ("consumer", "mean", "highest", f"of its time at {FULL:.0%} or more"),
-        tuple((each.name, Part(f"{each.mean:.1%}"), Part(f"{each.peak:.1%}"), _full(each)) for each in enough.use),
+        tuple((each.name, share(each.mean, 1), share(each.peak, 1), _full(each)) for each in enough.use),
     )
     return Section("Consumers over time", note, (stayed, chart, figures))
 
 
-def _full(series: Series) -> Part:
+def _full(series: Series) -> Figure:
     full = sum(value >= FULL for _, value in series.points)
-    return Part(f"{full / (len(series.points) or 1):.0%}")
+    return share(full, len(series.points) or 1, digits=0)
 
 
 def _lag(enough: Enough, story: Story) -> Section:
@@ -284,8 +284,12 @@ def _lags(rows: tuple[Series, ...], what: str, enough: Enough, story: Story) -> 
     yield Table(
         f"Lag of each {what}, in messages",
         (what, "mean", "highest"),
-        tuple((each.name, Part(f"{each.mean:,.1f}"), Part(f"{each.peak:,.1f}")) for each in rows),
+        tuple((each.name, _number(each.mean), _number(each.peak)) for each in rows),
     )
+
+
+def _number(value: float) -> Figure:
+    return Figure(f"{value:,.1f}", value)
 
 
 def _waits(waits: tuple[Wait, ...], story: Story) -> Section:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
 from keyshared.spark.pages.clock import COUNTED, Clock
-from keyshared.spark.pages.page import Ms, Part, against, as_html, duration
+from keyshared.spark.pages.page import Figure, Ms, against, as_html, duration, off
 from keyshared.spark.pages.parts import (
     Bar,
     Bars,
@@ -19,12 +20,18 @@ from keyshared.spark.pages.parts import (
     Section,
     Table,
     Verdict,
+    files_section,
     promises,
 )
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange, changes_section, keys_section
 from keyshared.spark.replays.enough_report import Enough, Story, Wait, sections, verdict
 
 __all__ = ["Backlog", "ConsumerLoad", "ReplayReport", "backlog_section", "html"]
+
+_FRAMES: Final = (
+    "A row for each delivery is in the frame deliveries of the replay, and a row for each topic-partition in summaries: "
+    "result.deliveries.write.parquet(folder) writes the first as Parquet files."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +182,7 @@ def html(report: ReplayReport) -> str:
         changes_section(report.changes, story, report.wait_ms),
         _load(report),
         *([] if report.buckets is None else [bucket_section(report.buckets)]),
+        files_section(_FRAMES),
     )
     return as_html(Page(report.title, report.source, tuple(_verdicts(report, story)), shown))
 
@@ -242,8 +250,8 @@ def _load(report: ReplayReport) -> Section:
             (
                 load.consumer,
                 load.deliveries,
-                round(load.ideal),
-                Part(against(load.deliveries, load.ideal)),
+                Figure(f"{round(load.ideal):,}", load.ideal),
+                off(load.deliveries, load.ideal),
                 load.keys,
                 Ms(load.wait_p50_ms),
                 Ms(load.wait_p99_ms),
