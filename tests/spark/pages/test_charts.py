@@ -80,7 +80,8 @@ def test_heat_leaves_out_what_is_nothing_keeps_its_row_and_marks_what_is_full() 
     rows = (Line("a", ((0, 0.5), (10, 0))), Line("b", ((0, 0),)))
     part = Heat(about="t", rows=rows, width_ms=10, unit=Unit.SHARE, value="busy", most=1, full=0.95)
     spec, data = drawn(part)
-    assert {"label": ["a"], "at": [0], "until": [10], "value": [0.5]} == data["heat"]
+    grid = {"label": ["a", "b"], "at": [0, 10], "until": [10, 20], "value": [[0.5, 0], [0, 0]]}
+    assert grid == data["heat"]  # the page draws nothing for 0
     encoding = spec["layer"][0]["encoding"]
     assert ["a", "b"] == encoding["y"]["scale"]["domain"]
     assert [0, 1] == encoding["opacity"]["scale"]["domain"]

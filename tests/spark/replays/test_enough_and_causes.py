@@ -112,6 +112,35 @@ def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, 
     assert max(series.peak for series in found.enough.use) > 0.5
 
 
+def test_what_was_done_again_and_open_is_that_of_every_single_millisecond(found: ReplayReport, rows: list[Row]) -> None:
+    assert found.flow is not None
+    last = found.span_ms + START
+    width = found.flow.width_ms
+    starts = range(START, last, width)
+    done: Counter[tuple[str, int]] = Counter()
+    again: Counter[tuple[str, int]] = Counter()
+    opened: Counter[tuple[str, int]] = Counter()
+    for row in rows:
+        for name in (row["consumer"], "all"):
+            if row["outcome"] == "acked":
+                # the last interval has its end, too
+                done[name, min((row["ended_ms"] - START) // width, len(starts) - 1)] += 1
+            if row["attempt"] > 1:
+                again[name, (row["delivered_ms"] - START) // width] += 1
+            until = last if row["ended_ms"] is None else row["ended_ms"]
+            opened.update((name, (t - START) // width) for t in range(row["delivered_ms"], until))
+    works = (found.flow.everybody, *found.flow.consumers)
+    assert ["all", "ann", "bob", "eve"] == [work.name for work in works]
+    for work in works:
+        places = [(number * width, (work.name, number)) for number in range(len(starts))]
+        assert [(at, done[place]) for at, place in places] == list(work.done), work.name
+        assert [(at, again[place]) for at, place in places] == list(work.again), work.name
+        expected: list[object] = [(at, pytest.approx(opened[place] / width)) for at, place in places]
+        assert expected == list(work.unacked), work.name
+    assert sum(again.values()) > 0  # bob crashes with something in his hands
+    assert sum(row["outcome"] == "acked" for row in rows) == sum(number for _, number in found.flow.everybody.done)
+
+
 def test_a_topic_partition_is_behind_while_something_waits_for_too_long(found: ReplayReport, rows: list[Row]) -> None:
     assert found.enough is not None
     late = [row for row in rows if row["wait_ms"] > ENOUGH]

@@ -18,6 +18,7 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
 from keyshared.spark.replays.enough_report import Behind, Enough, Series, Wait
+from keyshared.spark.replays.flow_report import Flow, Work
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport, html
 from keyshared.spark.replays.stays import State, Stay
 
@@ -80,12 +81,28 @@ def enough(*, consumers: int = 3, partitions: int = 3, name: str = "c", **change
     return Enough(**{**fields, **changed})  # type: ignore[arg-type]  # as in `report`
 
 
+def flow(*, consumers: int = 3, name: str = "c") -> Flow:
+    intervals = [minute * 60_000 for minute in range(60)]
+    each = tuple(
+        Work(
+            name=f"{name}{i}",
+            done=tuple((t, 500 + i) for t in intervals),
+            again=tuple((t, (t + i) % 3) for t in intervals),
+            unacked=tuple((t, 1 / (i + 3)) for t in intervals),
+        )
+        for i in range(consumers)
+    )
+    everybody = Work(name="all", done=((0, 12_345), (60_000, 1)), again=((0, 77), (60_000, 0)), unacked=((0, 2.5),))
+    return Flow(width_ms=60_000, everybody=everybody, consumers=each)
+
+
 def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
     return report(
         topic_partitions=partitions,
         waits=tuple(Wait(t * 1_000, t % 7, t * 61) for t in range(points)),
         enough=enough(consumers=consumers, partitions=partitions, name=name),
         wait_ms=1_000_000,
+        flow=flow(consumers=consumers, name=name),
         slow_keys=(
             HotKey(
                 key=f"{name}slow",
@@ -229,6 +246,7 @@ def test_the_page_shows_every_number_of_the_report() -> None:
         "31,337\n81.1%\n50\n3\ncslow\n90.5%\n",
         "c0\nafter 1 h\nafter 1 h 10 min\n10 min\n1 min 30 s\n17\n4\n11 min 40 s\n",
         "3 of 3 topic-partitions fell behind, the first of them after 1 h; the last had caught up after 1 h 30 min.",
+        "all\n12,346\n77\n2.5\n2.5\nc0\n30,000\n",
         "however many consumers there are: split it, or make its work shorter. Here: cslow.",
     ):
         assert fact in text, fact
@@ -272,6 +290,31 @@ def test_times_are_those_of_the_calendar_where_the_log_has_one() -> None:
     page = Page(html(report(enough=enough(), epoch_ms=1_368_328_500_000, zone="local time")))
     assert "c0\n2013-05-12 04:15\n2013-05-12 04:25\n" in page.text
     assert 1_368_328_500_000 in page.charts[0]["lines"]["at"]
+
+
+def test_what_was_done_again_and_open_is_drawn_for_all_and_for_each_consumer() -> None:
+    page = html(report(flow=flow()))
+    charts = Page(page).charts
+    assert {
+        "label": ["done", "done", "redeliveries", "redeliveries"],
+        "at": [0, 1, 0, 1],
+        "value": [12_345, 1, 77, 0],
+    } == (charts[0]["lines"])
+    assert [2.5] == charts[1]["lines"]["value"]
+    done, again, unacked = (chart["heat"] for chart in charts[2:5])
+    assert [[500 + i] * 60 for i in range(3)] == done["value"]
+    assert ["c0", "c1", "c2"] == again["label"]
+    assert [[0.3333] * 60, [0.25] * 60, [0.2] * 60] == unacked["value"]
+    files = taken(page)
+    assert ["12345", "1"] == [row["done"] for row in files["flights-deliveries-done-and-redeliveries-over-time.csv"]]
+    assert "0.333333" == files["flights-unacked-deliveries-of-each-consumer-over-time.csv"][0]["c0"]
+
+
+def test_consumers_to_whom_nothing_was_redelivered_have_no_chart_of_it() -> None:
+    calm = Work(name="c", done=((0, 1),), again=((0, 0),), unacked=((0, 1),))
+    page = html(report(flow=Flow(width_ms=1_000, everybody=calm, consumers=(calm,))))
+    assert 'aria-label="Redeliveries to each consumer' not in page
+    assert 'aria-label="Deliveries done by each consumer' in page
 
 
 def test_only_some_of_very_many_topic_partitions_are_drawn_and_the_page_says_which() -> None:

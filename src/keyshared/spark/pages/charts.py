@@ -53,7 +53,8 @@ def chart(part: ChartPart) -> dict[str, object]:
         part: What is to be seen. Names may contain anything.
 
     Returns:
-        ``spec``, in Vega-Lite, and ``data``, its data sets by name, each with its columns by name.
+        ``spec``, in Vega-Lite, and ``data``, its data sets by name, each with its columns by name; the values of `Heat`
+        as a list for each of its rows.
 
     Complexity:
         O(size of the part); a line has 720 points at most, or so.
@@ -145,11 +146,12 @@ def _lines(part: Lines) -> tuple[alt.LayerChart, dict[str, Columns]]:
 
 
 def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
-    points = [(row.label, at, value) for row in part.rows for at, value in row.points if value]
-    most = part.most or max(value for _, _, value in points)
+    most = part.most or max(value for row in part.rows for _, value in row.points)
     shown = _Values(part.unit, most)
-    ends = [at + part.width_ms for _, at, _ in points]
-    times = _Times(part.clock, "", [at for row in part.rows for at, _ in row.points] + ends)
+    starts = sorted({at for row in part.rows for at, _ in row.points})
+    ends = [at + part.width_ms for at in starts]
+    times = _Times(part.clock, "", starts + ends)
+    values = [dict(row.points) for row in part.rows]
     names = _different([row.label for row in part.rows])
     y = alt.Y("label:N").scale(domain=names).axis(title=None, labelLimit=110, domain=False, ticks=False)
     opacity = alt.Opacity("value:Q").scale(domain=[0, shown.one(most)], range=[0.08, 1], clamp=True).legend(None)
@@ -167,10 +169,10 @@ def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
         .encode(x=times.x("at"), x2="until", y=y, opacity=opacity, color=colour, tooltip=tips)
     )
     data: Columns = {
-        "label": [label for label, _, _ in points],
-        "at": times.of(at for _, at, _ in points),
+        "label": [row.label for row in part.rows],
+        "at": times.of(starts),
         "until": times.of(ends),
-        "value": shown.of(value for _, _, value in points),
+        "value": [shown.of(each.get(at, 0) for at in starts) for each in values],
     }
     layers, marked = _marked([drawn], part.marks, times)
     return alt.layer(*layers).properties(height=_height(len(names), 18)), {"heat": data, **marked}

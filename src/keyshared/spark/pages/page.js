@@ -16,7 +16,12 @@
     legend: { labelColor: text, labelFontSize: 12 },
     text: { fontSize: 12 },
   };
+  // a grid has a list of values for each row of the chart, and nothing is drawn where there is nothing
+  const cells = ({ label, at, until, value }) => label.flatMap((name, y) => value[y].map((cell, x) => (
+    { label: name, at: at[x], until: until[x], value: cell }
+  ))).filter((cell) => cell.value);
   const rows = (columns) => {
+    if (Array.isArray(columns.value?.[0])) return cells(columns);
     const names = Object.keys(columns);
     return columns[names[0]].map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
   };

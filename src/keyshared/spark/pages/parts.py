@@ -377,8 +377,8 @@ def files_section(frames: str) -> Section:
         A section without parts: the links stand below tables and charts.
     """
     note = (
-        "Below each table and each chart over time is a link to its figures, as a CSV file that this page carries: times "
-        f"in milliseconds or of the calendar, parts of a whole as numbers. {frames}"
+        "Below each table and each chart over time is a link to its figures, as a CSV file that this page carries: "
+        f"times in milliseconds or of the calendar, parts of a whole as numbers. {frames}"
     )
     return Section("Figures to take away", note)
 

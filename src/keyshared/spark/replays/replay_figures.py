@@ -16,8 +16,10 @@ from keyshared.spark.pages.clock import CALENDAR
 from keyshared.spark.pages.parts import Counts
 from keyshared.spark.replays.cause_figures import hot_keys, hot_slots, percentile, with_waits
 from keyshared.spark.replays.cause_report import MembershipChange
-from keyshared.spark.replays.enough_figures import Replayed, default_enough_ms, enough
+from keyshared.spark.replays.enough_figures import default_enough_ms, enough
 from keyshared.spark.replays.enough_report import Wait
+from keyshared.spark.replays.flow_figures import flow
+from keyshared.spark.replays.intervals import Replayed, interval_sums
 from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport
 
@@ -46,7 +48,7 @@ def replay_report(
     epoch_ms: int | None = None,
     zone: str = "UTC",
 ) -> ReplayReport:
-    """Find what a report of a replay shows; runs up to 15 jobs, each of them a pass over what the replay wrote.
+    """Find what a report of a replay shows; runs up to 16 jobs, each of them a pass over what the replay wrote.
 
     Args:
         deliveries: The delivery log.
@@ -80,6 +82,8 @@ def replay_report(
         sums["topic_partitions"],
         {name: row["ended_ms"] for name, row in found.items() if name is not None and row["ended_ms"] is not None},
     )
+    places = [row["topic_partition"] for row in shown]
+    in_each = interval_sums(deliveries, replayed, places)
     keys = hot_keys(deliveries, hottest)
     return ReplayReport(
         title=title,
@@ -109,10 +113,12 @@ def replay_report(
         enough=enough(
             deliveries,
             replayed,
-            shown=[row["topic_partition"] for row in shown],
+            in_each,
+            shown=places,
             enough_ms=default_enough_ms(held_ms) if enough_ms is None else enough_ms,
             asked=enough_ms is not None,
         ),
+        flow=flow(deliveries, replayed, in_each),
         buckets=None
         if buckets is None
         else compare_layouts(

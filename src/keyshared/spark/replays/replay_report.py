@@ -25,11 +25,12 @@ from keyshared.spark.pages.parts import (
 )
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange, changes_section, keys_section
 from keyshared.spark.replays.enough_report import Enough, Story, Wait, sections, verdict
+from keyshared.spark.replays.flow_report import Flow, flow_section
 
 __all__ = ["Backlog", "ConsumerLoad", "ReplayReport", "backlog_section", "html"]
 
 _FRAMES: Final = (
-    "A row for each delivery is in the frame deliveries of the replay, and a row for each topic-partition in summaries: "
+    "A row for each delivery is in the frame deliveries of the replay, and one for each topic-partition in summaries: "
     "result.deliveries.write.parquet(folder) writes the first as Parquet files."
 )
 
@@ -104,6 +105,7 @@ class ReplayReport:
         enough: Whether the group was enough; None if nobody looked.
         slow_keys: The keys that waited most, first the one that did so longest.
         slow_slots: Likewise the slots.
+        flow: What was done when; None if nobody looked.
         buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
@@ -135,6 +137,7 @@ class ReplayReport:
     enough: Enough | None = None
     slow_keys: tuple[HotKey, ...] = ()
     slow_slots: tuple[HotSlot, ...] = ()
+    flow: Flow | None = None
     buckets: BucketReport | None = None
 
     def __post_init__(self) -> None:
@@ -176,6 +179,7 @@ def html(report: ReplayReport) -> str:
         _numbers(report),
         *([] if report.enough is None else sections(report.enough, report.waits, story)),
         _backlog(report, story),
+        *([] if report.flow is None else [flow_section(report.flow, story)]),
         keys_section(
             report.slow_keys, report.hot_keys, report.slow_slots, messages=report.messages, wait_ms=report.wait_ms
         ),
