@@ -89,14 +89,26 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", features=[scheme])
         self._post("/url", url=page.resolve().as_uri())
-        drawn = "!document.querySelector('.chart') || document.documentElement.dataset.drawn"
-        deadline = time.monotonic() + _START_SECONDS
-        while not self.evaluate(drawn) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        draws = "document.querySelector('.chart') && [...document.scripts].some(e => !e.type)"
+        self.wait_for(f"!({draws}) || document.documentElement.dataset.drawn")
 
     def evaluate(self, expression: str) -> Any:
         """What an expression of JavaScript gives."""
         return self._post("/execute/sync", script=f"return {expression}", args=[])
+
+    def press_enter(self) -> None:
+        """Press and release the key on what has the focus."""
+        for kind in ("keyDown", "keyUp"):
+            self._devtools(
+                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
+            )
+
+    def wait_for(self, expression: str) -> Any:
+        """What an expression gives, once that is true, or after a while."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not (found := self.evaluate(expression)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
 
     def complaints(self) -> list[str]:
         """What the page has written to the console since this was asked last."""

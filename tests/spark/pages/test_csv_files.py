@@ -85,8 +85,10 @@ def test_a_line_has_the_points_that_are_drawn_and_no_more() -> None:
     ("title", "caption", "name"),
     [
         ("Replay", "Keys with most messages", "replay-keys-with-most-messages.csv"),
-        ("../../etc", "a/b\\c: d", "etc-a-b-c.csv"),
+        ("../../etc", "a/b\\c: d", "etc-a-b-c-d.csv"),
         ("</a>", "é", "a.csv"),
+        ("t", "Lag of key order:1,2 over time, at most 3 messages", "t-lag-of-key-order-1-2-over-time.csv"),
+        ("t", "Wait over time, p99 at most 1 min", "t-wait-over-time.csv"),
         ("x" * 500, "y", f"{'x' * 60}-y.csv"),
     ],
 )

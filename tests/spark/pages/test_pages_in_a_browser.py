@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,6 +170,37 @@ def test_a_page_loads_nothing_but_itself(window: Browser, pages: list[Path]) -> 
     for page in pages:
         window.open(page, width=1280, height=900)
         assert [] == window.evaluate("performance.getEntriesByType('resource').map(e => e.name)"), page.name
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_name_leads_to_its_part_of_the_page_and_back_by_the_keyboard(
+    window: Browser, pages: list[Path], tmp_path: Path, width: int, *, scripts: bool
+) -> None:
+    page = tmp_path / "page.html"
+    [nasty] = [page for page in pages if page.name == "nasty.html"]
+    html = nasty.read_text(encoding="utf-8")
+    page.write_text(html if scripts else re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL), encoding="utf-8")
+    shown = "[...document.querySelectorAll('.detail')].filter(e => e.getClientRects().length).map(e => e.id)"
+    for anchor in ("topic-partition-2", "key-0"):
+        window.open(page, width=width, height=800)
+        assert [] == window.evaluate(shown)
+        link = f"document.querySelector('a[href=\"#{anchor}\"]')"
+        window.evaluate(f"{link}.focus()")
+        table = window.evaluate(f"{link}.closest('.table').id")
+        window.press_enter()
+        assert window.wait_for(f"document.activeElement.id === '{anchor}'")
+        assert [anchor] == window.evaluate(shown)
+        if scripts:
+            assert window.wait_for(
+                f"document.querySelector('#{anchor} svg.marks')?.getBoundingClientRect().width > 200"
+            )
+        assert window.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        window.evaluate(f"document.querySelector('#{anchor} a[href^=\"#\"]').focus()")
+        window.press_enter()
+        assert window.wait_for(f"document.activeElement.id === '{table}'")
+        assert [] == window.evaluate(shown)
+    assert [] == window.complaints()
 
 
 def test_figures_are_saved_as_files_that_the_page_carries(window: Browser, pages: list[Path], tmp_path: Path) -> None:

@@ -200,6 +200,63 @@ def test_keys_and_slots_explain_the_wait_that_was_theirs(found: ReplayReport, ro
     assert by_slot.most_common(1)[0][1] == found.slow_slots[0].wait_ms
 
 
+def held_by(own: list[Row], last: int, *, is_key: bool) -> list[tuple[str, str, int, int, int, int]]:
+    """Who had it when: of a key each run of deliveries to one consumer, of a topic-partition each consumer."""
+    runs: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
+    for place, here in groupby(
+        sorted(own, key=lambda row: (row["topic_partition"], row["sequence"])), key=lambda r: r[0]
+    ):
+        for number, (who, run) in enumerate(groupby(here, key=lambda row: row["consumer"])):
+            runs[place, number if is_key else 0, who] += run
+    found = [
+        (
+            who,
+            place,
+            min(row["delivered_ms"] for row in run) - START,
+            max(last if row["ended_ms"] is None else row["ended_ms"] for row in run) - START,
+            len(run),
+            sum(row["attempt"] > 1 for row in run),
+        )
+        for (place, _, who), run in runs.items()
+    ]
+    most = sorted(found, key=lambda each: (-each[4], each[2], each[1], each[0]))[:12]
+    return sorted(most, key=lambda each: (each[2], each[1], each[0]))
+
+
+def test_a_single_topic_partition_or_key_has_its_own_waits_owners_and_ends(
+    replayed: Replay, found: ReplayReport, rows: list[Row]
+) -> None:
+    assert found.enough is not None
+    last, width = found.span_ms + START, found.enough.width_ms
+    keys = list(dict.fromkeys(key.key for key in (*found.slow_keys, *found.hot_keys)))
+    assert {"p0", "p1"} == {subject.name for subject in found.subjects if not subject.is_key}
+    assert keys == [subject.name for subject in found.subjects if subject.is_key]
+    by_anchor = {subject.anchor: subject.name for subject in found.subjects}
+    assert all(key.key == by_anchor[key.anchor] for key in (*found.slow_keys, *found.hot_keys))
+    changes = {row["topic_partition"]: row["moved_keys"] for row in replayed.summaries.collect()}
+    for subject in found.subjects:
+        column, name = ("key", subject.name.encode()) if subject.is_key else ("topic_partition", subject.name)
+        own = [row for row in rows if row[column] == name]
+        waits = sorted(row["wait_ms"] for row in own)
+        assert (len(own), sum(row["attempt"] > 1 for row in own)) == (subject.deliveries, subject.again)
+        assert [waits[-(-len(own) // 2) - 1], waits[-(-99 * len(own) // 100) - 1], waits[-1]] == [
+            subject.wait_p50_ms,
+            subject.wait_p99_ms,
+            subject.wait_max_ms,
+        ]
+        assert Counter(row["outcome"] for row in own) == dict(subject.outcomes)
+        waiting = Counter((t - START) // width for row in own for t in range(available(row), row["delivered_ms"]))
+        lag: list[object] = [(at, pytest.approx(waiting[at // width] / width)) for at in range(0, found.span_ms, width)]
+        assert lag == list(subject.lag)
+        assert held_by(own, last, is_key=subject.is_key) == [tuple(each) for each in subject.holdings]
+        moved = [] if subject.is_key else [change for change in changes[subject.name] if change["moved"]]
+        assert [(c["at_ms"] - START, c["moved"], c["keys"]) for c in moved] == [
+            (move.at_ms, move.moved, move.keys) for move in subject.moves
+        ]
+    assert any(len({each.consumer for each in subject.holdings}) > 1 for subject in found.subjects if subject.is_key)
+    assert any(subject.moves for subject in found.subjects)
+
+
 def test_waits_after_a_change_are_those_of_what_came_before_the_next(found: ReplayReport, rows: list[Row]) -> None:
     assert ["eve", "ann", "bob"] == [change.consumer for change in found.changes]  # bob is evicted after its grace
     ends = [*(change.at_ms + START for change in found.changes), 10**12]

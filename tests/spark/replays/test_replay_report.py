@@ -17,6 +17,7 @@ pytest.importorskip("altair")
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
+from keyshared.spark.replays.detail_report import Holding, Move, Subject
 from keyshared.spark.replays.enough_report import Behind, Enough, Series, Wait
 from keyshared.spark.replays.flow_report import Flow, Work
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport, html
@@ -96,6 +97,24 @@ def flow(*, consumers: int = 3, name: str = "c") -> Flow:
     return Flow(width_ms=60_000, everybody=everybody, consumers=each)
 
 
+def subject(number: int, *, is_key: bool, name: str = "c") -> Subject:
+    return Subject(
+        anchor=f"{'key' if is_key else 'topic-partition'}-{number}",
+        is_key=is_key,
+        name=f"{name}{number}",
+        deliveries=40,
+        again=7,
+        wait_p50_ms=3,
+        wait_p99_ms=61_000,
+        wait_max_ms=62_000,
+        outcomes=(("acked", 30), ("timed_out", 10)),
+        lag=tuple((minute * 60_000, (minute * 7 + number) % 13 / 4) for minute in range(60)),
+        holdings=tuple(Holding(f"{name}{i}", f"{name}0", i * 60_000, (i + 2) * 60_000, 9 + i, i) for i in range(12)),
+        holding_count=15,
+        moves=() if is_key else (Move(5_000, f"{name}1 leaves", 12, 48),),
+    )
+
+
 def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
     return report(
         topic_partitions=partitions,
@@ -103,6 +122,10 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
         enough=enough(consumers=consumers, partitions=partitions, name=name),
         wait_ms=1_000_000,
         flow=flow(consumers=consumers, name=name),
+        subjects=(
+            *(subject(i, is_key=False, name=name) for i in range(min(30, partitions))),
+            *(subject(i, is_key=True, name=name) for i in range(min(20, consumers))),
+        ),
         slow_keys=(
             HotKey(
                 key=f"{name}slow",
@@ -124,7 +147,13 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
             MembershipChange(at_ms=7_000, what="joins", consumer=f"{name}9", keys_moved=0, keys=0, ideal=0.1),
         ),
         hot_keys=tuple(
-            HotKey(key=f"{name}{i}", messages=3_368, owners=(f"{name}1", f"{name}2"), wait_p99_ms=90_000_000)
+            HotKey(
+                key=f"{name}{i}",
+                messages=3_368,
+                owners=(f"{name}1", f"{name}2"),
+                wait_p99_ms=90_000_000,
+                anchor=f"key-{i}" if i < 20 else "",
+            )
             for i in range(consumers)
         ),
         backlogs=tuple(
@@ -317,6 +346,42 @@ def test_consumers_to_whom_nothing_was_redelivered_have_no_chart_of_it() -> None
     assert 'aria-label="Deliveries done by each consumer' in page
 
 
+def test_a_name_in_a_table_leads_to_a_part_of_the_page_of_its_own_and_that_leads_back() -> None:
+    page = html(full())
+    found = Page(page)
+    ids = [value for name, value in found.attributes if name == "id"]
+    inside = {(link or "")[1:] for link in found.links if (link or "").startswith("#")}
+    details = {f"{what}-{i}" for what in ("topic-partition", "key") for i in range(3)}
+    assert len(ids) == len(set(ids))
+    assert inside == set(ids)
+    assert details <= inside
+    for anchor in details:
+        [article] = re.findall(rf'<article class="detail" id="{anchor}" tabindex="-1".*?</article>', page, re.DOTALL)
+        back = set(re.findall('href="#(.*?)"', article))
+        named_in = {
+            table
+            for table, rows in re.findall(r'<div class="table" id="(.*?)"(.*?)</table>', page, re.DOTALL)
+            if f'<a href="#{anchor}">c{anchor[-1]}</a>' in rows
+        }
+        assert back == named_in != set()
+    assert {"table-topic-partitions-that-were-behind-the-longest-first", "table-keys-with-most-messages"} < inside
+
+
+def test_the_part_of_a_key_or_topic_partition_says_how_it_waited_who_had_it_and_what_happened() -> None:
+    page = Page(html(report(subjects=(subject(2, is_key=False), subject(1, is_key=True)))))
+    place, key = page.text.split("topic-partition c2\n", 1)[1].split("key c1\n", 1)
+    for told in (place, key):
+        assert "deliveries\n40\nredeliveries\n7\nwait p50\n3 ms\nwait p99\n1 min 1 s\nlongest wait\n1 min 2 s\n" in told
+        assert "timed_out\n10\n25.0%\n" in told
+    assert "Who had topic-partition c2 when (the 12 of 15 with most deliveries)\n" in place
+    assert "c3\nafter 3 min\nafter 5 min\n12\n3\n" in place
+    assert "after 5.0 s\nc1 leaves\n12\n25.0%\n" in place
+    assert "c3\nc0\nafter 3 min\nafter 5 min\n12\n3\n" in key
+    assert "Changes that moved" not in key
+    lags = [chart["lines"]["value"] for chart in page.charts]
+    assert [[(minute * 7 + number) % 13 / 4 for minute in range(60)] for number in (2, 1)] == lags
+
+
 def test_only_some_of_very_many_topic_partitions_are_drawn_and_the_page_says_which() -> None:
     text = Page(html(report(topic_partitions=1_000, enough=enough(partitions=1_000)))).text
     assert "Of 1,000 topic-partitions the 40 with the largest backlogs." in text
@@ -336,7 +401,8 @@ def test_the_page_refers_to_nothing_outside_itself_and_may_load_nothing() -> Non
     assert not re.search(r"https?:|//|@import|url\(|<link|<iframe|<img", without_scripts)
     found = Page(page)
     assert {name for name, _ in found.attributes}.isdisjoint({"src", "xlink:href", "action", "data", "style"})
-    assert {"data:text/csv;charset=utf-8"} == {(told or "").partition(",")[0] for told in found.links}
+    outside = [told for told in found.links if not (told or "").startswith("#")]
+    assert {"data:text/csv;charset=utf-8"} == {(told or "").partition(",")[0] for told in outside}
     rules = dict(rule.strip().split(" ", 1) for rule in found.policy.split(";"))
     assert "'none'" == rules["default-src"]
     assert all(source.startswith("'sha256-") for source in rules["script-src"].split())
@@ -357,7 +423,7 @@ def test_figures_can_be_taken_away_as_the_report_has_them() -> None:
             "wait p99 (ms)": "5",
         }
     ] == waited
-    behind = files["flights-topic-partitions-that-were-behind.csv"]
+    behind = files["flights-topic-partitions-that-were-behind-the-longest-first.csv"]
     assert [("3600000", "4200000", "600000", "90000", "17", "4", "700000")] * 3 == [
         tuple(row.values())[1:] for row in behind
     ]
@@ -369,7 +435,7 @@ def test_figures_can_be_taken_away_as_the_report_has_them() -> None:
         assert [(minute * 60_000 + number) % 101 / 100 for minute in range(60)] == told
     waits = files["flights-wait-over-time.csv"]
     assert [(t * 61, t % 7) for t in range(10)] == [(int(row["p99 (ms)"]), int(row["p50 (ms)"])) for row in waits]
-    [stay, *_] = files["flights-when-each-consumer-was-up.csv"]
+    [stay, *_] = files["flights-when-each-consumer-was-up-draining-or-away.csv"]
     assert [f"'{FORMULA}0", "up", "0", "3600000"] == list(stay.values())
     every = [cell for rows in files.values() for row in rows for cell in (*row, *row.values())]
     assert not [cell for cell in every if cell.startswith(("=", "@", "+"))]
@@ -381,7 +447,7 @@ def test_times_that_are_taken_away_are_those_of_the_calendar() -> None:
     files = taken(page)
     use = files["flights-use-of-each-consumer-over-time.csv"]
     assert ["2013-05-12 03:15:00.007", "2013-05-12 03:16:00.007"] == [row["at (local time)"] for row in use[:2]]
-    [behind, *_] = files["flights-topic-partitions-that-were-behind.csv"]
+    [behind, *_] = files["flights-topic-partitions-that-were-behind-the-longest-first.csv"]
     assert "2013-05-12 04:15:00.007" == behind["fell behind (local time)"]
 
 

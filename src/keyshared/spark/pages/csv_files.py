@@ -16,13 +16,14 @@ from keyshared.spark.pages.page import Figure, Ms
 from keyshared.spark.pages.parts import ChartPart, Heat, Line, Lines, Table, Timelines, Unit
 from keyshared.spark.pages.thinning import thinned
 
-__all__ = ["address", "charted", "csv_text", "file_name"]
+__all__ = ["address", "charted", "csv_text", "file_name", "slug"]
 
 _MARK: Final = "\ufeff"  # without it, some spreadsheets take UTF-8 for something else
 _DIGITS: Final = 6
 _KEPT: Final = "!$()*+,:;=?@"  # of an address of this kind: what need not be escaped
 _MOST_LETTERS: Final = 60
 _FORMULAS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the wide ones, too
+_GREATEST: Final = re.compile("[,:;][^,:;]* ?at most ")  # a figure, which is no part of a name
 _CONTROLS: Final = ("\t", "\r", "\n")
 
 
@@ -74,8 +75,17 @@ def file_name(title: str, caption: str) -> str:
         >>> file_name("Orders of <May>", "Lag of each consumer over time, at most 3 messages")
         'orders-of-may-lag-of-each-consumer-over-time.csv'
     """
-    about = re.split("[,:]", caption, maxsplit=1)[0]
-    return "-".join(word for word in (_slug(title), _slug(about)) if word) + ".csv"
+    about = _GREATEST.split(caption, maxsplit=1)[0]
+    return "-".join(word for word in (slug(title), slug(about)) if word) + ".csv"
+
+
+def slug(text: str) -> str:
+    """Return what is left of a text in names of files and of parts of a page: small letters, digits and hyphens.
+
+    Args:
+        text: Any text.
+    """
+    return "-".join(re.findall("[a-z0-9]+", text.lower()))[:_MOST_LETTERS].strip("-")
 
 
 def charted(part: ChartPart) -> Table | None:
@@ -135,7 +145,3 @@ def _value(value: object) -> str | int | float:
 def _plain(text: str) -> str:
     dangerous = text.lstrip().startswith(_FORMULAS) or text.startswith(_CONTROLS)
     return f"'{text}" if dangerous else text
-
-
-def _slug(text: str) -> str:
-    return "-".join(re.findall("[a-z0-9]+", text.lower()))[:_MOST_LETTERS].strip("-")

@@ -27,12 +27,22 @@
   };
   // the interpreter evaluates no text as code, which the page forbids
   const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, config };
-  for (const place of document.querySelectorAll(".chart")) {
+  const draw = async (place) => {
     const { spec, data } = JSON.parse(place.firstElementChild.textContent);
     spec.datasets = Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, rows(columns)]));
     const drawn = document.createElement("div");
     place.append(drawn);
     await vegaEmbed(drawn, spec, options);
-  }
+  };
+  // what nobody sees has no width, and is drawn once somebody follows a link to it
+  const drawShown = async () => {
+    for (const place of document.querySelectorAll(".chart:not([data-drawn])")) {
+      if (!place.getClientRects().length) continue;
+      place.dataset.drawn = "yes";
+      await draw(place);
+    }
+  };
+  addEventListener("hashchange", drawShown);
+  await drawShown();
   document.documentElement.dataset.drawn = "yes";
 })();

@@ -59,12 +59,14 @@ class Figure(NamedTuple):
         value: In a file: as exact as it is known; None if there is none.
         unit: Of the value, for the head of its column.
         number: Whether it stands to the right.
+        anchor: The part of the page to which it leads; empty for none.
     """
 
     text: str
     value: str | float | None
     unit: str = ""
     number: bool = True
+    anchor: str = ""
 
 
 def duration(milliseconds: float) -> str:
@@ -102,16 +104,17 @@ def clipped(key: str) -> str:
     return key if len(key) <= _MAX_CHARACTERS_OF_A_KEY else key[: _MAX_CHARACTERS_OF_A_KEY - 1] + "…"
 
 
-def named(key: str) -> Figure:
-    """Return a key for a table: clipped on the page, and longer in a file.
+def named(key: str, anchor: str = "") -> Figure:
+    """Return a key, or another name, for a table: clipped on the page, and longer in a file.
 
     Args:
         key: The key, as text.
+        anchor: The part of the page to which it leads; empty for none.
 
     Returns:
         Its first 80 characters at most, and its first 1,000.
     """
-    return Figure(clipped(key), key[:_MAX_CHARACTERS_IN_A_FILE], number=False)
+    return Figure(clipped(key), key[:_MAX_CHARACTERS_IN_A_FILE], number=False, anchor=anchor)
 
 
 def share(part: float, whole: float, *, digits: int = 1) -> Figure:

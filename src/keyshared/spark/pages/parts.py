@@ -16,6 +16,7 @@ __all__ = [
     "Bars",
     "Cell",
     "Counts",
+    "Detail",
     "Drawing",
     "Facts",
     "Heat",
@@ -54,11 +55,13 @@ class Cell(NamedTuple):
         text: As text.
         number: Whether it stands to the right.
         marked: Whether it is pointed out.
+        anchor: The part of the page to which it leads; empty for none.
     """
 
     text: str
     number: bool
     marked: bool
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,14 @@ class Table:
     def cells(self) -> list[list[Cell]]:
         """Return what stands where."""
         return [
-            [Cell(*_told(value), (y, x) in self.marked) for x, value in enumerate(row)]
+            [Cell(*_told(value), (y, x) in self.marked, _anchor(value)) for x, value in enumerate(row)]
             for y, row in enumerate(self.rows)
         ]
+
+    @property
+    def anchors(self) -> set[str]:
+        """Return the parts of the page to which the table leads."""
+        return {_anchor(value) for row in self.rows for value in row} - {""}
 
     @property
     def numbers(self) -> list[bool]:
@@ -347,7 +355,25 @@ class Section:
     parts: tuple["SectionPart", ...] = ()
 
 
-SectionPart: TypeAlias = ChartPart | Drawing | Facts | Proof | Table
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """Parts about one thing, which are seen once a link to them is followed.
+
+    Attributes:
+        anchor: Its name in addresses: letters, digits and hyphens.
+        title: What it is about.
+        listed: Captions of the tables that lead to it, for the ways back.
+        parts: What stands there.
+    """
+
+    kind: ClassVar = "detail"
+    anchor: str
+    title: str
+    listed: tuple[str, ...]
+    parts: tuple[ChartPart | Facts | Table, ...]
+
+
+SectionPart: TypeAlias = ChartPart | Detail | Drawing | Facts | Proof | Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +435,10 @@ def _promises(violations: Counts, unjudged: Collection[str]) -> Iterable[Promise
         judged = name not in unjudged
         told = f"{count:,}" if count or judged else "not judged"
         yield Promise(name, told, "bad" if count else "good" if judged else "open")
+
+
+def _anchor(value: object) -> str:
+    return value.anchor if isinstance(value, Figure) else ""
 
 
 def _told(value: object) -> tuple[str, bool]:

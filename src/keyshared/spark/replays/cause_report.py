@@ -8,10 +8,11 @@ from keyshared.spark.pages.page import Figure, Ms, clipped, listed, named, share
 from keyshared.spark.pages.parts import Section, Table
 from keyshared.spark.replays.enough_report import Story
 
-__all__ = ["HotKey", "HotSlot", "MembershipChange", "changes_section", "keys_section"]
+__all__ = ["HotKey", "HotSlot", "MembershipChange", "changes_section", "keys_section", "said"]
 
 _ALL: Final = 1.0  # of the time of a consumer
 _NONE: Final = Figure("", None)
+_SAID: Final = {"joined": "joins", "changed": "changes weight"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +52,7 @@ class HotKey:
         wait_ms: How long all of its deliveries waited together.
         held_ms: How long consumers had its messages in their hands, together.
         arrivals_ms: Time from when its first message could go out to when its last one could.
+        anchor: Where its own part of the page is; empty if it has none.
     """
 
     key: str
@@ -60,6 +62,7 @@ class HotKey:
     wait_ms: int = 0
     held_ms: int = 0
     arrivals_ms: int = 0
+    anchor: str = ""
 
     @property
     def need(self) -> float | None:
@@ -88,6 +91,18 @@ class HotSlot(NamedTuple):
     keys: int
     hot_key: str
     hot_wait_ms: int
+
+
+def said(event: str) -> str:
+    """Return in a word what a change of membership is.
+
+    Args:
+        event: As a summary tells it: joined, left, evicted, changed.
+
+    Returns:
+        "joins", "leaves" or "changes weight".
+    """
+    return _SAID.get(event, "leaves")
 
 
 def keys_section(
@@ -176,7 +191,7 @@ def changes_section(changes: Sequence[MembershipChange], story: Story, wait_ms: 
 def _keys(caption: str, keys: Sequence[HotKey], messages: int, wait_ms: int) -> Table:
     rows = tuple(
         (
-            named(key.key),
+            named(key.key, key.anchor),
             share(key.wait_ms, wait_ms),
             key.messages,
             share(key.messages, messages, digits=2),

@@ -11,7 +11,18 @@ from keyshared.simulate.plan import Plan
 from keyshared.spark.replays.enough_report import Points
 from keyshared.spark.replays.stays import concurrencies, here_ms, stays
 
-__all__ = ["ALL", "CONSUMER", "INTERVALS", "PLACE", "Replayed", "Sums", "interval_sums", "means"]
+__all__ = [
+    "ALL",
+    "CONSUMER",
+    "INTERVALS",
+    "PLACE",
+    "Replayed",
+    "Sums",
+    "in_intervals",
+    "interval_sums",
+    "means",
+    "moment",
+]
 
 INTERVALS: Final = 60
 """Of a row of a chart: with 200 consumers, 12,000 fields."""
@@ -68,9 +79,9 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
     """
     end = F.coalesce("ended_ms", F.lit(replayed.last_ms).cast("bigint"))
     moments = (
-        _moment(F.col("delivered_ms") - F.col("wait_ms"), 1, 0),
-        _moment(F.col("delivered_ms"), -1, 1),
-        _moment(end, 0, -1),
+        moment(F.col("delivered_ms") - F.col("wait_ms"), 1, 0),
+        moment(F.col("delivered_ms"), -1, 1),
+        moment(end, 0, -1),
     )
     each = deliveries.select("topic_partition", "consumer", F.explode(F.array(*moments)).alias("moment"))
     lane = Window.partitionBy("topic_partition", "consumer").orderBy("at_ms")
@@ -88,19 +99,14 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
         .filter("until_ms > from_ms and (waiting > 0 or held > 0)")
         .withColumn("working", F.least("held", _concurrency(replayed.plan)))
     )
-    width = replayed.width_ms
-    numbered = stretches.withColumn(
-        "number",
-        F.explode(F.sequence(F.floor(F.col("from_ms") / width), F.floor((F.col("until_ms") - 1) / width))),
-    )
-    length = F.least("until_ms", (F.col("number") + 1) * width) - F.greatest("from_ms", F.col("number") * width)
     names = [_name(ALL, F.lit("")), _name(CONSUMER, F.col("consumer"))]
     if shown:
         place = F.col("topic_partition")
         names.append(F.when(place.isin(*shown), _name(PLACE, place)))
     amounts = ("waiting", "held", "working")
     rows = (
-        numbered.select("number", *amounts, length.alias("length"), F.explode(F.array(*names)).alias("of"))
+        in_intervals(stretches, replayed)
+        .select("number", *amounts, "length", F.explode(F.array(*names)).alias("of"))
         .filter("of is not null")
         .groupBy("of", "number")
         .agg(*(F.sum(F.col(name) * F.col("length")).alias(f"{name}_ms") for name in amounts))
@@ -110,6 +116,23 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
     for row in rows:
         found.setdefault((row["of"]["kind"], row["of"]["name"]), {})[row["number"]] = row
     return found
+
+
+def in_intervals(stretches: DataFrame, replayed: Replayed) -> DataFrame:
+    """Cut stretches of time where intervals end.
+
+    Args:
+        stretches: With ``from_ms`` and ``until_ms``, since the first thing happened.
+        replayed: The time of the replay.
+
+    Returns:
+        The same columns, ``number`` of the interval and ``length`` of what of the stretch is in it; a row for each
+        interval that a stretch is in.
+    """
+    width = replayed.width_ms
+    numbers = F.sequence(F.floor(F.col("from_ms") / width), F.floor((F.col("until_ms") - 1) / width))
+    length = F.least("until_ms", (F.col("number") + 1) * width) - F.greatest("from_ms", F.col("number") * width)
+    return stretches.withColumn("number", F.explode(numbers)).withColumn("length", length)
 
 
 def means(what: str, kind: str, name: str, sums: Sums, replayed: Replayed) -> Points:
@@ -132,7 +155,14 @@ def means(what: str, kind: str, name: str, sums: Sums, replayed: Replayed) -> Po
     )
 
 
-def _moment(at_ms: Column, waits: int, held: int) -> Column:
+def moment(at_ms: Column, waits: int, held: int) -> Column:
+    """Return a moment at which more or fewer messages wait and are held, as a struct with these names.
+
+    Args:
+        at_ms: When.
+        waits: By how many more.
+        held: Likewise.
+    """
     return F.struct(at_ms.alias("at_ms"), F.lit(waits).alias("waits"), F.lit(held).alias("held"))
 
 
