@@ -67,7 +67,11 @@ def hot_keys(deliveries: DataFrame, count: int) -> HotKeys:
     detailed = tuple(dict.fromkeys(bytes(row["key"]) for row in [*waited, *hottest]))[:_DETAILED]
     anchors = {key: key_anchor(number) for number, key in enumerate(detailed)}
     found = _looked_up(deliveries, [*hottest, *waited], anchors)
-    return HotKeys(*(tuple(found[bytes(row["key"])] for row in rows) for rows in (hottest, waited)), detailed)
+    return HotKeys(
+        hottest=tuple(found[bytes(row["key"])] for row in hottest),
+        waited=tuple(found[bytes(row["key"])] for row in waited),
+        detailed=detailed,
+    )
 
 
 def hot_slots(deliveries: DataFrame, count: int) -> tuple[HotSlot, ...]:

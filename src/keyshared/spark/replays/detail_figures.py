@@ -54,18 +54,16 @@ def subjects(
     lags = _lags(each, replayed)
     holdings = _holdings(each, replayed)
     moves = _moves(summaries, replayed, places) if places else {}
+    names = [*places, *map(as_text, keys)]
     found = []
-    for number, name in enumerate([*places, *keys]):
-        row = facts.get(number)
-        if row is None:
-            continue
+    for number, row in sorted(facts.items()):
         is_key = number >= len(places)
         had = holdings.get(number, [])
         found.append(
             Subject(
                 anchor=key_anchor(number - len(places)) if is_key else place_anchor(number),
                 is_key=is_key,
-                name=name if isinstance(name, str) else as_text(name),
+                name=names[number],
                 deliveries=row["deliveries"],
                 again=row["again"],
                 wait_p50_ms=row["p50"],
@@ -78,7 +76,7 @@ def subjects(
                 ),
                 holdings=tuple(_holding(one, replayed) for one in had),
                 holding_count=had[0]["all"] if had else 0,
-                moves=() if is_key else tuple(moves.get(str(name), ())),
+                moves=() if is_key else tuple(moves.get(names[number], ())),
             )
         )
     return tuple(found)

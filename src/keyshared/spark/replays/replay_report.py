@@ -192,7 +192,7 @@ def html(report: ReplayReport) -> str:
         *([] if report.buckets is None else [bucket_section(report.buckets)]),
     )
     ends = (*detail_sections(report.subjects, shown, story), files_section(_FRAMES))
-    parts = (_numbers(report), *shown, *ends)
+    parts: tuple[Facts | Section, ...] = (_numbers(report), *shown, *ends)
     return as_html(Page(report.title, report.source, tuple(_verdicts(report, story)), parts))
 
 
