@@ -89,7 +89,7 @@ def test_a_line_has_the_points_that_are_drawn_and_no_more() -> None:
         ("</a>", "é", "a.csv"),
         ("t", "Lag of key order:1,2 over time, at most 3 messages", "t-lag-of-key-order-1-2-over-time.csv"),
         ("t", "Wait over time, p99 at most 1 min", "t-wait-over-time.csv"),
-        ("x" * 500, "y", f"{'x' * 60}-y.csv"),
+        ("x" * 500, "y" * 500, f"{'x' * 60}-{'y' * 120}.csv"),
     ],
 )
 def test_files_have_names_that_every_system_takes(title: str, caption: str, name: str) -> None:

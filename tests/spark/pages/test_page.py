@@ -117,6 +117,7 @@ def test_every_verdict_stands_in_the_header_with_its_reason() -> None:
 
 def test_a_chart_is_named_and_its_names_cannot_end_the_element_in_which_it_stands() -> None:
     made = body(Section("s", "n", (Bars("load <b>", (Bar("</script><!--", 1, None, "<b>"),)),)))
+    assert '<p class="over" aria-hidden="true">load &lt;b&gt;</p>' in made
     assert '<div class="chart" role="img" aria-label="load &lt;b&gt;"><script type="application/json">{' in made
     assert 1 == made.count("</script")
     assert "<!--" not in made

@@ -21,7 +21,8 @@ __all__ = ["address", "charted", "csv_text", "file_name", "slug"]
 _MARK: Final = "\ufeff"  # without it, some spreadsheets take UTF-8 for something else
 _DIGITS: Final = 6
 _KEPT: Final = "!$()*+,:;=?@"  # of an address of this kind: what need not be escaped
-_MOST_LETTERS: Final = 60
+_LETTERS_OF_TITLE: Final = 60
+_LETTERS_OF_CAPTION: Final = 120
 _FORMULAS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the wide ones, too
 _GREATEST: Final = re.compile("[,:;][^,:;]* ?at most ")  # a figure, which is no part of a name
 _CONTROLS: Final = ("\t", "\r", "\n")
@@ -76,7 +77,8 @@ def file_name(title: str, caption: str) -> str:
         'orders-of-may-lag-of-each-consumer-over-time.csv'
     """
     about = _GREATEST.split(caption, maxsplit=1)[0]
-    return "-".join(word for word in (slug(title), slug(about)) if word) + ".csv"
+    words = (slug(title)[:_LETTERS_OF_TITLE], slug(about)[:_LETTERS_OF_CAPTION])
+    return "-".join(word.strip("-") for word in words if word) + ".csv"
 
 
 def slug(text: str) -> str:
@@ -85,7 +87,7 @@ def slug(text: str) -> str:
     Args:
         text: Any text.
     """
-    return "-".join(re.findall("[a-z0-9]+", text.lower()))[:_MOST_LETTERS].strip("-")
+    return "-".join(re.findall("[a-z0-9]+", text.lower()))
 
 
 def charted(part: ChartPart) -> Table | None:
