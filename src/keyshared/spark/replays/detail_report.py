@@ -122,7 +122,7 @@ def detail_sections(subjects: Sequence[Subject], above: Iterable[Section], story
         shown = [subject for subject in subjects if subject.is_key == is_key]
         if shown:
             what = "key" if is_key else "topic-partition"
-            note = f"Follow the name of a {what} in a table above: its part opens here. {len(shown):,} have one."
+            note = f"Follow the name of a {what} in a table above: its part opens here."
             yield Section(title, note, tuple(_detail(subject, tables, story) for subject in shown))
 
 
