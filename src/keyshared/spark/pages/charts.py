@@ -22,6 +22,7 @@ _DIGITS: Final = 4  # of a value: more cannot be seen, and take room
 _HEIGHT: Final = 220
 _SHORT_FROM: Final = 10_000  # an axis says 20k
 _MARK_LINES: Final = 3
+_END: Final = 0.1  # of the time
 _NARROW: Final = 350
 _SHORT_NAME: Final = 12
 _COLOURS: Final = 8
@@ -276,11 +277,19 @@ def _marked(
         x=times.x("at"), tooltip=[alt.Tooltip("what:N", title="what"), times.tip("at")]
     )
     rules = base.mark_rule(color=_SOFT, strokeDash=[4, 4], strokeWidth=1.5)
-    numbers = base.mark_text(align="left", baseline="top", dx=3, color=_TEXT, fontWeight="bold", lineBreak="\n").encode(
-        y=alt.value(2), text="number:N"
-    )
+    numbers = base.mark_text(
+        align=alt.expr("datum.late ? 'right' : 'left'"),
+        baseline="top",
+        dx=alt.expr("datum.late ? -3 : 3"),
+        color=_TEXT,
+        fontWeight="bold",
+        lineBreak="\n",
+    ).encode(y=alt.value(2), text="number:N")
+    at = times.of(mark.at_ms for mark in marks)
+    first, last = times.ends
     data: Columns = {
-        "at": times.of(mark.at_ms for mark in marks),
+        "at": at,
+        "late": [each > last - (last - first) * _END for each in at],  # there is no room to the right of it
         "what": [mark.label for mark in marks],
         # neighbours write on different lines
         "number": ["\n" * (place % _MARK_LINES) + str(place + 1) for place in range(len(marks))],
