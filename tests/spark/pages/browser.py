@@ -89,14 +89,26 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._devtools("Emulation.setEmulatedMedia", features=[scheme])
         self._post("/url", url=page.resolve().as_uri())
-        drawn = "!document.querySelector('.chart') || document.documentElement.dataset.drawn"
-        deadline = time.monotonic() + _START_SECONDS
-        while not self.evaluate(drawn) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        draws = "document.querySelector('.chart') && [...document.scripts].some(e => !e.type)"
+        self.wait_for(f"!({draws}) || document.documentElement.dataset.drawn")
 
     def evaluate(self, expression: str) -> Any:
         """What an expression of JavaScript gives."""
         return self._post("/execute/sync", script=f"return {expression}", args=[])
+
+    def press_enter(self) -> None:
+        """Press and release the key on what has the focus."""
+        for kind in ("keyDown", "keyUp"):
+            self._devtools(
+                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
+            )
+
+    def wait_for(self, expression: str) -> Any:
+        """What an expression gives, once that is true, or after a while."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not (found := self.evaluate(expression)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
 
     def complaints(self) -> list[str]:
         """What the page has written to the console since this was asked last."""
@@ -108,6 +120,18 @@ class Browser:
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         drawn = self._devtools("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(drawn["data"]))
+
+    def downloaded(self, link: str, folder: Path) -> Path:
+        """Follow the one link that a selector finds, and wait for the file that it leaves in an empty folder."""
+        self._devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        self.evaluate(f"document.querySelector({json.dumps(link)}).click()")
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            there = [path for path in folder.iterdir() if path.suffix == ".csv"]
+            if there:
+                return there[0]
+            time.sleep(0.02)
+        raise TimeoutError(f"nothing came from {link}")
 
     def pdf(self) -> bytes:
         """Print the page on A4."""

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("altair")
-from keyshared.spark.pages.charts import chart, thinned
+from keyshared.spark.pages.charts import chart
 from keyshared.spark.pages.clock import Clock
 from keyshared.spark.pages.parts import Bar, Bars, Heat, Line, Lines, Mark, Span, Timelines, Unit
+from keyshared.spark.pages.thinning import thinned
 
 HOUR = 3_600_000
 
@@ -72,14 +73,16 @@ def test_a_mark_outside_the_points_widens_the_axis_and_neighbours_write_on_diffe
     spec, data = drawn(Lines(about="t", lines=(Line("a", ((10, 1), (20, 1))),), marks=marks, value="m"))
     assert [0, 40] == data["ends"]["at"]
     assert "ends" in [layer.get("data", {}).get("name") for layer in spec["layer"]]
-    assert {"at": [0, 40], "what": ["early", "late"], "number": ["1", "\n2"]} == data["marks"]
+    marked = {"at": [0, 40], "late": [False, True], "what": ["early", "late"], "number": ["1", "\n2"]}
+    assert marked == data["marks"]  # the number of a late one stands before it
 
 
 def test_heat_leaves_out_what_is_nothing_keeps_its_row_and_marks_what_is_full() -> None:
     rows = (Line("a", ((0, 0.5), (10, 0))), Line("b", ((0, 0),)))
     part = Heat(about="t", rows=rows, width_ms=10, unit=Unit.SHARE, value="busy", most=1, full=0.95)
     spec, data = drawn(part)
-    assert {"label": ["a"], "at": [0], "until": [10], "value": [0.5]} == data["heat"]
+    grid = {"label": ["a", "b"], "at": [0, 10], "until": [10, 20], "value": [[0.5, 0], [0, 0]]}
+    assert grid == data["heat"]  # the page draws nothing for 0
     encoding = spec["layer"][0]["encoding"]
     assert ["a", "b"] == encoding["y"]["scale"]["domain"]
     assert [0, 1] == encoding["opacity"]["scale"]["domain"]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("altair")
 from keyshared.errors import ArgumentError, MissingExtraError
 from keyshared.spark.pages.clock import Clock
-from keyshared.spark.pages.page import Ms, Part, as_html, as_text, checked_target, clipped, duration, listed
+from keyshared.spark.pages.page import Figure, Ms, as_html, as_text, checked_target, clipped, duration, listed
 from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Verdict, promises
 
 
@@ -56,7 +56,7 @@ def body(*parts: Facts | Section, title: str = "T", about: str = "", verdicts: t
 
 
 def test_numbers_stand_to_the_right_text_is_text_and_what_differs_is_marked() -> None:
-    table = Table("&c", ("a<", "n", "t", "p"), (("<b>", 1_234, Ms(2_500), Part("3 %")),), frozenset({(0, 3)}))
+    table = Table("&c", ("a<", "n", "t", "p"), (("<b>", 1_234, Ms(2_500), Figure("3 %", 0.03)),), frozenset({(0, 3)}))
     assert (
         '<div class="table" role="region" aria-label="&amp;c" tabindex="0"><table><caption>&amp;c</caption>'
         '<thead><tr><th scope="col">a&lt;</th><th scope="col" class="number">n</th>'
@@ -117,6 +117,7 @@ def test_every_verdict_stands_in_the_header_with_its_reason() -> None:
 
 def test_a_chart_is_named_and_its_names_cannot_end_the_element_in_which_it_stands() -> None:
     made = body(Section("s", "n", (Bars("load <b>", (Bar("</script><!--", 1, None, "<b>"),)),)))
+    assert '<p class="over" aria-hidden="true">load &lt;b&gt;</p>' in made
     assert '<div class="chart" role="img" aria-label="load &lt;b&gt;"><script type="application/json">{' in made
     assert 1 == made.count("</script")
     assert "<!--" not in made
@@ -188,6 +189,7 @@ def test_text_and_drawings_stand_out_as_wcag_asks(colours: dict[str, str]) -> No
     for text in ("text", "soft", "good", "bad", "open"):
         for ground in ("page", "tile"):
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    assert contrast(colours["bar"], colours["page"]) >= 4.5  # links
     for mood in ("good", "bad", "open"):
         assert contrast(colours[mood], colours[f"{mood}-back"]) >= 4.5, mood
     for drawn in ("bar", "ideal", *(f"c{i}" for i in range(8)), *(f"state{i}" for i in range(4))):

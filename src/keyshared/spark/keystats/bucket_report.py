@@ -6,10 +6,10 @@ from itertools import chain
 
 from keyshared.buckets.boundaries import imbalance
 from keyshared.buckets.layout import HASH_STOP
-from keyshared.spark.pages.page import Part, clipped
+from keyshared.spark.pages.page import Figure, named
 from keyshared.spark.pages.parts import Line, Lines, Section, Table
 
-__all__ = ["BucketReport", "HotSlotKeys", "LayoutLoads", "bucket_section", "times"]
+__all__ = ["BucketReport", "HotSlotKeys", "LayoutLoads", "as_figure", "bucket_section", "times"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +99,15 @@ def times(ratio: Fraction) -> str:
     return f"{float(ratio):.2f}"
 
 
+def as_figure(ratio: Fraction) -> Figure:
+    """Return a ratio for a table.
+
+    Args:
+        ratio: The heaviest divided by the mean.
+    """
+    return Figure(times(ratio), float(ratio))
+
+
 def bucket_section(report: BucketReport) -> Section:
     """Return the part of a page.
 
@@ -122,7 +131,7 @@ def bucket_section(report: BucketReport) -> Section:
     ratios = Table(
         "The heaviest by the mean",
         ("boundaries", "heaviest bucket / mean", "heaviest consumer / mean", "with owners by load"),
-        tuple((layout.name, *(Part(times(ratio)) for ratio in layout.imbalances)) for layout in report.layouts),
+        tuple((layout.name, *(as_figure(ratio) for ratio in layout.imbalances)) for layout in report.layouts),
     )
     hottest = Table(
         "Slots that carry more than the mean of a bucket",
@@ -131,9 +140,9 @@ def bucket_section(report: BucketReport) -> Section:
             (
                 slot.slot,
                 slot.load,
-                Part(times(slot.times_mean)),
+                as_figure(slot.times_mean),
                 slot.keys,
-                clipped(slot.hot_key),
+                named(slot.hot_key),
                 slot.hot_load,
             )
             for slot in report.hot_slots

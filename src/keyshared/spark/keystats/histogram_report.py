@@ -11,12 +11,16 @@ from keyshared.placement.ranges import RangeMap
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.bucket_report import bucket_section, times
 from keyshared.spark.keystats.counts import KeyCounts
-from keyshared.spark.pages.page import Part, against, as_html, as_text, clipped
-from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table
+from keyshared.spark.pages.page import Figure, against, as_html, as_text, named, off, share
+from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, files_section
 
 __all__ = ["html"]
 
 _HOT_SLOTS: Final = 10
+_FRAMES: Final = (
+    "A row for each slot is in the frame of key_histogram: key_histogram(log).write.parquet(folder) writes it as "
+    "Parquet files."
+)
 
 
 def html(
@@ -57,6 +61,7 @@ def html(
         if not consumers:
             raise ArgumentError("consumers", consumers, "name who shares the buckets")
         parts.append(bucket_section(compare_layouts(counted, consumers, hottest=_HOT_SLOTS, buckets=buckets)))
+    parts.append(files_section(_FRAMES))
     return as_html(Page(title, about, (), tuple(parts)))
 
 
@@ -80,9 +85,9 @@ def _hottest(counted: KeyCounts, unit: str, most: int) -> Section:
     hot = nsmallest(most, counted.slots.items(), key=lambda slot: (-slot[1].hot_weight, slot[1].hot_key))
     rows = tuple(
         (
-            clipped(as_text(count.hot_key)),
-            Part(_told(count.hot_weight)),
-            Part(f"{float(Fraction(count.hot_weight) / Fraction(total)):.2%}" if total else ""),
+            named(as_text(count.hot_key)),
+            _load(count.hot_weight),
+            share(float(Fraction(count.hot_weight)), float(Fraction(total)), digits=2),
             *([] if unit == "messages" else [count.hot_messages]),
             slot,
             count.keys - 1,
@@ -106,9 +111,13 @@ def _owners(loads: dict[str | None, SlotLoad], unit: str) -> Section:
     figures = Table(
         f"{unit.capitalize()} of each owner",
         ("owner", unit, "by mean"),
-        tuple((n, Part(_told(load)), Part(against(float(load), mean))) for n, load in named),
+        tuple((n, _load(load), off(float(load), mean)) for n, load in named),
     )
     return Section("Load per consumer", note, (Bars(f"{unit} of each owner against the mean", rows), figures))
+
+
+def _load(load: SlotLoad) -> Figure:
+    return Figure(_told(load), load if isinstance(load, int) else float(load))
 
 
 def _told(load: SlotLoad) -> str:

@@ -12,16 +12,17 @@ import altair as alt
 from keyshared.spark.pages.clock import Clock
 from keyshared.spark.pages.page import DAY_MS, MINUTE_MS
 from keyshared.spark.pages.parts import Bars, ChartPart, Heat, Line, Lines, Mark, Timelines, Unit
+from keyshared.spark.pages.thinning import thinned
 
-__all__ = ["chart", "thinned"]
+__all__ = ["chart"]
 
 Columns: TypeAlias = Mapping[str, Sequence[object]]
 
-_POINTS: Final = 720  # of a line: more cannot be told apart
 _DIGITS: Final = 4  # of a value: more cannot be seen, and take room
 _HEIGHT: Final = 220
 _SHORT_FROM: Final = 10_000  # an axis says 20k
 _MARK_LINES: Final = 3
+_END: Final = 0.1  # of the time
 _NARROW: Final = 350
 _SHORT_NAME: Final = 12
 _COLOURS: Final = 8
@@ -53,7 +54,8 @@ def chart(part: ChartPart) -> dict[str, object]:
         part: What is to be seen. Names may contain anything.
 
     Returns:
-        ``spec``, in Vega-Lite, and ``data``, its data sets by name, each with its columns by name.
+        ``spec``, in Vega-Lite, and ``data``, its data sets by name, each with its columns by name; the values of `Heat`
+        as a list for each of its rows.
 
     Complexity:
         O(size of the part); a line has 720 points at most, or so.
@@ -68,34 +70,6 @@ def chart(part: ChartPart) -> dict[str, object]:
     spec.pop("$schema")  # an address: pages have none
     spec.pop("config", None)  # the page has one for all charts
     return {"spec": spec, "data": data}
-
-
-def thinned(points: Sequence[tuple[float, float]], *, limit: int = _POINTS) -> tuple[tuple[float, float], ...]:
-    """Leave out points that cannot be seen, but never a peak.
-
-    Args:
-        points: (time, value) in order of time.
-        limit: About how many to keep.
-
-    Returns:
-        All points if there are few; else the first, the last, and the highest and the lowest of each of ``limit / 2``
-        slices of time.
-
-    Example:
-        >>> thinned([(t, 9 if t == 501 else 0) for t in range(1000)], limit=4)
-        ((0, 0), (500, 0), (501, 9), (999, 0))
-    """
-    if len(points) <= limit:
-        return tuple(points)
-    first, last = points[0][0], points[-1][0]
-    width = (last - first) / (limit // 2) or 1
-    slices: dict[int, list[tuple[float, float]]] = {}
-    for point in points:
-        slices.setdefault(int((point[0] - first) / width), []).append(point)
-    kept = {points[0], points[-1]}
-    for inside in slices.values():
-        kept |= {max(inside, key=_value), min(inside, key=_value)}
-    return tuple(sorted(kept))
 
 
 def _bars(part: Bars) -> tuple[alt.LayerChart, dict[str, Columns]]:
@@ -173,11 +147,12 @@ def _lines(part: Lines) -> tuple[alt.LayerChart, dict[str, Columns]]:
 
 
 def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
-    points = [(row.label, at, value) for row in part.rows for at, value in row.points if value]
-    most = part.most or max(value for _, _, value in points)
+    most = part.most or max(value for row in part.rows for _, value in row.points)
     shown = _Values(part.unit, most)
-    ends = [at + part.width_ms for _, at, _ in points]
-    times = _Times(part.clock, "", [at for row in part.rows for at, _ in row.points] + ends)
+    starts = sorted({at for row in part.rows for at, _ in row.points})
+    ends = [at + part.width_ms for at in starts]
+    times = _Times(part.clock, "", starts + ends)
+    values = [dict(row.points) for row in part.rows]
     names = _different([row.label for row in part.rows])
     y = alt.Y("label:N").scale(domain=names).axis(title=None, labelLimit=110, domain=False, ticks=False)
     opacity = alt.Opacity("value:Q").scale(domain=[0, shown.one(most)], range=[0.08, 1], clamp=True).legend(None)
@@ -195,10 +170,10 @@ def _heat(part: Heat) -> tuple[alt.LayerChart, dict[str, Columns]]:
         .encode(x=times.x("at"), x2="until", y=y, opacity=opacity, color=colour, tooltip=tips)
     )
     data: Columns = {
-        "label": [label for label, _, _ in points],
-        "at": times.of(at for _, at, _ in points),
+        "label": [row.label for row in part.rows],
+        "at": times.of(starts),
         "until": times.of(ends),
-        "value": shown.of(value for _, _, value in points),
+        "value": [shown.of(each.get(at, 0) for at in starts) for each in values],
     }
     layers, marked = _marked([drawn], part.marks, times)
     return alt.layer(*layers).properties(height=_height(len(names), 18)), {"heat": data, **marked}
@@ -302,11 +277,19 @@ def _marked(
         x=times.x("at"), tooltip=[alt.Tooltip("what:N", title="what"), times.tip("at")]
     )
     rules = base.mark_rule(color=_SOFT, strokeDash=[4, 4], strokeWidth=1.5)
-    numbers = base.mark_text(align="left", baseline="top", dx=3, color=_TEXT, fontWeight="bold", lineBreak="\n").encode(
-        y=alt.value(2), text="number:N"
-    )
+    numbers = base.mark_text(
+        align=alt.expr("datum.late ? 'right' : 'left'"),
+        baseline="top",
+        dx=alt.expr("datum.late ? -3 : 3"),
+        color=_TEXT,
+        fontWeight="bold",
+        lineBreak="\n",
+    ).encode(y=alt.value(2), text="number:N")
+    at = times.of(mark.at_ms for mark in marks)
+    first, last = times.ends
     data: Columns = {
-        "at": times.of(mark.at_ms for mark in marks),
+        "at": at,
+        "late": [each > last - (last - first) * _END for each in at],  # there is no room to the right of it
         "what": [mark.label for mark in marks],
         # neighbours write on different lines
         "number": ["\n" * (place % _MARK_LINES) + str(place + 1) for place in range(len(marks))],
@@ -327,10 +310,6 @@ def _height(rows: int, step: int) -> int:
 
 def _different(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-def _value(point: tuple[float, float]) -> float:
-    return point[1]
 
 
 def _rounded(value: float) -> float:

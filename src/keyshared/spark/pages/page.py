@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from keyshared._checks import check_extra
 from keyshared.errors import ArgumentError
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DAY_MS",
     "MINUTE_MS",
+    "Figure",
     "Ms",
-    "Part",
     "against",
     "as_html",
     "as_text",
@@ -23,6 +23,9 @@ __all__ = [
     "clipped",
     "duration",
     "listed",
+    "named",
+    "off",
+    "share",
 ]
 
 MINUTE_MS: Final = 60_000
@@ -34,6 +37,7 @@ DAY_MS: Final = 86_400_000
 _DRAWN_BY: Final = ("jinja2", "altair", "vl_convert")
 _MOST_LISTED: Final = 8
 _MAX_CHARACTERS_OF_A_KEY: Final = 80
+_MAX_CHARACTERS_IN_A_FILE: Final = 1_000
 _SECOND_MS: Final = 1_000
 _HOUR_MS: Final = 60 * MINUTE_MS
 _UNITS: Final = (
@@ -47,10 +51,22 @@ class Ms(int):
     """Milliseconds in a table."""
 
 
-class Part(str):
-    """A figure that is text already, such as per cent, in a table."""
+class Figure(NamedTuple):
+    """What a table shows in one form to people, and gives in another one to programs.
 
-    __slots__ = ()
+    Attributes:
+        text: On the page.
+        value: In a file: as exact as it is known; None if there is none.
+        unit: Of the value, for the head of its column.
+        number: Whether it stands to the right.
+        anchor: The part of the page to which it leads; empty for none.
+    """
+
+    text: str
+    value: str | float | None
+    unit: str = ""
+    number: bool = True
+    anchor: str = ""
 
 
 def duration(milliseconds: float) -> str:
@@ -86,6 +102,37 @@ def clipped(key: str) -> str:
         Its first 80 characters at most.
     """
     return key if len(key) <= _MAX_CHARACTERS_OF_A_KEY else key[: _MAX_CHARACTERS_OF_A_KEY - 1] + "…"
+
+
+def named(key: str, anchor: str = "") -> Figure:
+    """Return a key, or another name, for a table: clipped on the page, and longer in a file.
+
+    Args:
+        key: The key, as text.
+        anchor: The part of the page to which it leads; empty for none.
+
+    Returns:
+        Its first 80 characters at most, and its first 1,000.
+    """
+    return Figure(clipped(key), key[:_MAX_CHARACTERS_IN_A_FILE], number=False, anchor=anchor)
+
+
+def share(part: float, whole: float, *, digits: int = 1) -> Figure:
+    """Return a part of a whole for a table.
+
+    Args:
+        part: The part.
+        whole: The whole; 0 if there is none.
+        digits: Of the per cent, behind the point.
+
+    Returns:
+        Per cent on the page, a number in a file, and nothing without a whole.
+
+    Example:
+        >>> share(1, 8).text, share(1, 8).value
+        ('12.5%', 0.125)
+    """
+    return Figure(f"{part / whole:.{digits}%}", part / whole) if whole else Figure("", None)
 
 
 def as_text(key: bytes) -> str:
@@ -157,6 +204,16 @@ def against(value: float, ideal: float) -> str:
         Like "+4.2%".
     """
     return f"{value / ideal - 1:+.1%}" if ideal else "no share"
+
+
+def off(value: float, ideal: float) -> Figure:
+    """Return for a table how far a load is off its ideal.
+
+    Args:
+        value: The load.
+        ideal: The load that there should be.
+    """
+    return Figure(against(value, ideal), value / ideal - 1 if ideal else None)
 
 
 def as_html(page: "Page") -> str:

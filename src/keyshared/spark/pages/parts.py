@@ -9,13 +9,14 @@ from enum import StrEnum
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from keyshared.spark.pages.clock import COUNTED, Clock
-from keyshared.spark.pages.page import Ms, Part, duration
+from keyshared.spark.pages.page import Figure, Ms, duration
 
 __all__ = [
     "Bar",
     "Bars",
     "Cell",
     "Counts",
+    "Detail",
     "Drawing",
     "Facts",
     "Heat",
@@ -31,6 +32,7 @@ __all__ = [
     "Timelines",
     "Unit",
     "Verdict",
+    "files_section",
     "promises",
 ]
 
@@ -53,16 +55,18 @@ class Cell(NamedTuple):
         text: As text.
         number: Whether it stands to the right.
         marked: Whether it is pointed out.
+        anchor: The part of the page to which it leads; empty for none.
     """
 
     text: str
     number: bool
     marked: bool
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; numbers, `Ms` and `Part` stand to the right.
+    """A table; numbers, `Ms` and each `Figure` that is a number stand to the right.
 
     Attributes:
         caption: What it shows.
@@ -81,9 +85,14 @@ class Table:
     def cells(self) -> list[list[Cell]]:
         """Return what stands where."""
         return [
-            [Cell(*_told(value), (y, x) in self.marked) for x, value in enumerate(row)]
+            [Cell(*_told(value), (y, x) in self.marked, _anchor(value)) for x, value in enumerate(row)]
             for y, row in enumerate(self.rows)
         ]
+
+    @property
+    def anchors(self) -> set[str]:
+        """Return the parts of the page to which the table leads."""
+        return {_anchor(value) for row in self.rows for value in row} - {""}
 
     @property
     def numbers(self) -> list[bool]:
@@ -346,7 +355,25 @@ class Section:
     parts: tuple["SectionPart", ...] = ()
 
 
-SectionPart: TypeAlias = ChartPart | Drawing | Facts | Proof | Table
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """Parts about one thing, which are seen once a link to them is followed.
+
+    Attributes:
+        anchor: Its name in addresses: letters, digits and hyphens.
+        title: What it is about.
+        listed: Captions of the tables that lead to it, for the ways back.
+        parts: What stands there.
+    """
+
+    kind: ClassVar = "detail"
+    anchor: str
+    title: str
+    listed: tuple[str, ...]
+    parts: tuple[ChartPart | Facts | Table, ...]
+
+
+SectionPart: TypeAlias = ChartPart | Detail | Drawing | Facts | Proof | Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +391,22 @@ class Page:
     about: str
     verdicts: tuple[Verdict, ...]
     parts: tuple[Facts | Section, ...]
+
+
+def files_section(frames: str) -> Section:
+    """Return the part of a page about figures that can be taken away.
+
+    Args:
+        frames: Which frames have all rows, and how they are written, in a sentence.
+
+    Returns:
+        A section without parts: the links stand below tables and charts.
+    """
+    note = (
+        "Below each table and each chart over time is a link to its figures, as a CSV file that this page carries: "
+        f"times in milliseconds or of the calendar, parts of a whole as numbers. {frames}"
+    )
+    return Section("Figures to take away", note)
 
 
 def promises(violations: Counts | None, unjudged: Collection[str] = ()) -> Verdict:
@@ -394,6 +437,10 @@ def _promises(violations: Counts, unjudged: Collection[str]) -> Iterable[Promise
         yield Promise(name, told, "bad" if count else "good" if judged else "open")
 
 
+def _anchor(value: object) -> str:
+    return value.anchor if isinstance(value, Figure) else ""
+
+
 def _told(value: object) -> tuple[str, bool]:
     """Write a value of a table; whether it is a number."""
     match value:
@@ -401,5 +448,7 @@ def _told(value: object) -> tuple[str, bool]:
             return duration(value), True
         case int():
             return f"{value:,}", True
+        case Figure():
+            return value.text, value.number
         case _:
-            return str(value), isinstance(value, Part)
+            return str(value), False

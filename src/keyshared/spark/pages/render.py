@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -13,7 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from keyshared.spark.pages.charts import chart
-from keyshared.spark.pages.parts import ChartPart, Drawing, Page, Section
+from keyshared.spark.pages.csv_files import address, charted, csv_text, file_name, slug
+from keyshared.spark.pages.parts import ChartPart, Detail, Drawing, Page, Section, Table
 
 __all__ = ["rendered"]
 
@@ -31,14 +33,8 @@ def rendered(page: Page) -> str:
     Returns:
         A complete HTML document. It runs no script but its own, and may load nothing, by its content security policy.
     """
-    charted = any(
-        part.kind == "chart" and not part.empty
-        for section in page.parts
-        if isinstance(section, Section)
-        for part in section.parts
-        if isinstance(part, ChartPart)
-    )
-    scripts = (_vega(), _text("page.js")) if charted else ()
+    drawn = any(isinstance(part, ChartPart) and not part.empty for part in _parts(page))
+    scripts = (_vega(), _text("page.js")) if drawn else ()
     return (
         _environment()
         .get_template("page.html")
@@ -51,6 +47,12 @@ def rendered(page: Page) -> str:
     )
 
 
+def _parts(page: Page) -> Iterator[object]:
+    for section in page.parts:
+        for part in section.parts if isinstance(section, Section) else ():
+            yield from part.parts if isinstance(part, Detail) else (part,)
+
+
 def _chart(part: ChartPart) -> Markup:
     """Return a chart as data: no text in it can end the element in which it stands."""
     told = json.dumps(chart(part), separators=(",", ":"), ensure_ascii=False)
@@ -61,12 +63,31 @@ def _drawing(part: Drawing) -> Markup:
     return Markup(part.svg)  # noqa: S704 - it is escaped where it is drawn
 
 
+def _address(table: Table) -> str:
+    return address(csv_text(table))
+
+
+def _file_name(caption: str, title: str) -> str:
+    return file_name(title, caption)
+
+
+def _table_id(caption: str) -> str:
+    return f"table-{slug(caption)}"
+
+
 @cache
 def _environment() -> Environment:
     made = Environment(
         loader=PackageLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"chart": _chart, "drawing": _drawing}
+    made.filters |= {
+        "chart": _chart,
+        "drawing": _drawing,
+        "charted": charted,
+        "address": _address,
+        "file_name": _file_name,
+        "table_id": _table_id,
+    }
     return made
 
 

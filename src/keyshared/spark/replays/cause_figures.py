@@ -3,7 +3,7 @@
 What comes to the driver is bounded by the plan and by how many keys and slots are wanted, never by the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -14,9 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared.spark.keystats.histogram import key_histogram
 from keyshared.spark.pages.page import as_text
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
+from keyshared.spark.replays.detail_report import key_anchor
 
 __all__ = ["HotKeys", "hot_keys", "hot_slots", "percentile", "with_waits"]
 
+_DETAILED: Final = 20  # keys with a part of their own
 _ACCURACY: Final = 10_000  # of percentile_approx: ranks are right to one in 10,000
 
 
@@ -26,10 +28,12 @@ class HotKeys(NamedTuple):
     Attributes:
         hottest: Those with most messages.
         waited: Those that waited most.
+        detailed: Those of them that have a part of the page, in the order of their anchors.
     """
 
     hottest: tuple[HotKey, ...]
     waited: tuple[HotKey, ...]
+    detailed: tuple[bytes, ...]
 
 
 def percentile(percent: int) -> Column:
@@ -60,8 +64,14 @@ def hot_keys(deliveries: DataFrame, count: int) -> HotKeys:
     )
     hottest = per_key.orderBy(F.desc("messages"), "key").limit(count).collect()
     waited = per_key.filter("wait_ms > 0").orderBy(F.desc("wait_ms"), "key").limit(count).collect()
-    found = _looked_up(deliveries, [*hottest, *waited])
-    return HotKeys(*(tuple(found[bytes(row["key"])] for row in rows) for rows in (hottest, waited)))
+    detailed = tuple(dict.fromkeys(bytes(row["key"]) for row in [*waited, *hottest]))[:_DETAILED]
+    anchors = {key: key_anchor(number) for number, key in enumerate(detailed)}
+    found = _looked_up(deliveries, [*hottest, *waited], anchors)
+    return HotKeys(
+        hottest=tuple(found[bytes(row["key"])] for row in hottest),
+        waited=tuple(found[bytes(row["key"])] for row in waited),
+        detailed=detailed,
+    )
 
 
 def hot_slots(deliveries: DataFrame, count: int) -> tuple[HotSlot, ...]:
@@ -118,7 +128,7 @@ def with_waits(
     )
 
 
-def _looked_up(deliveries: DataFrame, keys: Sequence[Row]) -> dict[bytes, HotKey]:
+def _looked_up(deliveries: DataFrame, keys: Sequence[Row], anchors: Mapping[bytes, str]) -> dict[bytes, HotKey]:
     """Find who had each of these keys, and how long it waited."""
     if not keys:
         return {}
@@ -147,6 +157,7 @@ def _looked_up(deliveries: DataFrame, keys: Sequence[Row]) -> dict[bytes, HotKey
             wait_ms=row["wait_ms"],
             held_ms=row["held_ms"],
             arrivals_ms=row["arrivals_ms"] or 0,
+            anchor=anchors.get(key, ""),
         )
         for key, row in wanted.items()
     }

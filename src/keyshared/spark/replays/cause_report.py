@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from keyshared.spark.pages.page import Ms, Part, clipped, listed
+from keyshared.spark.pages.page import Figure, Ms, clipped, listed, named, share
 from keyshared.spark.pages.parts import Section, Table
 from keyshared.spark.replays.enough_report import Story
 
-__all__ = ["HotKey", "HotSlot", "MembershipChange", "changes_section", "keys_section"]
+__all__ = ["HotKey", "HotSlot", "MembershipChange", "changes_section", "keys_section", "said"]
 
 _ALL: Final = 1.0  # of the time of a consumer
+_NONE: Final = Figure("", None)
+_SAID: Final = {"joined": "joins", "changed": "changes weight"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +52,7 @@ class HotKey:
         wait_ms: How long all of its deliveries waited together.
         held_ms: How long consumers had its messages in their hands, together.
         arrivals_ms: Time from when its first message could go out to when its last one could.
+        anchor: Where its own part of the page is; empty if it has none.
     """
 
     key: str
@@ -59,6 +62,7 @@ class HotKey:
     wait_ms: int = 0
     held_ms: int = 0
     arrivals_ms: int = 0
+    anchor: str = ""
 
     @property
     def need(self) -> float | None:
@@ -89,6 +93,18 @@ class HotSlot(NamedTuple):
     hot_wait_ms: int
 
 
+def said(event: str) -> str:
+    """Return in a word what a change of membership is.
+
+    Args:
+        event: As a summary tells it: joined, left, evicted, changed.
+
+    Returns:
+        "joins", "leaves" or "changes weight".
+    """
+    return _SAID.get(event, "leaves")
+
+
 def keys_section(
     waited: Sequence[HotKey], hottest: Sequence[HotKey], slots: Sequence[HotSlot], *, messages: int, wait_ms: int
 ) -> Section:
@@ -117,11 +133,11 @@ def keys_section(
         tuple(
             (
                 slot.slot,
-                _part(slot.wait_ms, wait_ms),
+                share(slot.wait_ms, wait_ms),
                 slot.deliveries,
                 slot.keys,
-                clipped(slot.hot_key),
-                _part(slot.hot_wait_ms, slot.wait_ms),
+                named(slot.hot_key),
+                share(slot.hot_wait_ms, slot.wait_ms),
             )
             for slot in slots
         ),
@@ -158,13 +174,13 @@ def changes_section(changes: Sequence[MembershipChange], story: Story, wait_ms: 
         tuple(
             (
                 number,
-                story.clock.told(change.at_ms, span_ms=story.span_ms),
+                story.clock.figure(change.at_ms, span_ms=story.span_ms),
                 f"{change.consumer} {change.what}",
                 change.keys_moved,
-                Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
-                Part(f"{change.ideal:.1%}"),
-                Part("") if change.p99_ms is None else Ms(change.p99_ms),
-                _part(change.wait_ms, wait_ms),
+                share(change.keys_moved, change.keys),
+                share(change.ideal, 1),
+                _NONE if change.p99_ms is None else Ms(change.p99_ms),
+                share(change.wait_ms, wait_ms),
             )
             for number, change in enumerate(changes, 1)
         ),
@@ -175,12 +191,12 @@ def changes_section(changes: Sequence[MembershipChange], story: Story, wait_ms: 
 def _keys(caption: str, keys: Sequence[HotKey], messages: int, wait_ms: int) -> Table:
     rows = tuple(
         (
-            clipped(key.key),
-            _part(key.wait_ms, wait_ms),
+            named(key.key, key.anchor),
+            share(key.wait_ms, wait_ms),
             key.messages,
-            _part(key.messages, messages, ".2%"),
-            Part("" if key.need is None else f"{key.need:.0%}"),
-            listed(key.owners, " → "),
+            share(key.messages, messages, digits=2),
+            _NONE if key.need is None else share(key.need, 1, digits=0),
+            Figure(listed(key.owners, " → "), " → ".join(key.owners), number=False),
             Ms(key.wait_p99_ms),
         )
         for key in keys
@@ -192,7 +208,3 @@ def _keys(caption: str, keys: Sequence[HotKey], messages: int, wait_ms: int) -> 
 
 def _together(*keys: Sequence[HotKey]) -> list[HotKey]:
     return list({key.key: key for some in keys for key in some}.values())
-
-
-def _part(part: float, whole: float, form: str = ".1%") -> Part:
-    return Part(f"{part / whole:{form}}" if whole else "")

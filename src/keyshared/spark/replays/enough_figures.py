@@ -4,54 +4,22 @@ What comes to the driver is bounded by the plan and by what a page can show: a r
 time, and for each of the topic-partitions shown; and the topic-partitions that were behind for the longest time.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate.plan import Plan
 from keyshared.spark.pages.page import MINUTE_MS
-from keyshared.spark.replays.enough_report import Behind, Enough, Points, Series
+from keyshared.spark.replays.enough_report import Behind, Enough, Series
+from keyshared.spark.replays.intervals import ALL, CONSUMER, INTERVALS, PLACE, Replayed, Sums, means
 from keyshared.spark.replays.presence import everybody
-from keyshared.spark.replays.stays import Stay, concurrencies, here_ms, stays
+from keyshared.spark.replays.stays import Stay, concurrencies
 
-__all__ = ["Replayed", "default_enough_ms", "enough"]
-
-INTERVALS: Final = 60
-"""Of a row of a chart: with 200 consumers, 12,000 fields."""
+__all__ = ["default_enough_ms", "enough"]
 
 _BEHIND: Final = 20
 _SERVICES: Final = 10
-_ALL, _CONSUMER, _PLACE = "all", "consumer", "topic-partition"
-
-
-class Replayed:
-    """The time of a replay.
-
-    Args:
-        plan: What was replayed.
-        first_ms: When the first thing happened.
-        last_ms: When the last thing did.
-        topic_partitions: How many there are.
-        ended_ms: When the last delivery of each consumer ended.
-    """
-
-    def __init__(
-        self, plan: Plan, first_ms: int, last_ms: int, topic_partitions: int, ended_ms: Mapping[str, int]
-    ) -> None:
-        self.plan = plan
-        self.first_ms = first_ms
-        self.last_ms = last_ms
-        self.topic_partitions = topic_partitions
-        self.width_ms = (last_ms - first_ms) // INTERVALS + 1
-        self.stays = stays(plan, first_ms, last_ms, ended_ms)
-
-    def slice_of(self, consumer: str, number: int) -> int:
-        """Return for how long a consumer was there in an interval."""
-        begin = self.first_ms + number * self.width_ms
-        return here_ms(self.stays, consumer, begin, min(self.last_ms, begin + self.width_ms))
 
 
 def default_enough_ms(held_ms: float) -> int:
@@ -70,12 +38,15 @@ def default_enough_ms(held_ms: float) -> int:
     return max(MINUTE_MS, round(_SERVICES * held_ms))
 
 
-def enough(deliveries: DataFrame, replayed: Replayed, *, shown: Sequence[str], enough_ms: int, asked: bool) -> Enough:
-    """Find out whether the group was enough; runs three jobs over the deliveries.
+def enough(
+    deliveries: DataFrame, replayed: Replayed, sums: Sums, *, shown: Sequence[str], enough_ms: int, asked: bool
+) -> Enough:
+    """Find out whether the group was enough; runs two jobs over the deliveries.
 
     Args:
         deliveries: The delivery log.
         replayed: The time of the replay.
+        sums: What `interval_sums` gave for it.
         shown: The topic-partitions whose lag is shown.
         enough_ms: The wait that is enough.
         asked: Whether somebody asked for just that.
@@ -83,7 +54,6 @@ def enough(deliveries: DataFrame, replayed: Replayed, *, shown: Sequence[str], e
     Returns:
         The figures.
     """
-    sums = _sums(deliveries, replayed, shown)
     behind = _behind(deliveries, enough_ms)
     [total] = behind.agg(
         F.count("*").alias("count"), F.min("first_ms").alias("first_ms"), F.max("last_ms").alias("last_ms")
@@ -95,9 +65,11 @@ def enough(deliveries: DataFrame, replayed: Replayed, *, shown: Sequence[str], e
         asked=asked,
         width_ms=replayed.width_ms,
         use=tuple(_use(name, sums, replayed) for name in everybody(replayed.plan)),
-        waiting=_lag(_ALL, "", sums, replayed),
-        topic_partitions=tuple(Series(name, _lag(_PLACE, name, sums, replayed)) for name in shown),
-        consumers=tuple(Series(name, _lag(_CONSUMER, name, sums, replayed)) for name in everybody(replayed.plan)),
+        waiting=means("waiting", ALL, "", sums, replayed),
+        topic_partitions=tuple(Series(name, means("waiting", PLACE, name, sums, replayed)) for name in shown),
+        consumers=tuple(
+            Series(name, means("waiting", CONSUMER, name, sums, replayed)) for name in everybody(replayed.plan)
+        ),
         behind=tuple(
             Behind(
                 topic_partition=row["topic_partition"],
@@ -119,83 +91,9 @@ def enough(deliveries: DataFrame, replayed: Replayed, *, shown: Sequence[str], e
     )
 
 
-def _sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str]) -> dict[tuple[str, str], dict[int, Row]]:
-    """Add up, for each interval of time, how long messages waited and were worked on, by name and number.
-
-    Each delivery is three moments: its message can go out, goes out, comes back. Between two moments of a
-    topic-partition and a consumer the number of messages that wait for it and of those in its hands stays the same.
-    """
-    end = F.coalesce("ended_ms", F.lit(replayed.last_ms).cast("bigint"))
-    moments = (
-        _moment(F.col("delivered_ms") - F.col("wait_ms"), 1, 0),
-        _moment(F.col("delivered_ms"), -1, 1),
-        _moment(end, 0, -1),
-    )
-    each = deliveries.select("topic_partition", "consumer", F.explode(F.array(*moments)).alias("moment"))
-    lane = Window.partitionBy("topic_partition", "consumer").orderBy("at_ms")
-    so_far = lane.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    stretches = (
-        each.select("topic_partition", "consumer", "moment.*")
-        .select(
-            "topic_partition",
-            "consumer",
-            (F.col("at_ms") - replayed.first_ms).alias("from_ms"),
-            (F.lead("at_ms").over(lane) - replayed.first_ms).alias("until_ms"),
-            F.sum("waits").over(so_far).alias("waiting"),
-            F.least(F.sum("held").over(so_far), _concurrency(replayed.plan)).alias("working"),
-        )
-        .filter("until_ms > from_ms and (waiting > 0 or working > 0)")
-    )
-    width = replayed.width_ms
-    numbered = stretches.withColumn(
-        "number",
-        F.explode(F.sequence(F.floor(F.col("from_ms") / width), F.floor((F.col("until_ms") - 1) / width))),
-    )
-    length = F.least("until_ms", (F.col("number") + 1) * width) - F.greatest("from_ms", F.col("number") * width)
-    names = [_name(_ALL, F.lit("")), _name(_CONSUMER, F.col("consumer"))]
-    if shown:
-        place = F.col("topic_partition")
-        names.append(F.when(place.isin(*shown), _name(_PLACE, place)))
-    rows = (
-        numbered.select("number", "waiting", "working", length.alias("length"), F.explode(F.array(*names)).alias("of"))
-        .filter("of is not null")
-        .groupBy("of", "number")
-        .agg(
-            F.sum(F.col("waiting") * F.col("length")).alias("waiting_ms"),
-            F.sum(F.col("working") * F.col("length")).alias("working_ms"),
-        )
-        .collect()
-    )
-    found: dict[tuple[str, str], dict[int, Row]] = {}
-    for row in rows:
-        found.setdefault((row["of"]["kind"], row["of"]["name"]), {})[row["number"]] = row
-    return found
-
-
-def _moment(at_ms: Column, waits: int, held: int) -> Column:
-    return F.struct(at_ms.alias("at_ms"), F.lit(waits).alias("waits"), F.lit(held).alias("held"))
-
-
-def _name(kind: str, name: Column) -> Column:
-    return F.struct(F.lit(kind).alias("kind"), name.alias("name"))
-
-
-def _concurrency(plan: Plan) -> Column:
-    """Return how many messages of a topic-partition the consumer of a row works on at once."""
-    by_number: dict[int, list[str]] = {}
-    for name, number in concurrencies(plan).items():
-        by_number.setdefault(number, []).append(name)
-    usual, *others = sorted(by_number, key=lambda number: -len(by_number[number])) or [1]
-    return reduce(
-        lambda column, number: F.when(F.col("consumer").isin(*by_number[number]), number).otherwise(column),
-        others,
-        F.lit(usual),
-    )
-
-
-def _use(name: str, sums: Mapping[tuple[str, str], Mapping[int, Row]], replayed: Replayed) -> Series:
+def _use(name: str, sums: Sums, replayed: Replayed) -> Series:
     """Compare work with the time for it, in the intervals in which the consumer was there."""
-    rows = sums.get((_CONSUMER, name), {})
+    rows = sums.get((CONSUMER, name), {})
     room = replayed.topic_partitions * concurrencies(replayed.plan)[name]
     points = []
     for number in range(INTERVALS):
@@ -205,14 +103,6 @@ def _use(name: str, sums: Mapping[tuple[str, str], Mapping[int, Row]], replayed:
             # what a crashed one had in its hands was no work, and stays there until it is taken away
             points.append((number * replayed.width_ms, min(1.0, worked / (here * room))))
     return Series(name, tuple(points))
-
-
-def _lag(kind: str, name: str, sums: Mapping[tuple[str, str], Mapping[int, Row]], replayed: Replayed) -> Points:
-    rows = sums.get((kind, name), {})
-    return tuple(
-        (number * replayed.width_ms, rows[number]["waiting_ms"] / replayed.width_ms if number in rows else 0)
-        for number in range(-(-(replayed.last_ms - replayed.first_ms) // replayed.width_ms))
-    )
 
 
 def _behind(deliveries: DataFrame, enough_ms: int) -> DataFrame:

@@ -1,11 +1,12 @@
 """Whether a group of consumers was enough for a log: use, lag, and who fell behind; values and sections of a page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.spark.pages.clock import Clock
-from keyshared.spark.pages.page import Ms, Part, duration
+from keyshared.spark.pages.page import Figure, Ms, duration, named, share
 from keyshared.spark.pages.parts import Heat, Line, Lines, Mark, Section, Span, Table, Timelines, Unit, Verdict
 from keyshared.spark.replays.stays import State, Stay
 
@@ -13,6 +14,8 @@ __all__ = ["FULL", "Behind", "Enough", "Points", "Series", "Story", "Wait", "sec
 
 FULL: Final = 0.95
 """The use from which on a consumer is called full."""
+
+_PLACE: Final = "topic-partition"
 
 Points: TypeAlias = tuple[tuple[int, float], ...]
 
@@ -118,12 +121,14 @@ class Story(NamedTuple):
         span_ms: How long everything took.
         marks: Moments to point out.
         topic_partitions: How many there are.
+        anchors: Parts of the page about single topic-partitions, by name.
     """
 
     clock: Clock
     span_ms: int
     marks: tuple[Mark, ...]
     topic_partitions: int
+    anchors: Mapping[str, str] = MappingProxyType({})
 
 
 def verdict(enough: Enough, story: Story, *, deliveries: int, p99_ms: int, stopped: int) -> Verdict:
@@ -203,9 +208,9 @@ def _behind(enough: Enough, story: Story) -> Section:
         ("topic-partition", "fell behind", "caught up", "after", "longest wait", "late", "times behind", "in all"),
         tuple(
             (
-                each.topic_partition,
-                story.clock.told(each.from_ms, span_ms=story.span_ms),
-                story.clock.told(each.until_ms, span_ms=story.span_ms),
+                named(each.topic_partition, story.anchors.get(each.topic_partition, "")),
+                story.clock.figure(each.from_ms, span_ms=story.span_ms),
+                story.clock.figure(each.until_ms, span_ms=story.span_ms),
                 Ms(each.until_ms - each.from_ms),
                 Ms(each.longest_ms),
                 each.late,
@@ -246,14 +251,14 @@ def _use(enough: Enough, story: Story) -> Section:
     figures = Table(
         "Use of each consumer",
         ("consumer", "mean", "highest", f"of its time at {FULL:.0%} or more"),
-        tuple((each.name, Part(f"{each.mean:.1%}"), Part(f"{each.peak:.1%}"), _full(each)) for each in enough.use),
+        tuple((each.name, share(each.mean, 1), share(each.peak, 1), _full(each)) for each in enough.use),
     )
     return Section("Consumers over time", note, (stayed, chart, figures))
 
 
-def _full(series: Series) -> Part:
+def _full(series: Series) -> Figure:
     full = sum(value >= FULL for _, value in series.points)
-    return Part(f"{full / (len(series.points) or 1):.0%}")
+    return share(full, len(series.points) or 1, digits=0)
 
 
 def _lag(enough: Enough, story: Story) -> Section:
@@ -265,13 +270,14 @@ def _lag(enough: Enough, story: Story) -> Section:
         "Lag",
         note,
         (
-            *_lags(enough.topic_partitions, "topic-partition", enough, story),
+            *_lags(enough.topic_partitions, _PLACE, enough, story),
             *_lags(enough.consumers, "consumer", enough, story),
         ),
     )
 
 
 def _lags(rows: tuple[Series, ...], what: str, enough: Enough, story: Story) -> Iterator[Heat | Table]:
+    anchors = story.anchors if what == _PLACE else {}
     peak = max((series.peak for series in rows), default=0)
     yield Heat(
         about=f"Lag of each {what} over time, at most {peak:,.0f} messages",
@@ -284,8 +290,12 @@ def _lags(rows: tuple[Series, ...], what: str, enough: Enough, story: Story) -> 
     yield Table(
         f"Lag of each {what}, in messages",
         (what, "mean", "highest"),
-        tuple((each.name, Part(f"{each.mean:,.1f}"), Part(f"{each.peak:,.1f}")) for each in rows),
+        tuple((named(each.name, anchors.get(each.name, "")), _number(each.mean), _number(each.peak)) for each in rows),
     )
+
+
+def _number(value: float) -> Figure:
+    return Figure(f"{value:,.1f}", value)
 
 
 def _waits(waits: tuple[Wait, ...], story: Story) -> Section:

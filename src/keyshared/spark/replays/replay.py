@@ -93,7 +93,7 @@ class Replay(Kept):
     ) -> None:
         """Write a page about it: whether promises were kept, whether the group was enough, and who is the cause.
 
-        Runs the replay, if it has not run yet, and up to 15 jobs over its rows.
+        Runs the replay, if it has not run yet, and up to 20 jobs over its rows.
 
         Args:
             path: Where, on this machine; an older file is replaced.
@@ -115,7 +115,7 @@ class Replay(Kept):
             MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
-            Up to 15 passes over the deliveries or the summaries, one of which sorts three moments of each delivery. The
+            Up to 20 passes over the deliveries or the summaries, three of which sort moments of deliveries. The
             driver gets what the page shows: O(consumers and changes of the plan, points of 40 topic-partitions, hot
             keys), and one row for each of 65,536 slots at
             most. The file stays below 3 MB for 200 consumers.

@@ -15,9 +15,12 @@ from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
 from keyshared.spark.pages.clock import CALENDAR
 from keyshared.spark.pages.parts import Counts
 from keyshared.spark.replays.cause_figures import hot_keys, hot_slots, percentile, with_waits
-from keyshared.spark.replays.cause_report import MembershipChange
-from keyshared.spark.replays.enough_figures import Replayed, default_enough_ms, enough
+from keyshared.spark.replays.cause_report import MembershipChange, said
+from keyshared.spark.replays.detail_figures import subjects
+from keyshared.spark.replays.enough_figures import default_enough_ms, enough
 from keyshared.spark.replays.enough_report import Wait
+from keyshared.spark.replays.flow_figures import flow
+from keyshared.spark.replays.intervals import Replayed, interval_sums
 from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport
 
@@ -27,8 +30,7 @@ _INTERVALS: Final = 120  # of the waits over time: narrower ones cannot be told 
 _MAX_PANELS: Final = 8
 _MAX_ROWS: Final = 40  # topic-partitions whose lag is shown
 _HOT_SLOTS: Final = 5
-_SAID: Final = {"joined": "joins", "changed": "changes weight"}
-_LEAVES: Final = "leaves"
+_DETAILED: Final = 30  # topic-partitions with a part of their own
 
 
 def replay_report(
@@ -46,7 +48,7 @@ def replay_report(
     epoch_ms: int | None = None,
     zone: str = "UTC",
 ) -> ReplayReport:
-    """Find what a report of a replay shows; runs up to 15 jobs, each of them a pass over what the replay wrote.
+    """Find what a report of a replay shows; runs up to 20 jobs, each of them a pass over what the replay wrote.
 
     Args:
         deliveries: The delivery log.
@@ -80,7 +82,18 @@ def replay_report(
         sums["topic_partitions"],
         {name: row["ended_ms"] for name, row in found.items() if name is not None and row["ended_ms"] is not None},
     )
+    places = [row["topic_partition"] for row in shown]
+    in_each = interval_sums(deliveries, replayed, places)
     keys = hot_keys(deliveries, hottest)
+    found_enough = enough(
+        deliveries,
+        replayed,
+        in_each,
+        shown=places,
+        enough_ms=default_enough_ms(held_ms) if enough_ms is None else enough_ms,
+        asked=enough_ms is not None,
+    )
+    worst = dict.fromkeys([*(behind.topic_partition for behind in found_enough.behind), *places])
     return ReplayReport(
         title=title,
         source=source,
@@ -106,13 +119,9 @@ def replay_report(
         wait_ms=(everything["wait_ms"] or 0) if everything else 0,
         backlogs=tuple(backlog(row["topic_partition"], row["backlog"], first) for row in shown[:_MAX_PANELS]),
         waits=_waits(deliveries, first, last),
-        enough=enough(
-            deliveries,
-            replayed,
-            shown=[row["topic_partition"] for row in shown],
-            enough_ms=default_enough_ms(held_ms) if enough_ms is None else enough_ms,
-            asked=enough_ms is not None,
-        ),
+        enough=found_enough,
+        flow=flow(deliveries, replayed, in_each),
+        subjects=subjects(deliveries, summaries, replayed, places=list(worst)[:_DETAILED], keys=keys.detailed),
         buckets=None
         if buckets is None
         else compare_layouts(
@@ -171,7 +180,7 @@ def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipC
     return tuple(
         MembershipChange(
             at_ms=row["at_ms"] - first_ms,
-            what=_SAID.get(row["event"], _LEAVES),
+            what=said(row["event"]),
             consumer=row["consumer"],
             keys_moved=row["moved"],
             keys=row["keys"],

@@ -1,12 +1,14 @@
 """What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.keystats.bucket_report import BucketReport, bucket_section
 from keyshared.spark.pages.clock import COUNTED, Clock
-from keyshared.spark.pages.page import Ms, Part, against, as_html, duration
+from keyshared.spark.pages.page import Figure, Ms, against, as_html, duration, named, off
 from keyshared.spark.pages.parts import (
     Bar,
     Bars,
@@ -19,12 +21,20 @@ from keyshared.spark.pages.parts import (
     Section,
     Table,
     Verdict,
+    files_section,
     promises,
 )
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange, changes_section, keys_section
+from keyshared.spark.replays.detail_report import Subject, detail_sections
 from keyshared.spark.replays.enough_report import Enough, Story, Wait, sections, verdict
+from keyshared.spark.replays.flow_report import Flow, flow_section
 
 __all__ = ["Backlog", "ConsumerLoad", "ReplayReport", "backlog_section", "html"]
+
+_FRAMES: Final = (
+    "A row for each delivery is in the frame deliveries of the replay, and one for each topic-partition in summaries: "
+    "result.deliveries.write.parquet(folder) writes the first as Parquet files."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +107,8 @@ class ReplayReport:
         enough: Whether the group was enough; None if nobody looked.
         slow_keys: The keys that waited most, first the one that did so longest.
         slow_slots: Likewise the slots.
+        flow: What was done when; None if nobody looked.
+        subjects: Single topic-partitions and keys.
         buckets: What the keys of the log mean for bucket boundaries.
 
     Raises:
@@ -128,6 +140,8 @@ class ReplayReport:
     enough: Enough | None = None
     slow_keys: tuple[HotKey, ...] = ()
     slow_slots: tuple[HotSlot, ...] = ()
+    flow: Flow | None = None
+    subjects: tuple[Subject, ...] = ()
     buckets: BucketReport | None = None
 
     def __post_init__(self) -> None:
@@ -164,11 +178,12 @@ def html(report: ReplayReport) -> str:
         span_ms=report.span_ms,
         marks=tuple(Mark(change.at_ms, f"{change.consumer} {change.what}") for change in report.changes),
         topic_partitions=report.topic_partitions,
+        anchors={subject.name: subject.anchor for subject in report.subjects if not subject.is_key},
     )
-    shown: tuple[Facts | Section, ...] = (
-        _numbers(report),
+    shown: tuple[Section, ...] = (
         *([] if report.enough is None else sections(report.enough, report.waits, story)),
         _backlog(report, story),
+        *([] if report.flow is None else [flow_section(report.flow, story)]),
         keys_section(
             report.slow_keys, report.hot_keys, report.slow_slots, messages=report.messages, wait_ms=report.wait_ms
         ),
@@ -176,7 +191,9 @@ def html(report: ReplayReport) -> str:
         _load(report),
         *([] if report.buckets is None else [bucket_section(report.buckets)]),
     )
-    return as_html(Page(report.title, report.source, tuple(_verdicts(report, story)), shown))
+    ends = (*detail_sections(report.subjects, shown, story), files_section(_FRAMES))
+    parts: tuple[Facts | Section, ...] = (_numbers(report), *shown, *ends)
+    return as_html(Page(report.title, report.source, tuple(_verdicts(report, story)), parts))
 
 
 def _verdicts(report: ReplayReport, story: Story) -> Iterator[Verdict]:
@@ -188,7 +205,11 @@ def _verdicts(report: ReplayReport, story: Story) -> Iterator[Verdict]:
 
 
 def backlog_section(
-    backlogs: Sequence[Backlog], note: str, marks: tuple[Mark, ...] = (), clock: Clock = COUNTED
+    backlogs: Sequence[Backlog],
+    note: str,
+    marks: tuple[Mark, ...] = (),
+    clock: Clock = COUNTED,
+    anchors: Mapping[str, str] = MappingProxyType({}),
 ) -> Section:
     """Return the part of a page with backlogs over time.
 
@@ -197,6 +218,7 @@ def backlog_section(
         note: What is to be seen.
         marks: Moments to point out.
         clock: When the first thing happened.
+        anchors: Parts of the page about single topic-partitions, by name.
 
     Returns:
         A section with a chart and a table.
@@ -206,7 +228,8 @@ def backlog_section(
     chart = Lines(
         about=f"Backlog over time, at most {largest:,}", lines=lines, marks=marks, value="messages", clock=clock
     )
-    figures = Table("Largest backlogs", ("in", "messages"), tuple((b.topic_partition, b.largest) for b in backlogs))
+    rows = tuple((named(b.topic_partition, anchors.get(b.topic_partition, "")), b.largest) for b in backlogs)
+    figures = Table("Largest backlogs", ("in", "messages"), rows)
     return Section("Backlog over time", note, (chart, figures))
 
 
@@ -242,8 +265,8 @@ def _load(report: ReplayReport) -> Section:
             (
                 load.consumer,
                 load.deliveries,
-                round(load.ideal),
-                Part(against(load.deliveries, load.ideal)),
+                Figure(f"{round(load.ideal):,}", load.ideal),
+                off(load.deliveries, load.ideal),
                 load.keys,
                 Ms(load.wait_p50_ms),
                 Ms(load.wait_p99_ms),
@@ -262,4 +285,4 @@ def _backlog(report: ReplayReport, story: Story) -> Section:
         if report.topic_partitions > shown
         else ""
     )
-    return backlog_section(report.backlogs, note, story.marks, story.clock)
+    return backlog_section(report.backlogs, note, story.marks, story.clock, story.anchors)

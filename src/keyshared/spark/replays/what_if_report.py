@@ -5,9 +5,9 @@ from fractions import Fraction
 from typing import Final
 
 from keyshared.buckets.boundaries import imbalance
-from keyshared.spark.keystats.bucket_report import times
-from keyshared.spark.pages.page import Ms, Part, as_html, clipped, duration
-from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Unit, Verdict
+from keyshared.spark.keystats.bucket_report import as_figure
+from keyshared.spark.pages.page import Ms, as_html, clipped, duration, named, share
+from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Unit, Verdict, files_section
 from keyshared.spark.replays.cause_report import MembershipChange
 from keyshared.spark.replays.plan_contents import Item
 from keyshared.spark.replays.replay_report import Backlog, backlog_section
@@ -19,6 +19,11 @@ CRITERION: Final = (
     "equal ones the one with the smaller largest backlog, then the one with fewer consumers."
 )
 """What makes a plan the best."""
+
+_FRAMES: Final = (
+    "A row for each plan and topic-partition is in the frame summaries of the comparison: "
+    "compared.summaries.write.parquet(folder) writes it as Parquet files."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +112,8 @@ def html(report: WhatIfReport) -> str:
         O(size of the report).
     """
     parts = (_numbers, _compared, _contents, _backlogs, _load, _moves, _hottest)
-    return as_html(Page(report.title, report.source, (_best(report),), tuple(part(report) for part in parts)))
+    shown = (*(part(report) for part in parts), files_section(_FRAMES))
+    return as_html(Page(report.title, report.source, (_best(report),), shown))
 
 
 def best(report: WhatIfReport) -> PlanFigures | None:
@@ -149,8 +155,8 @@ def _contents(report: WhatIfReport) -> Section:
         "What the plans are",
         note,
         (
-            Table("What differs between the plans", heads, tuple(tuple(map(clipped, row)) for row in differs), marked),
-            Table("What all plans have alike", ("", "all plans"), tuple((row[0], clipped(row[1])) for row in alike)),
+            Table("What differs between the plans", heads, tuple(tuple(map(named, row)) for row in differs), marked),
+            Table("What all plans have alike", ("", "all plans"), tuple((row[0], named(row[1])) for row in alike)),
         ),
     )
 
@@ -173,11 +179,11 @@ def _compared(report: WhatIfReport) -> Section:
         ("plan", "wait p50", "wait p99", "largest backlog", "heaviest / mean", "redeliveries", "span", "not at rest"),
         tuple(
             (
-                clipped(each.plan),
+                named(each.plan),
                 Ms(each.wait_p50_ms),
                 Ms(each.wait_p99_ms),
                 each.backlog.largest,
-                Part(times(each.evenness)),
+                as_figure(each.evenness),
                 each.redeliveries,
                 Ms(each.span_ms),
                 each.stopped,
@@ -200,10 +206,10 @@ def _backlogs(report: WhatIfReport) -> Section:
 def _load(report: WhatIfReport) -> Section:
     rows = tuple(
         (
-            clipped(each.plan),
+            named(each.plan),
             one.consumer,
             one.deliveries,
-            Part(f"{one.deliveries / each.deliveries:.1%}" if each.deliveries else ""),
+            share(one.deliveries, each.deliveries),
             Ms(one.busy_ms),
         )
         for each in report.plans
@@ -214,7 +220,7 @@ def _load(report: WhatIfReport) -> Section:
 
 
 def _moves(report: WhatIfReport) -> Section:
-    rows = tuple((clipped(each.plan), *_move(change)) for each in report.plans for change in each.changes)
+    rows = tuple((named(each.plan), *_move(change)) for each in report.plans for change in each.changes)
     note = "A change moves only the keys of the consumer that comes or goes: 1/N of them if the split is even."
     heads = ("plan", "after", "change", "keys moved", "of all", "ideal")
     return Section("Keys moved", note, (Table("Keys with another owner", heads, rows),))
@@ -222,8 +228,7 @@ def _moves(report: WhatIfReport) -> Section:
 
 def _hottest(report: WhatIfReport) -> Section:
     rows = tuple(
-        (clipped(key), messages, Part(f"{messages / report.messages:.2%}" if report.messages else ""))
-        for key, messages in report.hot_keys
+        (named(key), messages, share(messages, report.messages, digits=2)) for key, messages in report.hot_keys
     )
     note = "Messages of a key go to one consumer, one after the other: the hottest keys say how far a group can grow."
     return Section("Hottest keys", note, (Table("Keys with most messages", ("key", "messages", "of all"), rows),))
@@ -231,9 +236,9 @@ def _hottest(report: WhatIfReport) -> Section:
 
 def _move(change: MembershipChange) -> tuple[object, ...]:
     return (
-        duration(change.at_ms),
+        Ms(change.at_ms),
         f"{change.consumer} {change.what}",
         change.keys_moved,
-        Part(f"{change.keys_moved / change.keys:.1%}" if change.keys else ""),
-        Part(f"{change.ideal:.1%}"),
+        share(change.keys_moved, change.keys),
+        share(change.ideal, 1),
     )

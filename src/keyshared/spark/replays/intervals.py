@@ -1,0 +1,183 @@
+"""The time of a replay, cut into intervals, and what waited and was held in each of them, in native Spark."""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Final, TypeAlias
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+
+from keyshared.simulate.plan import Plan
+from keyshared.spark.replays.enough_report import Points
+from keyshared.spark.replays.stays import concurrencies, here_ms, stays
+
+__all__ = [
+    "ALL",
+    "CONSUMER",
+    "INTERVALS",
+    "PLACE",
+    "Replayed",
+    "Sums",
+    "in_intervals",
+    "interval_sums",
+    "means",
+    "moment",
+]
+
+INTERVALS: Final = 60
+"""Of a row of a chart: with 200 consumers, 12,000 fields."""
+
+ALL, CONSUMER, PLACE = "all", "consumer", "topic-partition"
+
+Sums: TypeAlias = Mapping[tuple[str, str], Mapping[int, Row]]
+"""Rows by kind and name, and by number of the interval."""
+
+
+class Replayed:
+    """The time of a replay.
+
+    Args:
+        plan: What was replayed.
+        first_ms: When the first thing happened.
+        last_ms: When the last thing did.
+        topic_partitions: How many there are.
+        ended_ms: When the last delivery of each consumer ended.
+    """
+
+    def __init__(
+        self, plan: Plan, first_ms: int, last_ms: int, topic_partitions: int, ended_ms: Mapping[str, int]
+    ) -> None:
+        self.plan = plan
+        self.first_ms = first_ms
+        self.last_ms = last_ms
+        self.topic_partitions = topic_partitions
+        self.width_ms = (last_ms - first_ms) // INTERVALS + 1
+        self.intervals = -(-(last_ms - first_ms) // self.width_ms)
+        self.stays = stays(plan, first_ms, last_ms, ended_ms)
+
+    def slice_of(self, consumer: str, number: int) -> int:
+        """Return for how long a consumer was there in an interval."""
+        begin = self.first_ms + number * self.width_ms
+        return here_ms(self.stays, consumer, begin, min(self.last_ms, begin + self.width_ms))
+
+
+def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str]) -> Sums:
+    """Add up, for each interval of time, how long messages waited and were worked on, by name and number.
+
+    Each delivery is three moments: its message can go out, goes out, comes back. Between two moments of a
+    topic-partition and a consumer the number of messages that wait for it and of those in its hands stays the same.
+    Runs a job.
+
+    Args:
+        deliveries: The delivery log.
+        replayed: The time of the replay.
+        shown: The topic-partitions that are wanted.
+
+    Returns:
+        For each kind and name a row for each interval in which there is anything: ``waiting_ms``, ``held_ms`` and
+        ``working_ms``, the part of it that the consumer's concurrency lets it work on.
+    """
+    end = F.coalesce("ended_ms", F.lit(replayed.last_ms).cast("bigint"))
+    moments = (
+        moment(F.col("delivered_ms") - F.col("wait_ms"), 1, 0),
+        moment(F.col("delivered_ms"), -1, 1),
+        moment(end, 0, -1),
+    )
+    each = deliveries.select("topic_partition", "consumer", F.explode(F.array(*moments)).alias("moment"))
+    lane = Window.partitionBy("topic_partition", "consumer").orderBy("at_ms")
+    so_far = lane.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    stretches = (
+        each.select("topic_partition", "consumer", "moment.*")
+        .select(
+            "topic_partition",
+            "consumer",
+            (F.col("at_ms") - replayed.first_ms).alias("from_ms"),
+            (F.lead("at_ms").over(lane) - replayed.first_ms).alias("until_ms"),
+            F.sum("waits").over(so_far).alias("waiting"),
+            F.sum("held").over(so_far).alias("held"),
+        )
+        .filter("until_ms > from_ms and (waiting > 0 or held > 0)")
+        .withColumn("working", F.least("held", _concurrency(replayed.plan)))
+    )
+    names = [_name(ALL, F.lit("")), _name(CONSUMER, F.col("consumer"))]
+    if shown:
+        place = F.col("topic_partition")
+        names.append(F.when(place.isin(*shown), _name(PLACE, place)))
+    amounts = ("waiting", "held", "working")
+    rows = (
+        in_intervals(stretches, replayed)
+        .select("number", *amounts, "length", F.explode(F.array(*names)).alias("of"))
+        .filter("of is not null")
+        .groupBy("of", "number")
+        .agg(*(F.sum(F.col(name) * F.col("length")).alias(f"{name}_ms") for name in amounts))
+        .collect()
+    )
+    found: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        found.setdefault((row["of"]["kind"], row["of"]["name"]), {})[row["number"]] = row
+    return found
+
+
+def in_intervals(stretches: DataFrame, replayed: Replayed) -> DataFrame:
+    """Cut stretches of time where intervals end.
+
+    Args:
+        stretches: With ``from_ms`` and ``until_ms``, since the first thing happened.
+        replayed: The time of the replay.
+
+    Returns:
+        The same columns, ``number`` of the interval and ``length`` of what of the stretch is in it; a row for each
+        interval that a stretch is in.
+    """
+    width = replayed.width_ms
+    numbers = F.sequence(F.floor(F.col("from_ms") / width), F.floor((F.col("until_ms") - 1) / width))
+    length = F.least("until_ms", (F.col("number") + 1) * width) - F.greatest("from_ms", F.col("number") * width)
+    return stretches.withColumn("number", F.explode(numbers)).withColumn("length", length)
+
+
+def means(what: str, kind: str, name: str, sums: Sums, replayed: Replayed) -> Points:
+    """Return how many messages there were on average in each interval.
+
+    Args:
+        what: "waiting" or "held".
+        kind: `ALL`, `CONSUMER` or `PLACE`.
+        name: Of the consumer or topic-partition; empty for all.
+        sums: What `interval_sums` gave.
+        replayed: The time of the replay.
+
+    Returns:
+        A value for each interval.
+    """
+    rows = sums.get((kind, name), {})
+    return tuple(
+        (number * replayed.width_ms, rows[number][f"{what}_ms"] / replayed.width_ms if number in rows else 0)
+        for number in range(replayed.intervals)
+    )
+
+
+def moment(at_ms: Column, waits: int, held: int) -> Column:
+    """Return a moment at which more or fewer messages wait and are held, as a struct with these names.
+
+    Args:
+        at_ms: When.
+        waits: By how many more.
+        held: Likewise.
+    """
+    return F.struct(at_ms.alias("at_ms"), F.lit(waits).alias("waits"), F.lit(held).alias("held"))
+
+
+def _name(kind: str, name: Column) -> Column:
+    return F.struct(F.lit(kind).alias("kind"), name.alias("name"))
+
+
+def _concurrency(plan: Plan) -> Column:
+    """Return how many messages of a topic-partition the consumer of a row works on at once."""
+    by_number: dict[int, list[str]] = {}
+    for name, number in concurrencies(plan).items():
+        by_number.setdefault(number, []).append(name)
+    usual, *others = sorted(by_number, key=lambda number: -len(by_number[number])) or [1]
+    return reduce(
+        lambda column, number: F.when(F.col("consumer").isin(*by_number[number]), number).otherwise(column),
+        others,
+        F.lit(usual),
+    )
