@@ -29,7 +29,7 @@ from keyshared.spark.streams.dispatch import (  # noqa: E402 - needs pyspark
     dispatch_batches,
     stream_dispatch,
 )
-from keyshared.spark.streams.state import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.partition import dispatch_partition  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,8 @@ pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import Row  # noqa: E402 - needs pyspark
 from pyspark.sql.streaming.tws_tester import TwsTester  # noqa: E402 - needs pyspark
 
-from keyshared.spark.streams.state import DispatchProcessor, dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.partition import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.state import DispatchProcessor  # noqa: E402 - needs pyspark
 
 pytestmark = pytest.mark.spark
 
