@@ -11,36 +11,34 @@ from keyshared.spark.versions import Since
 
 __all__ = ["JOB_FAILED", "LITERAL_ROWS", "TESTER", "module_needs", "only_since"]
 
-LITERAL_ROWS: Final = Since(4, 1)
-"""``pyspark.sql.conversion`` makes Arrow of rows."""
+LITERAL_ROWS: Final = Since("pyspark.sql.conversion", 4, 1)
+"""It makes Arrow of rows."""
 
-TESTER: Final = Since(4, 2)
+TESTER: Final = Since("pyspark.sql.streaming.tws_tester", 4, 2)
 """Spark's own tester of processors."""
 
 JOB_FAILED: Final = (PySparkException, Py4JJavaError)
 """What a job raises in which a native expression fails: before Spark 4.0 the error of the JVM as it stands."""
 
 
-def only_since(since: Since, what: str) -> pytest.MarkDecorator:
+def only_since(since: Since) -> pytest.MarkDecorator:
     """Pass a test over where Spark is too old for it.
 
     Args:
         since: What it needs.
-        what: What that is, for who reads why it was passed over.
     """
-    return pytest.mark.skipif(not since.is_here, reason=_reason(since, what))
+    return pytest.mark.skipif(not since.is_here, reason=_reason(since))
 
 
-def module_needs(since: Since, what: str) -> None:
-    """Pass a file over where Spark is too old for it; before it imports what is not there.
+def module_needs(since: Since) -> None:
+    """Pass a file over where Spark is too old for it, before the file imports what is not there.
 
     Args:
         since: What it needs.
-        what: What that is, for who reads why it was passed over.
     """
     if not since.is_here:
-        pytest.skip(_reason(since, what), allow_module_level=True)
+        pytest.skip(_reason(since), allow_module_level=True)
 
 
-def _reason(since: Since, what: str) -> str:
-    return f"{what} needs Spark {since.major}.{since.minor}, and this is {pyspark.__version__}"
+def _reason(since: Since) -> str:
+    return f"{since.what} came with Spark {since.version}, and this is {pyspark.__version__}"

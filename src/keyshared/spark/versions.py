@@ -18,6 +18,7 @@ __all__ = [
     "ARROW_FUNCTIONS",
     "BATCH",
     "BY_ID",
+    "CLASSIC",
     "STREAMS",
     "VERSION",
     "Since",
@@ -32,46 +33,53 @@ VERSION: tuple[int, int] = (int(pyspark.__version__.split(".")[0]), int(pyspark.
 
 
 class Since(NamedTuple):
-    """The version of Spark that something came with.
+    """Something of Spark, and the version that it came with.
 
     Attributes:
-        major: Its first number.
-        minor: Its second number.
+        what: Its name.
+        major: The first number of the version.
+        minor: The second number.
     """
 
+    what: str
     major: int
     minor: int
 
     @property
+    def version(self) -> str:
+        """The version as it is written."""
+        return f"{self.major}.{self.minor}"
+
+    @property
     def is_here(self) -> bool:
         """Whether this Spark has it."""
-        return self <= VERSION
+        return (self.major, self.minor) <= VERSION
 
 
-BATCH: Final = Since(3, 5)
-"""Whatever the jobs over batch frames call, and nothing below takes the place of: ``call_function``, ``count_if``."""
+BATCH: Final = Since("call_function", 3, 5)
+"""What came with 3.5 stands in all jobs (``count_if``, ``try_sum``), so an older Spark can do none of them."""
 
-ARROW_FRAMES: Final = Since(4, 0)
-"""``createDataFrame`` takes an Arrow table, and ``toArrow`` gives one."""
+ARROW_FRAMES: Final = Since("createDataFrame of an Arrow table", 4, 0)
+"""And ``toArrow``, which makes one."""
 
-CLASSIC: Final = Since(4, 0)
-"""The classes of a session that is no Connect client lie in a package of their own."""
+CLASSIC: Final = Since("org.apache.spark.sql.classic", 4, 0)
+"""The package with the classes of a session that is no Connect client."""
 
-ARROW_FUNCTIONS: Final = Since(4, 1)
-"""``arrow_udf``: a function from Arrow array to Arrow array."""
+ARROW_FUNCTIONS: Final = Since("arrow_udf", 4, 1)
+"""A function from Arrow array to Arrow array."""
 
-BY_ID: Final = Since(4, 1)
-"""``repartitionById``: a row goes to the partition whose number it has."""
+BY_ID: Final = Since("repartitionById", 4, 1)
+"""A row goes to the partition whose number it has."""
 
-STREAMS: Final = Since(4, 1)
-"""``transformWithState`` in rows. That of 4.0 passes pandas frames, which make floats of whole numbers beside NULL."""
+STREAMS: Final = Since("transformWithState", 4, 1)
+"""In rows. That of 4.0 passes pandas frames, which make floats of whole numbers that stand beside NULL."""
 
 
 def needs(since: Since, what: str, instead: str) -> None:
     """Check that this Spark is new enough.
 
     Args:
-        since: What came with which version.
+        since: What has to be there.
         what: What was asked for, for the error.
         instead: What to do about it, for the error.
 
@@ -79,7 +87,7 @@ def needs(since: Since, what: str, instead: str) -> None:
         TooOldError: It is not.
     """
     if not since.is_here:
-        raise TooOldError(what, "pyspark", f"{since.major}.{since.minor}", pyspark.__version__, instead)
+        raise TooOldError(what, "pyspark", since.version, pyspark.__version__, instead)
 
 
 def condition_of(error: Any) -> str | None:  # noqa: ANN401 - its stubs are those of the newest version

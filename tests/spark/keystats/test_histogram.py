@@ -173,6 +173,21 @@ def test_the_log_is_read_once_and_only_keys_pass_through_python(spark: "SparkSes
     assert plan.index("ArrowEvalPython") < plan.index("HashAggregate(keys=[key#")  # the plan's last step stands first
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("weight", ["n", "cast(n as decimal(38, 0)) * 10000000000000000000"])
+def test_a_sum_that_nothing_can_hold_fails_the_job_in_either_mode(
+    spark: "SparkSession", ansi: str, weight: str
+) -> None:
+    before = str(spark.conf.get("spark.sql.ansi.enabled"))
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        frame = spark.createDataFrame([("a", (1 << 62) + 1)] * 3, "key string, n long").selectExpr("key", f"{weight} w")
+        with pytest.raises(JOB_FAILED, match="the weights add up to more than Spark can hold"):
+            key_histogram(frame, weight="w").collect()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
 def test_from_the_log_to_owners_in_one_pass(spark: "SparkSession") -> None:
     log = skewed_log()
     frame = frame_of(spark, log)
