@@ -121,14 +121,14 @@ test-properties: $(DEV) ## oracles, state machines and broken variants
 test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no coverage
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" $(ARGS)
 
-# The jobs over batch frames. Streams, plans' files and pages are not looked at again: they know no versions.
+# The jobs over batch frames; what knows no versions is not run again. Spark 3.5 gives warnings of itself (-W).
 .PHONY: test-spark-oldest
 test-spark-oldest: $(DEV) java ## the batch jobs on the oldest Spark, 3.5, if there is a Python 3.11; part of nightly
 	@if python3.11 -c "" >/dev/null 2>&1; then $(MAKE) with-oldest-spark; else echo "Spark 3.5 is not tested" >&2; fi
 
 .PHONY: with-oldest-spark
 with-oldest-spark: $(OLDEST)/.installed
-	PYTHONPATH=src $(OLDEST_ENV) "$(OLDEST)/bin/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" \
+	PYTHONPATH=src $(OLDEST_ENV) "$(OLDEST)/bin/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" -W default \
 		$(addprefix tests/spark/,audits clusters columns frames keystats logs replays) $(ARGS)
 
 # A cluster of two workers, a lost executor, speculation, Spark Connect and spark-submit: minutes, so no part of `make test`.
