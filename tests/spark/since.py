@@ -9,10 +9,13 @@ from pyspark.errors import PySparkException
 
 from keyshared.spark.versions import Since
 
-__all__ = ["JOB_FAILED", "LITERAL_ROWS", "TESTER", "module_needs", "only_since"]
+__all__ = ["COLLATIONS", "JOB_FAILED", "LITERAL_ROWS", "TESTER", "module_needs", "only_since"]
 
 LITERAL_ROWS: Final = Since("pyspark.sql.conversion", 4, 1)
 """It makes Arrow of rows."""
+
+COLLATIONS: Final = Since("a text with a collation", 4, 0)
+"""It is hashed by its collation key."""
 
 TESTER: Final = Since("pyspark.sql.streaming.tws_tester", 4, 2)
 """Spark's own tester of processors."""

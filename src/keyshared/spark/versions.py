@@ -130,7 +130,7 @@ def array_function(function: Callable[[pa.Array], pa.Array], kind: str) -> Calla
 
 def _series_function(function: Callable[[pa.Array], pa.Array], kind: str) -> Callable[[Column], Column]:
     import pandas as pd  # noqa: PLC0415 - takes half a second, and newer versions need none of it
-    from pyspark.sql.functions import pandas_udf  # noqa: PLC0415 - only for this
+    from pyspark.sql.pandas.functions import pandas_udf  # noqa: PLC0415 - only for this
 
     def of_series(values: pd.Series) -> pd.Series:
         array = pa.array(values, from_pandas=True)

@@ -14,7 +14,7 @@ from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
-from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
+from tests.spark.since import COLLATIONS, JOB_FAILED, only_since  # noqa: E402 - needs pyspark
 
 from keyshared.spark.columns.owners import owner, owner_number, with_owner  # noqa: E402
 
@@ -114,7 +114,11 @@ def test_no_row_passes_through_python_and_everything_is_compiled(spark: "SparkSe
 
 @pytest.mark.parametrize(
     ("kind", "shown"),
-    [("long", "bigint"), ("double", "double"), ("string collate UTF8_LCASE", "string collate UTF8_LCASE")],
+    [
+        ("long", "bigint"),
+        ("double", "double"),
+        pytest.param("string collate UTF8_LCASE", "string collate UTF8_LCASE", marks=only_since(COLLATIONS)),
+    ],
 )
 def test_a_key_that_is_not_hashed_as_bytes_is_refused_before_any_job(
     spark: "SparkSession", kind: str, shown: str
