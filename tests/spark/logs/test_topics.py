@@ -38,7 +38,7 @@ def test_rows_of_the_connector_are_replayed_as_they_are(spark: "SparkSession") -
 def test_without_the_connector_its_coordinates_are_told(spark: "SparkSession", *, stream: bool) -> None:
     options = {name: value for name, value in OPTIONS.items() if not (stream and name.startswith("ending"))}
     with pytest.raises(
-        ArgumentError, match=r"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.1[23]:[34]\."
+        ArgumentError, match=r"packages=org.apache.spark:spark-sql-kafka-0-10_2.1[23]:[34]\."
     ):
         ks.load_kafka(spark, options, stream=stream)
     with pytest.raises(ArgumentError, match="did you mean subscribe"):
