@@ -1,6 +1,7 @@
 """What takes the place of what an older Spark has not, what is refused there, and what the guide says of both."""
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from tests.spark.since import JOB_FAILED, only_since
 
 from keyshared import HashRing
 from keyshared import spark as ks
-from keyshared.errors import TooOldError
+from keyshared.errors import MissingExtraError, TooOldError
 from keyshared.placement import RangeMap
 from keyshared.spark import versions
 from keyshared.spark.frames import partitions, tables
@@ -92,11 +93,15 @@ def test_what_this_spark_is_too_old_for_is_refused_with_both_versions_and_a_way_
         needs(NEVER, "a verb", "upgrade it")
 
 
-def test_a_stream_is_refused_where_spark_cannot_hold_its_state(
+def test_a_stream_is_refused_where_spark_is_too_old_or_protobuf_is_missing(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = spark.readStream.format("rate").load()
     commands = stream.selectExpr("'p' topic_partition", "value sequence", "value at_ms", "'offer' command")
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    monkeypatch.setattr(versions, "VERSION", (4, 1))
+    with pytest.raises(MissingExtraError, match=r"install keyshared\[streams\]$"):
+        ks.stream_dispatch(commands, HashRing())
     monkeypatch.setattr(versions, "VERSION", (4, 0))
     with pytest.raises(TooOldError, match=r"a streaming frame of commands needs pyspark 4.1 .* dispatch batch frames"):
         ks.stream_dispatch(commands, HashRing())

@@ -37,9 +37,7 @@ def test_rows_of_the_connector_are_replayed_as_they_are(spark: "SparkSession") -
 @pytest.mark.parametrize("stream", [False, True])
 def test_without_the_connector_its_coordinates_are_told(spark: "SparkSession", *, stream: bool) -> None:
     options = {name: value for name, value in OPTIONS.items() if not (stream and name.startswith("ending"))}
-    with pytest.raises(
-        ArgumentError, match=r"packages=org.apache.spark:spark-sql-kafka-0-10_2.1[23]:[34]\."
-    ):
+    with pytest.raises(ArgumentError, match=r"packages=org.apache.spark:spark-sql-kafka-0-10_2.1[23]:[34]\."):
         ks.load_kafka(spark, options, stream=stream)
     with pytest.raises(ArgumentError, match="did you mean subscribe"):
         ks.load_kafka(spark, {**options, "subscribes": "x"}, stream=stream)
