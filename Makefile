@@ -14,6 +14,7 @@ SPARK_XDIST ?= --numprocesses=auto --maxprocesses=2 --dist=loadfile --no-loadsco
 DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed
 CONNECT := $(VENV)/.connect-installed
+OLDEST := $(VENV)/spark-oldest
 SUBJECTS := $(VENV)/.subjects-installed
 KAFKA := $(VENV)/.kafka-installed
 SITE := $(VENV)/.site-installed
@@ -21,6 +22,7 @@ SITE := $(VENV)/.site-installed
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
 	SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost
+OLDEST_ENV = $(subst $(BIN)/python,$(abspath $(OLDEST))/bin/python,$(SPARK_ENV))
 PIP_INSTALL = "$(BIN)/python" -m pip install --quiet --disable-pip-version-check
 COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(ARGS)
@@ -68,6 +70,14 @@ $(SPARK): requirements/spark.txt | $(DEV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/spark.txt
 	@touch $@
 
+# PySpark 3.5 runs on Python 3.11 and on no later one.
+$(OLDEST)/.installed: requirements/pip.txt requirements/spark-oldest.txt
+	@PYTHON=python3.11 tools/make_venv.sh $(OLDEST)
+	@echo "installing requirements/spark-oldest.txt (pyspark is 317 MB: the first time takes minutes)" >&2
+	@"$(OLDEST)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pip.txt
+	@"$(OLDEST)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark-oldest.txt
+	@touch $@
+
 $(CONNECT): requirements/connect.txt | $(SPARK)
 	@$(PIP_INSTALL) --require-hashes -r requirements/connect.txt
 	@touch $@
@@ -110,6 +120,20 @@ test-properties: $(DEV) ## oracles, state machines and broken variants
 .PHONY: test-spark
 test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no coverage
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" $(ARGS)
+
+# All jobs over batch frames have to answer what they answer on the newest Spark; then the tests of what takes the place
+# of something that 3.5 lacks. It gives warnings of itself (-W).
+.PHONY: test-spark-oldest
+test-spark-oldest: $(DEV) $(SPARK) java ## the batch jobs on the oldest Spark, 3.5, if there is a Python 3.11; part of nightly
+	@if python3.11 -c "" >/dev/null 2>&1; then $(MAKE) with-oldest-spark; else echo "Spark 3.5 is not tested" >&2; fi
+
+.PHONY: with-oldest-spark
+with-oldest-spark: $(OLDEST)/.installed
+	@mkdir -p build && rm -f build/answers.json
+	$(SPARK_ENV) "$(BIN)/python" -m tests.spark.same_answers build/answers.json
+	PYTHONPATH=src $(OLDEST_ENV) "$(OLDEST)/bin/python" -m tests.spark.same_answers build/answers.json
+	PYTHONPATH=src $(OLDEST_ENV) "$(OLDEST)/bin/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" -W default \
+		$(addprefix tests/spark/,columns/test_colocation.py frames keystats) $(ARGS)
 
 # A cluster of two workers, a lost executor, speculation, Spark Connect and spark-submit: minutes, so no part of `make test`.
 .PHONY: test-cluster
@@ -229,6 +253,7 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
+	$(if $(ARGS),,$(MAKE) test-spark-oldest)
 	$(if $(ARGS),,$(MAKE) test-compiled test-compiled-properties)
 	-$(if $(ARGS),,$(MAKE) mutants)
 
@@ -254,8 +279,10 @@ demo-airports: $(DEV) $(SPARK) java ## the same over 3,000,000 flights with hot 
 lock: $(DEV) ## write requirements/ again from pyproject.toml
 	@$(PIP_INSTALL) --require-hashes -r requirements/lock.txt
 	@$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
-	@$(COMPILE) pyproject.toml --extra testing --extra demo --constraints requirements/dev.txt \
+	@$(COMPILE) pyproject.toml --extra testing --extra demo --extra streams --constraints requirements/dev.txt \
 		--output-file requirements/spark.txt
+	@$(COMPILE) pyproject.toml --extra testing --extra demo --group test --group spark-oldest \
+		--constraints requirements/dev.txt --output-file requirements/spark-oldest.txt
 	@$(COMPILE) --group pip --output-file requirements/pip.txt
 	@$(COMPILE) --group java --output-file requirements/java.txt
 	@$(COMPILE) --group lock --output-file requirements/lock.txt

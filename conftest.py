@@ -83,7 +83,7 @@ pytest_collect_file = SybilCollection(
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
-    from tests.spark import literal_rows  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark.since import LITERAL_ROWS  # noqa: PLC0415 - other tests run without pyspark
 
     from keyshared.spark.runtime.session import local_session  # noqa: PLC0415 - as above
 
@@ -97,10 +97,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         settings={
             "spark.sql.warehouse.dir": str(folder),
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
-            **literal_rows.SETTINGS,
+            # what it makes of a literal is computed by the planner: an expression would never be compiled
+            "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },
     )
-    session.createDataFrame = literal_rows.of_literal_rows(session)  # type: ignore[method-assign]
+    if LITERAL_ROWS.is_here:
+        from tests.spark.literal_rows import of_literal_rows  # noqa: PLC0415 - imports what older versions have not
+
+        session.createDataFrame = of_literal_rows(session)  # type: ignore[method-assign]
     yield session
     session.stop()
 

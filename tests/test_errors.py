@@ -38,6 +38,7 @@ from keyshared.errors import (
     SegmentSealedError,
     SequenceOrderError,
     SnapshotError,
+    TooOldError,
     TopologyError,
     UnknownConsumerError,
     UnknownSegmentError,
@@ -207,6 +208,17 @@ RENDERED = [
         "this needs the package 'mmh3', which is not installed; install keyshared[pulsar]",
     ),
     (
+        TooOldError("a stream of commands", "pyspark", "4.1", "3.5.9", "dispatch a batch frame"),
+        {
+            "what": "a stream of commands",
+            "package": "pyspark",
+            "needed": "4.1",
+            "found": "3.5.9",
+            "instead": "dispatch a batch frame",
+        },
+        "a stream of commands needs pyspark 4.1 or later, and 3.5.9 is installed; dispatch a batch frame",
+    ),
+    (
         TopologyError("tree[0][1]", "cluster", "c1", "be named once"),
         {"path": "tree[0][1]", "parameter": "cluster", "value": "c1", "requirement": "be named once"},
         "at tree[0][1]: cluster is 'c1'; it must be named once",
@@ -254,6 +266,7 @@ BASES = {
     SegmentBusyError: MisuseError,
     QuiesceError: MisuseError,
     SnapshotError: ArgumentError,
+    TooOldError: NotImplementedError,
     TopologyError: ArgumentError,
     UnknownConsumerError: MisuseError,
     UnknownSegmentError: MisuseError,

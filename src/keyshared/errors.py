@@ -40,6 +40,7 @@ __all__ = [
     "SegmentSealedError",
     "SequenceOrderError",
     "SnapshotError",
+    "TooOldError",
     "TopologyError",
     "UnknownConsumerError",
     "UnknownSegmentError",
@@ -163,6 +164,30 @@ class MissingExtraError(KeySharedError, ImportError):
     def _text(self) -> str:
         package = shown(self.package)
         return f"this needs the package {package}, which is not installed; install keyshared[{_put(self.extra)}]"
+
+
+class TooOldError(KeySharedError, NotImplementedError):
+    """Something was asked for that an installed package is too old for.
+
+    Attributes:
+        what: What was asked for.
+        package: What is too old.
+        needed: The first version that will do.
+        found: The version that is there.
+        instead: What to do about it.
+    """
+
+    def __init__(self, what: str, package: str, needed: str, found: str, instead: str) -> None:
+        super().__init__(what, package, needed, found, instead)
+        self.what = what
+        self.package = package
+        self.needed = needed
+        self.found = found
+        self.instead = instead
+
+    def _text(self) -> str:
+        versions = f"{_put(self.package)} {_put(self.needed)} or later, and {_put(self.found)} is installed"
+        return f"{_put(self.what)} needs {versions}; {_put(self.instead)}"
 
 
 class TopologyError(ConfigError):

@@ -14,18 +14,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-SETTINGS = {
-    # what it makes of a literal is computed by the planner: an expression would never be compiled
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-}
-"""What a session needs for these frames to be computed as any other."""
-
 
 def of_literal_rows(session: "SparkSession") -> Callable[..., "DataFrame"]:
     """``createDataFrame`` of a session that sends rows with a schema as Arrow, and all else as it always does.
 
     Args:
-        session: The session, with `SETTINGS`.
+        session: The session.
 
     Returns:
         The function.

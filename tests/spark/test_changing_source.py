@@ -11,8 +11,8 @@ from keyshared.distribution import DistributionTree
 from keyshared.simulate import ConsumerPlan, Fixed, Plan
 
 pyspark = pytest.importorskip("pyspark")
-from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from tests.spark.growing import growing, reads_of  # noqa: E402 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared import spark as ks  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.messages import packed_messages  # noqa: E402 - needs pyspark
@@ -174,7 +174,7 @@ def test_a_job_says_what_is_true_of_one_read_or_that_the_source_has_changed(
     schema, reads, job = CASES[name]
     frame = growing(spark, tmp_path / "source", schema, reads)
     if name in REFUSED:
-        with pytest.raises(PySparkException, match=REFUSED[name]):
+        with pytest.raises(JOB_FAILED, match=REFUSED[name]):
             job(frame)
         return
     found = job(frame)
@@ -210,7 +210,7 @@ def test_what_cannot_be_used_is_refused_when_only_the_second_read_has_it(
 ) -> None:
     schema, first, more, job, said = case
     frame = growing(spark, tmp_path / "source", schema, [first, [*first, *more]])
-    with pytest.raises(PySparkException, match=said):
+    with pytest.raises(JOB_FAILED, match=said):
         job(frame)
 
 

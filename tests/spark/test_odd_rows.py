@@ -17,8 +17,8 @@ from keyshared.errors import ArgumentError
 from keyshared.simulate import ConsumerPlan, Fixed, Plan
 
 pyspark = pytest.importorskip("pyspark")
-from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared import spark as ks  # noqa: E402 - needs pyspark
 from keyshared.spark.frames.rules import MAX_MS  # noqa: E402 - needs pyspark
@@ -280,7 +280,7 @@ def test_null_where_a_value_must_be_is_an_error_that_shows_the_row(
     columns, call, *_ = ENTRIES[entry]
     rows = frame_of(spark, {**columns, column: f"CASE WHEN id NOT IN {BAD} THEN {columns[column]} END"})
     said = rf"(column|weight) .*{column}.* must .*NULL.* and it is .*|must be at least 0, and it is NULL"
-    with pytest.raises((ArgumentError, PySparkException), match=said) as failure:
+    with pytest.raises((ArgumentError, *JOB_FAILED), match=said) as failure:
         call(rows).collect()
     text_of = str(failure.value)
     lines = [line for line in text_of.splitlines() if "must" in line]
@@ -305,7 +305,7 @@ def test_milliseconds_have_a_range(spark: "SparkSession", value: int) -> None:
                 call(rows)
     columns, call, *_ = ENTRIES["stream_dispatch"]
     if value > 0:
-        with pytest.raises(PySparkException, match=r"column at_ms must not be NULL or beyond .* sequence 0"):
+        with pytest.raises(JOB_FAILED, match=r"column at_ms must not be NULL or beyond .* sequence 0"):
             call(frame_of(spark, {**columns, "at_ms": f"{value}L"})).collect()
 
 

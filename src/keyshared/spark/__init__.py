@@ -15,6 +15,10 @@ from keyshared._checks import check_extra
 
 check_extra("spark", "pyspark", "pyarrow", "numpy")
 
+from keyshared.spark.versions import BATCH, needs
+
+needs(BATCH, "keyshared.spark", "install keyshared[spark]")
+
 from keyshared.spark.audits.audit import AUDIT_SCHEMA, VERDICT_SCHEMA, Audit, audit, audit_partition
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.audits.order import check_order, count_by_promise
@@ -46,7 +50,7 @@ from keyshared.spark.replays.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
 from keyshared.spark.runtime.progress import watch
 from keyshared.spark.runtime.session import local_session
 from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
-from keyshared.spark.streams.state import dispatch_partition
+from keyshared.spark.streams.partition import dispatch_partition
 
 __all__ = [
     "AUDIT_SCHEMA",

@@ -13,6 +13,7 @@ from keyshared.errors import ArgumentError
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared.spark.audits import screen  # noqa: E402 - needs pyspark
 from keyshared.spark.audits.delivery_history import history_of  # noqa: E402 - needs pyspark
@@ -301,5 +302,5 @@ def test_positions_that_run_backwards_fail_the_job_with_a_text_that_says_which(
     spark: "SparkSession", end: int | None, settled: int | None, said: str
 ) -> None:
     log = frame(spark, [("t", b"k", Attempt(1, "a", 1, 5, end, settled))])
-    with pytest.raises(pyspark.errors.PySparkException, match=f"{said} in any row, and it is in .*'t', offset 1"):
+    with pytest.raises(JOB_FAILED, match=f"{said} in any row, and it is in .*'t', offset 1"):
         check_order(log).collect()

@@ -14,9 +14,9 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.clusters.faults import faults_of
 
 pyspark = pytest.importorskip("pyspark")
-from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 from pyspark.sql.types import StructType  # noqa: E402 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared.spark.clusters import audit as adapter  # noqa: E402 - needs pyspark
 from keyshared.spark.clusters.audit import FAULT_SCHEMA, audit_distribution, count_by_fault  # noqa: E402 - needs pyspark
@@ -173,7 +173,7 @@ def test_numbers_are_ids_too(spark: "SparkSession") -> None:
 def test_the_job_fails_on_what_cannot_be_judged(spark: "SparkSession", column: str, value: object, text: str) -> None:
     kind = {"message_id": "string", "cluster": "string", "flags": "binary" if value == b"" else "long"}[column]
     df = frame(spark, whole(TREE)).withColumn(column, F.lit(value).cast(kind))
-    with pytest.raises(PySparkException, match=text):
+    with pytest.raises(JOB_FAILED, match=text):
         audit_distribution(df, TREE).collect()
 
 

@@ -55,10 +55,11 @@ def test_every_bucket_hash_is_in_its_bucket(spark: "SparkSession") -> None:
     as_is = KeyHash("as-is", 32, lambda key: int.from_bytes(key, "big"))
     keys = spark.range(HASH_STOP).select("id", F.unhex(F.lpad(F.hex("id"), 8, "0")).alias("key"))
     numbers = {name: bucket(F.col("key"), layout, key_hash=as_is) for name, layout in LAYOUTS.items()}
-    found = keys.withColumns(numbers).toArrow().to_pydict()
+    rows = keys.withColumns(numbers).drop("key").collect()
+    found = dict(zip(["id", *numbers], zip(*rows, strict=True), strict=True))
     assert HASH_STOP == len(found["id"])
     for name, layout in LAYOUTS.items():
-        assert list(map(layout.bucket_of, found["id"])) == found[name]
+        assert tuple(map(layout.bucket_of, found["id"])) == found[name]
 
 
 def test_the_owner_of_a_bucket_is_the_one_of_python_for_every_hash(spark: "SparkSession") -> None:

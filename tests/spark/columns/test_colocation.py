@@ -18,6 +18,7 @@ from keyshared.ring import HashRing
 pyspark = pytest.importorskip("pyspark")
 import pyarrow as pa  # noqa: E402 - comes with pyspark's extra
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared.spark.columns.colocation import colocate  # noqa: E402 - needs pyspark
 
@@ -198,7 +199,7 @@ def test_a_row_without_a_place_fails_the_job_and_is_named(
 ) -> None:
     rows = [("k", "t", 0), row]
     told = f"column {request.node.callspec.id} must not be NULL in any row, and it is in"
-    with pytest.raises(pyspark.errors.SparkRuntimeException, match=told):
+    with pytest.raises(JOB_FAILED, match=told):
         colocate(frame(spark, rows), RING).collect()
 
 

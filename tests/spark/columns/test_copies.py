@@ -12,9 +12,9 @@ from keyshared.distribution import DistributionTree
 from keyshared.errors import ArgumentError
 
 pyspark = pytest.importorskip("pyspark")
-from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql import Column  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared.spark.columns import copies as adapter  # noqa: E402 - needs pyspark
 from keyshared.spark.columns.copies import copies_due, flags_header, with_copy_due  # noqa: E402 - needs pyspark
@@ -160,7 +160,7 @@ def test_no_row_passes_through_python(spark: "SparkSession") -> None:
 def test_the_job_fails_on_flags_that_are_none(
     spark: "SparkSession", value: object, codec: BigEndian | None, text: str
 ) -> None:
-    with pytest.raises(PySparkException, match=text):
+    with pytest.raises(JOB_FAILED, match=text):
         by_spark(spark, TREES["unbalanced"], ["3"], [value], codec)
 
 
@@ -195,7 +195,7 @@ def test_the_header_of_a_record_is_the_one_that_python_reads(spark: "SparkSessio
 
 def test_the_job_fails_on_a_header_without_a_value(spark: "SparkSession") -> None:
     df = spark.createDataFrame([(0, _headers(("Axual-Copy-Flags", None)))], KAFKA)
-    with pytest.raises(PySparkException, match="a header without a value"):
+    with pytest.raises(JOB_FAILED, match="a header without a value"):
         df.select(flags_header(F.col("headers"))).collect()
 
 

@@ -26,6 +26,7 @@ from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared.spark.columns.buckets import with_bucket, with_bucket_owner  # noqa: E402 - needs pyspark
 from keyshared.spark.keystats.counts import SlotCount  # noqa: E402
@@ -172,6 +173,21 @@ def test_the_log_is_read_once_and_only_keys_pass_through_python(spark: "SparkSes
     assert plan.index("ArrowEvalPython") < plan.index("HashAggregate(keys=[key#")  # the plan's last step stands first
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("weight", ["n", "cast(n as decimal(38, 0)) * 10000000000000000000"])
+def test_a_sum_that_nothing_can_hold_fails_the_job_in_either_mode(
+    spark: "SparkSession", ansi: str, weight: str
+) -> None:
+    before = str(spark.conf.get("spark.sql.ansi.enabled"))
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        frame = spark.createDataFrame([("a", (1 << 62) + 1)] * 3, "key string, n long").selectExpr("key", f"{weight} w")
+        with pytest.raises(JOB_FAILED, match="the weights add up to more than Spark can hold"):
+            key_histogram(frame, weight="w").collect()
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
 def test_from_the_log_to_owners_in_one_pass(spark: "SparkSession") -> None:
     log = skewed_log()
     frame = frame_of(spark, log)
@@ -220,7 +236,7 @@ def test_what_cannot_work_is_refused_before_any_job(spark: "SparkSession", optio
 @pytest.mark.parametrize(("weight", "told"), [(-1, "it is -1"), (None, "it is NULL")])
 def test_a_weight_that_is_none_fails_the_job_and_is_named(spark: "SparkSession", weight: int | None, told: str) -> None:
     frame = spark.createDataFrame([("a", 1), ("a", weight)], "key string, n int")
-    with pytest.raises(pyspark.errors.SparkRuntimeException, match=f"the weight 'n' must be at least 0, and {told}"):
+    with pytest.raises(JOB_FAILED, match=f"the weight 'n' must be at least 0, and {told}"):
         collect_histogram(key_histogram(frame, weight="n"))
 
 

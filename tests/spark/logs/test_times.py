@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.instants import exact_ms
+from keyshared.spark.logs.instants import exact_ms, in_63_bits
 from keyshared.spark.logs.times import MS_OF, TIMES, check_time, examples_of, read_ms, time_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def test_two_examples_are_shown_and_a_fraction_where_there_is_one() -> None:
 
 def test_spark_reads_each_value_as_python_does(spark: "SparkSession") -> None:
     frame = spark.createDataFrame([(value,) for value in VALUES], "value string")
-    columns = [F.floor(exact_ms(F.col("value"), time)).try_cast("bigint").alias(time) for time in TIMES]
+    columns = [in_63_bits(F.floor(exact_ms("value", time))).alias(time) for time in TIMES]
     told = {row["value"]: row.asDict() for row in frame.select("value", *columns).collect()}
     expected = {value: {"value": value, **{time: _kept(value, time) for time in TIMES}} for value in VALUES}
     assert expected == told

@@ -195,6 +195,16 @@ def test_a_spark_that_does_not_answer_leaves_the_time(error: Exception) -> None:
 
 
 @pytest.mark.usefixtures("often")
+def test_a_connect_client_that_hears_nothing_of_the_server_leaves_the_time() -> None:
+    class Old:
+        @property
+        def sparkContext(self) -> object:  # noqa: N802 - Spark's name
+            raise NotImplementedError
+
+    assert shown(Old(), io.StringIO(), "s\nworking: ")
+
+
+@pytest.mark.usefixtures("often")
 def test_a_spark_without_the_store_still_shows_tasks() -> None:
     stage = SimpleNamespace(numTasks=4, numCompletedTasks=1)
     tracker = SimpleNamespace(getActiveStageIds=lambda: [7, 8], getStageInfo={7: stage, 8: None}.get)

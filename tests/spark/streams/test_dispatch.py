@@ -21,6 +21,7 @@ import pyarrow as pa  # noqa: E402 - comes with pyspark
 import pyarrow.parquet as pq  # noqa: E402 - as above
 from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402 - needs pyspark
+from tests.spark.since import JOB_FAILED, only_since  # noqa: E402 - needs pyspark
 
 from keyshared.spark.streams.dispatch import (  # noqa: E402 - needs pyspark
     COMMAND_SCHEMA,
@@ -29,7 +30,8 @@ from keyshared.spark.streams.dispatch import (  # noqa: E402 - needs pyspark
     dispatch_batches,
     stream_dispatch,
 )
-from keyshared.spark.streams.state import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.partition import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.versions import STREAMS  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +130,7 @@ class Sink:
         self.rows += rows
 
 
+@only_since(STREAMS)
 def test_a_stream_that_crashes_and_is_stopped_gives_each_row_of_the_batch_once(
     store: "SparkSession", tmp_path: Path
 ) -> None:
@@ -203,6 +206,7 @@ def headed(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return found
 
 
+@only_since(STREAMS)
 def test_a_stream_has_the_schema_of_a_batch(store: "SparkSession", tmp_path: Path) -> None:
     stream = store.readStream.schema(COMMAND_SCHEMA).parquet(str(tmp_path))
 
@@ -237,6 +241,7 @@ def test_what_can_never_work_is_refused_at_once(spark: "SparkSession") -> None:
         stream_dispatch(frame(spark), HashRing(), delay_ms=-1)
 
 
+@only_since(STREAMS)
 def test_a_stream_without_its_state_store_is_refused_at_once(spark: "SparkSession", tmp_path: Path) -> None:
     stream = spark.readStream.schema(COMMAND_SCHEMA).parquet(str(tmp_path))
 
@@ -248,7 +253,7 @@ def test_a_command_without_a_place_in_the_order_fails_the_job_and_says_so(store:
     rows = store.createDataFrame([("p", None, 0, "handle_timeout")], frame(store).schema)
 
     with pytest.raises(
-        PySparkException,
+        JOB_FAILED,
         match="column sequence must not be NULL in any row, and it is in topic_partition 'p', sequence NULL",
     ):
         stream_dispatch(rows, HashRing()).collect()
@@ -271,6 +276,7 @@ LATE_FILES: tuple[list[tuple[str, int, int, str, int | None, str | None, int | N
 FIGURES = {"outcomes": 6, "late": 1, "ignored": 1, "refused": 1, "duplicate": 1}
 
 
+@only_since(STREAMS)
 def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
     store: "SparkSession", tmp_path: Path
 ) -> None:
@@ -299,6 +305,7 @@ def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
     assert FIGURES == {name: sum(told["stream_dispatch"][name] for told in figures) for name in FIGURES}
 
 
+@only_since(STREAMS)
 def test_a_restart_from_an_older_checkpoint_gives_the_same_rows_again_under_the_same_names(
     store: "SparkSession", tmp_path: Path
 ) -> None:
@@ -338,6 +345,7 @@ def test_a_restart_from_an_older_checkpoint_gives_the_same_rows_again_under_the_
     assert all(row in again for row in before[first:])
 
 
+@only_since(STREAMS)
 def test_a_folder_of_files_leaves_out_what_it_has_by_number_after_an_older_checkpoint(
     store: "SparkSession", tmp_path: Path
 ) -> None:

@@ -15,9 +15,13 @@ from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import Row  # noqa: E402 - needs pyspark
+from tests.spark.since import TESTER, module_needs  # noqa: E402 - needs pyspark
+
+module_needs(TESTER)
 from pyspark.sql.streaming.tws_tester import TwsTester  # noqa: E402 - needs pyspark
 
-from keyshared.spark.streams.state import DispatchProcessor, dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.partition import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.state import DispatchProcessor  # noqa: E402 - needs pyspark
 
 pytestmark = pytest.mark.spark
 

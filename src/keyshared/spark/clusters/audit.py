@@ -148,7 +148,7 @@ def _flags(kind: DataType) -> Rule:
         bad, digits = F.octet_length(flags) == 0, F.hex(flags)
     else:
         bad, digits = flags < 0, F.hex(flags.cast("bigint"))
-    short = F.ltrim(digits, F.lit("0"))
+    short = F.call_function("ltrim", F.lit("0"), digits)  # by its name: the function took no zeros before Spark 4.0
     value = F.when(flags.isNull() | (short == ""), "0").otherwise(short)
     return Rule("flags", "flags", value, F.coalesce(bad, F.lit(False)), "negative or empty")
 

@@ -1,9 +1,9 @@
 """Co-location: all messages of a consumer, or of a key, in one Spark partition, in offset order.
 
-Rows are shuffled by a number that is the partition's own (``repartitionById``), not by a hash of a name: two consumers
-never share a partition while a third one is empty, and adaptive execution neither merges nor splits what results. The
-plan has one Exchange and one Sort. After it, ``mapInArrow`` reads a consumer's messages as a stream of batches, so that
-no group has to fit into memory.
+Rows are shuffled by a number that is the partition's own (`keyshared.spark.frames.partitions`), not by a hash of a
+name: two consumers never share a partition while a third one is empty, and adaptive execution neither merges nor splits
+what results. The plan has one Exchange and one Sort. After it, ``mapInArrow`` reads a consumer's messages as a stream
+of batches, so that no group has to fit into memory.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from keyshared.spark.columns.owners import owner_number
 from keyshared.spark.columns.slots import bucket_hash, ranges_of, slot
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, check_new
 from keyshared.spark.frames.packing import check_partitions
+from keyshared.spark.frames.partitions import by_ticket, moved, ticket, tickets
 from keyshared.spark.frames.rules import never_null, place_of
 from keyshared.spark.frames.tables import constant
 
@@ -96,16 +97,18 @@ def colocate(
         count = _shuffle_partitions(df) if partitions is None else partitions
         # messages without a key have no order: they fill up evenly instead of making one partition heavy
         spread = F.when(F.col(key).isNull(), F.xxhash64(offset)).otherwise(F.xxhash64(key))
-        return _placed(df, F.pmod(spread, F.lit(count)), count, order).sortWithinPartitions(*order).drop(_PLACE)
+        place = ticket(F.pmod(spread, F.lit(count)), tickets(count, count))
+        return _placed(df, place, count, order).sortWithinPartitions(*order).drop(_PLACE)
     check_new(df, into)
     ranges = ranges_of(placement) if key_hash is None else bucket_ranges_of(placement)
     slots = slot(F.col(key), ranges) if key_hash is None else bucket_hash(F.col(key), key_hash=key_hash)
     nobody = len(ranges.owners)
     count = nobody + 1 if partitions is None else partitions
-    placed = _placed(df, F.coalesce(owner_number(slots, ranges), F.lit(nobody)), count, order)
-    # a number that is the same in the whole partition would only make the sort slower
+    given = tickets(nobody + 1, count)
+    placed = _placed(df, ticket(F.coalesce(owner_number(slots, ranges), F.lit(nobody)), given), count, order)
+    # what is the same in the whole partition would only make the sort slower
     shared = [_PLACE] if count <= nobody else []
-    owners = F.get(constant(ranges.owners, "array<string>"), F.col(_PLACE))
+    owners = F.get(constant(by_ticket(ranges.owners, given), "array<string>"), F.col(_PLACE))
     return placed.sortWithinPartitions(*shared, *order).withColumn(into, owners).drop(_PLACE)
 
 
@@ -114,7 +117,7 @@ def _shuffle_partitions(df: DataFrame) -> int:
 
 
 def _placed(df: DataFrame, place: Column, count: int, order: Sequence[str]) -> DataFrame:
-    """Shuffle rows by the number of their place; a column of its own, because Connect takes no expression there.
+    """Shuffle rows by the ticket of their place; a column of its own, because Connect takes no expression there.
 
     A row without a value to sort by has no place in the order, and must not get one in silence. The check runs here,
     once for each row: in the sort it would run for each comparison, and from a filter Spark could move it below a join.
@@ -123,4 +126,4 @@ def _placed(df: DataFrame, place: Column, count: int, order: Sequence[str]) -> D
     for column in reversed(order):
         rule = never_null(_PLACE, column)
         place = F.when(rule.wrong, F.raise_error(rule.said(where))).otherwise(place)
-    return df.withColumn(_PLACE, place.cast("int")).repartitionById(count, _PLACE)
+    return moved(df.withColumn(_PLACE, place), count, _PLACE)

@@ -161,9 +161,10 @@ def _of_bytes(flags: Column, codec: BigEndian) -> Callable[[Hop], Column]:
     refused = _refused(F.concat(size.cast("string"), F.lit(" bytes")))
     given = F.coalesce(F.hex(flags), F.lit("00" * (codec.width or 1)))
     digits = F.when(flags.isNull() | fits, given).otherwise(refused)
-    upper = F.rtrim(digits, F.lit("0"))  # ends with the lowest digit that is not 0
+    # ends with the lowest digit that is not 0; called by its name, because the function took no zeros before Spark 4.0
+    upper = F.call_function("rtrim", F.lit("0"), digits)
     zeros = F.length(digits) - F.length(upper)
-    in_digit = F.translate(F.right(upper, F.lit(1)), _DIGITS[1:], _LOWEST_BIT).try_cast("int")
+    in_digit = F.when(upper != "", F.translate(F.right(upper, F.lit(1)), _DIGITS[1:], _LOWEST_BIT).cast("int"))
     lowest = F.coalesce(zeros * 4 + in_digit + 1, F.lit(MAX_LEVEL + 1))
 
     def copy(hop: Hop) -> Column:
@@ -177,13 +178,11 @@ def _with_bit(digits: Column, level: int, codec: BigEndian) -> Column:
     """Return hexadecimal digits with one more bit set; neither that bit nor any lower one was set."""
     place, bit = divmod(level - 1, 4)
     above = F.length(digits) - (place + 1)  # digits, none if it is negative
-    digit = F.translate(
-        F.substring(digits, above + 1, F.lit(1)), _DIGITS, "".join(_DIGITS[d | 1 << bit] for d in range(16))
-    )
+    digit = F.translate(digits.substr(above + 1, F.lit(1)), _DIGITS, "".join(_DIGITS[d | 1 << bit] for d in range(16)))
     changed = F.when(above < 0, F.lit(_DIGITS[1 << bit])).otherwise(F.concat(F.left(digits, above), digit))
     result = F.concat(changed, F.lit("0" * place))
     # as few bytes as the flags need, as the codec writes them; the first may have one digit
-    return result if codec.width is not None else F.ltrim(result, F.lit("0"))
+    return result if codec.width is not None else F.call_function("ltrim", F.lit("0"), result)
 
 
 def _copy(hop: Hop, flags: Column) -> Column:

@@ -17,7 +17,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from pyspark.sql.pandas.functions import arrow_udf
 
 from keyshared.buckets.layout import HASH_STOP
 from keyshared.errors import ArgumentError
@@ -25,6 +24,7 @@ from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import RangeMap, check_space
 from keyshared.spark.frames.checks import check_key, check_new
+from keyshared.spark.versions import array_function
 
 __all__ = ["bucket_hash", "check_wide", "hashed_once", "ranges_of", "slot", "with_slot"]
 
@@ -170,9 +170,7 @@ def _in_arrow(key_hash: KeyHash, bits: int, mask: int | None) -> Callable[[Colum
         return hashed_once(keys, key_hash, bits, mask)
 
     hashed.__name__ = f"keyshared_{re.sub('[^0-9a-z]+', '_', key_hash.name.lower())}"  # what explain() shows
-    # pyspark reads the kind of function from the hints, and warns if it is told besides
-    function: Callable[[Column], Column] = arrow_udf(hashed, "bigint")  # type: ignore[call-overload]  # not in its stubs
-    return function
+    return array_function(hashed, "bigint")
 
 
 def hashed_once(keys: pa.Array, key_hash: KeyHash, bits: int, mask: int | None) -> pa.Array:

@@ -44,6 +44,7 @@ from keyshared.spark.demo.log import PLACE, Log, beginning, flights, measured, o
 from keyshared.spark.demo.options import check_input, check_options, check_plans, consumers_of, needs_service
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
+from keyshared.spark.frames.tables import brought_here
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.times import MS_OF, TIMES
 from keyshared.spark.pages.page import checked_target
@@ -53,7 +54,6 @@ from keyshared.spark.replays.offered_load import offered_loads
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
-from keyshared.spark.replays.schemas import SUMMARY_SCHEMA
 from keyshared.spark.replays.what_if import what_if
 from keyshared.spark.runtime.progress import watch
 from keyshared.spark.runtime.session import local_session, reason
@@ -263,7 +263,7 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
         ) as result,
     ):
         result.deliveries.write.mode("overwrite").parquet(path)
-        summaries = spark.createDataFrame(result.summaries.toArrow(), SUMMARY_SCHEMA)  # a row for each topic-partition
+        summaries = brought_here(result.summaries)  # a row for each topic-partition
     seconds = time.monotonic() - started
     deliveries = spark.read.parquet(path)
     with _progress(spark, "auditing every delivery", options):

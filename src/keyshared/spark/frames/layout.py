@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 
 from keyshared.spark.frames.packing import PLACE
+from keyshared.spark.versions import datasets
 
 __all__ = ["Layout", "layout_of"]
 
@@ -74,10 +75,10 @@ def _down(node: Any) -> Iterator[Any]:  # noqa: ANN401
 def _on(df: DataFrame, nodes: list[Any], source: Any) -> DataFrame:  # noqa: ANN401
     """Return a frame that does to another source what a part of a frame's plan does."""
     spark: Any = df.sparkSession
-    jvm = spark._jvm  # noqa: SLF001 - as above
+    spark_jvm = spark._jvm.org.apache.spark  # noqa: SLF001 - as above
     for node in reversed(nodes):
-        source = node.withNewChildren(jvm.org.apache.spark.api.python.PythonUtils.toSeq([source]))
-    rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, source)  # noqa: SLF001
+        source = node.withNewChildren(spark_jvm.api.python.PythonUtils.toSeq([source]))
+    rows = datasets(spark_jvm).ofRows(spark._jsparkSession, source)  # noqa: SLF001
     return type(df)(rows, spark)
 
 

@@ -9,11 +9,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared._checks import check_int
+from keyshared.spark.frames.partitions import moved, ticket, tickets
+from keyshared.spark.frames.tables import frame_of
 
 __all__ = ["PLACE", "check_partitions", "packed", "placed"]
 
 PLACE: Final = "_keyshared_place"
-"""The column with the number of a row's Spark partition."""
+"""The column with the ticket of a row's Spark partition."""
 
 _BIN: Final = "_keyshared_bin"
 
@@ -58,7 +60,7 @@ def placed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None = N
     """Put each topic-partition into one Spark partition, and about as much into each of them.
 
     A partitioning by hash would put two of three topic-partitions into one of three Spark partitions more often than
-    not, and adaptive execution might merge what is left. It leaves a partitioning by id alone.
+    not, and adaptive execution might merge what is left. What `moved` has moved, it leaves alone.
 
     Sizes only balance the load: every row comes through, even if the size of its topic-partition is missing or wrong,
     because a source may have changed since it was counted.
@@ -76,13 +78,11 @@ def placed(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None = N
         One shuffle.
     """
     count = _partitions(rows, sizes, partitions)
-    bins = rows.sparkSession.createDataFrame(_table(_bins(sizes, count)))
-    anywhere = F.pmod(F.xxhash64("topic_partition"), F.lit(count)).cast("int")
-    return (
-        rows.join(F.broadcast(bins), "topic_partition", "left")
-        .withColumn(PLACE, F.coalesce(_BIN, anywhere))
-        .repartitionById(count, PLACE)
-    )
+    given = tickets(count, count)
+    bins = frame_of(rows.sparkSession, _table([(name, given[number]) for name, number in _bins(sizes, count)]))
+    anywhere = ticket(F.pmod(F.xxhash64("topic_partition"), F.lit(count)), given)
+    known = rows.join(F.broadcast(bins), "topic_partition", "left")
+    return moved(known.withColumn(PLACE, F.coalesce(_BIN, anywhere)), count, PLACE)
 
 
 def _partitions(rows: DataFrame, sizes: Mapping[str, int], partitions: int | None) -> int:
@@ -92,7 +92,7 @@ def _partitions(rows: DataFrame, sizes: Mapping[str, int], partitions: int | Non
 
 
 def _table(bins: Sequence[tuple[str, int]]) -> pa.Table:
-    """Return the table as Arrow, which is part of the plan; as rows it would be a job with a Python worker."""
+    """Return the table of tickets."""
     names, numbers = zip(*bins, strict=True) if bins else ((), ())
     return pa.table({"topic_partition": pa.array(names, pa.string()), _BIN: pa.array(numbers, pa.int32())})
 

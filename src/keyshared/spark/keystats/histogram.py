@@ -129,8 +129,8 @@ def key_histogram(
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
-        One pass over the log; what is shuffled is a row for each different key and partition. A sum beyond 63 bits
-        fails the job (in ANSI mode, Spark's default).
+        One pass over the log; what is shuffled is a row for each different key and partition. A sum beyond 63 bits, or
+        beyond 38 digits of decimals, fails the job.
 
     Example:
         >>> df = spark.createDataFrame([("order-1", 700), ("order-1", 20)], ["key", "bytes"])
@@ -143,7 +143,7 @@ def key_histogram(
     per_key = (
         df.select(F.col(key).alias("key"), weighed.alias("weight"))
         .groupBy("key")
-        .agg(F.count("*").alias("messages"), F.sum("weight").alias("weight"))
+        .agg(F.count("*").alias("messages"), _total("weight"))
     )
     hottest = F.min_by(F.struct("key", "messages", "weight"), F.struct(-F.col("weight"), -F.col("messages"), "key"))
     per_slot = (
@@ -151,7 +151,7 @@ def key_histogram(
         .groupBy("slot")
         .agg(
             F.sum("messages").alias("messages"),
-            F.sum("weight").alias("weight"),
+            _total("weight"),
             F.count("key").alias("keys"),
             hottest.alias("hottest"),
         )
@@ -237,6 +237,13 @@ def _weight(df: DataFrame, name: str) -> Column:
     told = F.coalesce(F.col(name).cast("string"), F.lit("NULL"))
     wrong = F.raise_error(F.concat(F.lit(f"keyshared: the weight {name!r} must be at least 0, and it is "), told))
     return F.when(given >= 0, given).otherwise(wrong)
+
+
+def _total(weight: str) -> Column:
+    """Add weights up; outside of ANSI mode Spark would wrap too large a sum around, or make it NULL."""
+    total = F.try_sum(weight)
+    wrong = F.raise_error(F.lit("keyshared: the weights add up to more than Spark can hold"))
+    return F.when(total.isNull(), wrong).otherwise(total).alias(weight)
 
 
 def _slot_count(row: Row) -> SlotCount:

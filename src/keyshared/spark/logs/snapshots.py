@@ -11,15 +11,20 @@ from typing import Final
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.files import Source
 
-__all__ = ["PACKAGES", "check_kafka", "check_snapshot"]
+__all__ = ["PACKAGES", "check_kafka", "check_snapshot", "package_of"]
 
 PACKAGES: Final = {
-    "delta": "io.delta:delta-spark_SPARK_2.13",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13",
+    "delta": "io.delta:delta-spark_{spark}_2.13",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13",
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
 }
-"""Maven coordinates of what reads a format, without its version; SPARK stands for Spark's own, such as 4.1."""
+"""Maven coordinates of what reads a format, see `package_of`."""
 
+_BEFORE_4: Final = {
+    "delta": "io.delta:delta-spark_2.12",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.12",
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.12",
+}
 _SNAPSHOTS: Final = {
     "delta": ("versionAsOf", "timestampAsOf"),
     "iceberg": ("snapshot-id", "as-of-timestamp", "tag", "versionAsOf", "timestampAsOf"),
@@ -46,6 +51,21 @@ _OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
 )
+
+
+def package_of(kind: str, spark: str) -> str:
+    """Return the Maven coordinates of what reads a format, without its version.
+
+    Args:
+        kind: One of `PACKAGES`.
+        spark: The version of Spark. What pip installs is built for Scala 2.12 up to Spark 3.5, and for 2.13 since.
+
+    Example:
+        >>> package_of("iceberg", "4.1.2"), package_of("delta", "3.5.9")
+        ('org.apache.iceberg:iceberg-spark-runtime-4.1_2.13', 'io.delta:delta-spark_2.12')
+    """
+    packages = _BEFORE_4 if spark.startswith("3.") else PACKAGES
+    return packages[kind].format(spark=".".join(spark.split(".")[:2]))
 
 
 def check_snapshot(source: Source) -> None:

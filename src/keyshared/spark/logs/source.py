@@ -23,14 +23,12 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     IntegralType,
-    MapType,
     NumericType,
     StringType,
     StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
-    VariantType,
 )
 
 from keyshared._checks import check_int
@@ -38,11 +36,13 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
+from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.logs.files import Source, format_of
-from keyshared.spark.logs.instants import exact_ms
-from keyshared.spark.logs.snapshots import PACKAGES, check_snapshot
+from keyshared.spark.logs.instants import exact_ms, in_63_bits
+from keyshared.spark.logs.snapshots import PACKAGES, check_snapshot, package_of
 from keyshared.spark.logs.times import check_time
 from keyshared.spark.runtime.session import reason
+from keyshared.spark.versions import condition_of
 
 __all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns", "log_sample"]
 
@@ -56,7 +56,7 @@ _BY: Final = "_keyshared_order"
 _SAMPLE: Final = 100
 _NO_SOURCE: Final = "DATA_SOURCE_NOT_FOUND"
 _UNTYPED: Final = frozenset({"csv", "json"})
-_UNORDERED: Final = (MapType, VariantType)  # Spark cannot sort by these
+_UNORDERED: Final = frozenset({"map", "variant"})  # Spark cannot sort by these
 
 
 def load_log(
@@ -161,10 +161,10 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
     sizes = _count(df, rules, place)
     # and once more of the rows that are used: the source may have changed
     first, second = (rule.kept(place) for rule in rules)
-    by_time = F.col(order) if time is None else exact_ms(F.col(order), time)
+    by_time = F.col(order) if time is None else exact_ms(order, time)
     log = df.select(first, found, second, by_time.alias(_BY), *(F.col(quoted(name)) for name in others))
     # milliseconds are coarser than times
-    by = [_BY, *(field.name for field in log.schema if not isinstance(field.dataType, _UNORDERED))]
+    by = [_BY, *(field.name for field in log.schema if field.dataType.typeName() not in _UNORDERED)]
     return _with_offset(log, sizes, by).drop(_BY)
 
 
@@ -233,7 +233,7 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
         in_order = [(name, "ascending") for name in ("order", "topic_partition", "line")]
         flights = flights.take(pc.sort_indices(flights, sort_keys=in_order)[:limit])
     sizes = {each["values"]: each["counts"] for each in pc.value_counts(flights["topic_partition"]).to_pylist()}
-    return _with_offset(spark.createDataFrame(flights), sizes, ["order", "line"]).drop("line")
+    return _with_offset(frame_of(spark, flights), sizes, ["order", "line"]).drop("line")
 
 
 def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> DataFrame:
@@ -250,9 +250,9 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
             reader = reader.schema(source.schema)
         return reader.options(**source.options).load(source.path)
     except (PySparkException, Py4JJavaError) as error:
-        told = error.getCondition() if isinstance(error, AnalysisException) else reason(error)
+        told = condition_of(error) if isinstance(error, AnalysisException) else reason(error)
         if _NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
-            package = PACKAGES[kind.casefold()].replace("SPARK", ".".join(spark.version.split(".")[:2]))
+            package = package_of(kind.casefold(), spark.version)
             requirement = f"be read by a session with its package: spark.jars.packages={package}:VERSION"
             raise ArgumentError("format", kind, requirement) from error
         raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
@@ -298,7 +298,7 @@ def _in_time(frame: DataFrame, order: str, time: str) -> Rule:
     kind = type_of(frame, order)
     if not isinstance(kind, (NumericType, StringType)):
         raise ArgumentError("time", time, f"be left out: {order} is {kind.simpleString()}, no number or text")
-    at_ms = F.floor(exact_ms(F.col(order), time)).try_cast("bigint")
+    at_ms = in_63_bits(F.floor(exact_ms(order, time)))
     return Rule("order", order, at_ms, at_ms.isNull(), f"NULL or anything but {time}")
 
 

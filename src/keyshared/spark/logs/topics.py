@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.snapshots import PACKAGES, check_kafka
+from keyshared.spark.logs.snapshots import check_kafka, package_of
 
 __all__ = ["load_kafka", "messages_of"]
 
@@ -17,7 +17,7 @@ def load_kafka(spark: SparkSession, options: Mapping[str, str], *, stream: bool 
 
     Args:
         spark: The session, started with the connector (``org.apache.spark:spark-sql-kafka-0-10_2.13`` of Spark's own
-            version).
+            version, and ``_2.12`` before Spark 4.0).
         options: Those of the connector (``subscribe``, ``startingOffsets``), and those of Kafka's consumer with
             ``kafka.`` before them (``kafka.bootstrap.servers``).
         stream: Whether to go on reading, as a streaming frame. Otherwise ``endingOffsets`` names where each partition
@@ -44,7 +44,7 @@ def load_kafka(spark: SparkSession, options: Mapping[str, str], *, stream: bool 
     except AnalysisException as error:
         if "kafka" not in str(error).casefold() or "data source" not in str(error).casefold():
             raise
-        package = f"{PACKAGES['kafka']}:{spark.version}"
+        package = f"{package_of('kafka', spark.version)}:{spark.version}"
         raise ArgumentError("spark", "a session", f"have the Kafka connector: spark.jars.packages={package}") from None
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.keystats.histogram import key_histogram
 from keyshared.spark.pages.page import as_text
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
@@ -133,10 +134,9 @@ def _looked_up(deliveries: DataFrame, keys: Sequence[Row], anchors: Mapping[byte
     if not keys:
         return {}
     wanted = {bytes(row["key"]): row for row in keys}
-    # as Arrow, they are part of the plan: as rows, each job would have a Python worker hand them over
     table = pa.table({"key": pa.array(list(wanted), pa.binary())})
     rows = (
-        deliveries.join(F.broadcast(deliveries.sparkSession.createDataFrame(table)), "key")
+        deliveries.join(F.broadcast(frame_of(deliveries.sparkSession, table)), "key")
         .rollup("key", "consumer")
         .agg(F.min("delivered_ms").alias("first_ms"), percentile(99).alias("p99"))
         .filter("key is not null")

@@ -56,7 +56,7 @@ def watch(
 
     Args:
         spark: The session, classic or Connect; None while there is none, then only the time is shown. All running jobs
-            of its context count as one.
+            of its context count as one. Of Connect before Spark 4.0 only the time is shown, too.
         doing: What is being done, for the reader.
         every_s: Seconds between two whole lines, later a tenth of the time that has passed; without meaning on a
             terminal.
@@ -167,13 +167,17 @@ def _tell(write: _Write, line: str) -> bool:
 def _looking(spark: SparkSession | None) -> AbstractContextManager[_Look]:
     """How to see what runs on this session."""
     if spark is None:
-        return nullcontext(lambda: ([], {}))
+        return _nothing_seen()
     try:
         context = spark.sparkContext
-    except AttributeError:  # Connect has none
-        return _told_by_server(spark)
+    except (AttributeError, NotImplementedError):  # Connect has none
+        return _told_by_server(spark) if hasattr(spark, "registerProgressHandler") else _nothing_seen()
     returned = PythonRows(spark)
     return nullcontext(lambda: (_active_stages(context), _from_python(returned)))
+
+
+def _nothing_seen() -> AbstractContextManager[_Look]:
+    return nullcontext(lambda: ([], {}))
 
 
 def _active_stages(context: SparkContext) -> list[StageSeen]:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from keyshared._checks import check_int
+from keyshared._checks import check_extra, check_int
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ArgumentError
 from keyshared.journal.commands import LATE, REFUSED
@@ -33,8 +33,9 @@ from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, column_names
 from keyshared.spark.frames.rules import MAX_MS, Rule, never_null, place_of
-from keyshared.spark.streams.rows import bundle_batches, bundled, unbundled
-from keyshared.spark.streams.state import DUPLICATE, DispatchProcessor, dispatch_partition
+from keyshared.spark.streams.partition import dispatch_partition
+from keyshared.spark.streams.rows import DUPLICATE, bundle_batches, bundled, unbundled
+from keyshared.spark.versions import STREAMS, needs
 
 __all__ = ["COMMAND_SCHEMA", "OUTCOME_SCHEMA", "STATE_STORE", "stream_dispatch"]
 
@@ -114,7 +115,8 @@ def stream_dispatch(
     time passes to that same instant, once all commands are carried out.
 
     Args:
-        df: `COMMAND_SCHEMA`, streaming or not; other columns are left out. A streaming one needs `STATE_STORE`.
+        df: `COMMAND_SCHEMA`, streaming or not; other columns are left out. A streaming one needs `STATE_STORE`, Spark
+            4.1 and the extra ``keyshared[streams]``.
         placement: Where keys go; nobody is on it, consumers come as commands.
         config: The dispatchers' limits, times and policies.
         delay_ms: How far a topic-partition may lag behind the others, in milliseconds of ``at_ms``. A command that lags
@@ -130,6 +132,8 @@ def stream_dispatch(
         ArgumentError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
             or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it, and
             a batch whose source changes while it is read.
+        TooOldError: The frame is a stream, and Spark is older than 4.1.
+        MissingExtraError: The frame is a stream, and the extra is not installed.
 
     Complexity:
         One shuffle, and that of `Journal`. A stream goes through Python twice: before the shuffle, where the rows of a
@@ -165,6 +169,10 @@ def stream_dispatch(
 def _streaming(
     rows: DataFrame, placement: HashRing, config: DispatcherConfig | None, delay_ms: int, observed_as: str
 ) -> DataFrame:
+    needs(STREAMS, "a streaming frame of commands", "dispatch batch frames, or upgrade Spark")
+    check_extra("streams", "google.protobuf")
+    from keyshared.spark.streams.state import DispatchProcessor  # noqa: PLC0415 - there are Sparks that cannot
+
     provider = rows.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
         raise ArgumentError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")

@@ -6,6 +6,7 @@ would make floats of whole numbers where some are NULL.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,10 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 
 from keyshared.spark.frames.checks import as_declared
 
-__all__ = ["bundle_batches", "bundled", "unbundled"]
+__all__ = ["DUPLICATE", "bundle_batches", "bundled", "unbundled"]
+
+DUPLICATE: Final = "duplicate"
+"""The column beside arrays of outcomes: how many commands have been there before, since the row before."""
 
 
 def bundled(schema: StructType) -> StructType:

@@ -1,13 +1,15 @@
-"""A journal for each topic-partition, kept in Spark's state store between micro-batches, and the same without a store.
+"""A journal for each topic-partition, kept in Spark's state store between micro-batches.
 
 Between rows and journals stand plain functions, so that what a stream does can be tested without Spark; the processor
 adds nothing to them but where the state lies and when Spark has to come back.
+
+Only `keyshared.spark.streams.dispatch` imports this module, and only for a stream: it needs Spark 4.1 and protobuf.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
-from operator import attrgetter, itemgetter
+from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 from pyspark.sql import Row
@@ -23,15 +25,12 @@ from keyshared.config import DispatcherConfig
 from keyshared.journal.commands import Command, OutcomeRow
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
+from keyshared.spark.streams.rows import DUPLICATE
 
-__all__ = ["DUPLICATE", "DispatchProcessor", "dispatch_partition"]
-
-DUPLICATE: Final = "duplicate"
-"""The column beside the arrays of outcomes: how many commands have been there before, since the row before."""
+__all__ = ["DispatchProcessor"]
 
 _ROWS: Final = 10_000  # outcomes in one row
 
-_topic_partition: Final = itemgetter(0)
 _OutcomesRow: Final[Any] = Row("topic_partition", *OutcomeRow._fields, DUPLICATE)
 _NO_OUTCOMES: Final[tuple[list[object], ...]] = tuple([] for _ in OutcomeRow._fields)
 
@@ -45,41 +44,6 @@ class _Counts:
     """
 
     duplicate: int = 0
-
-
-def dispatch_partition(
-    rows: Iterable[tuple[Any, ...]], placement: HashRing, *, config: DispatcherConfig | None = None
-) -> Iterator[tuple[Any, ...]]:
-    """Carry out the commands of one Spark partition, each topic-partition from its beginning to its end.
-
-    Args:
-        rows: Topic-partition, until when time passes, then the fields of `Command`. The rows of a topic-partition
-            stand next to each other, in order of sequence.
-        placement: See `Journal`.
-        config: See `Journal`.
-
-    Yields:
-        Topic-partition and the fields of `OutcomeRow`, in order.
-
-    Raises:
-        ArgumentError: See `Journal`.
-
-    Complexity:
-        That of the journals; memory O(outstanding messages) of one topic-partition at a time.
-
-    Example:
-        >>> rows = [("p", 90, 0, 5, "add_consumer", None, None, "c1"), ("p", 90, 1, 6, "offer", 0, b"order-1")]
-        >>> [row[:5] for row in dispatch_partition(rows, HashRing())]
-        [('p', 0, 1, 6, 'deliver')]
-    """
-    for topic_partition, mine in groupby(rows, _topic_partition):
-        journal, until = Journal(placement, config), 0
-        for row in mine:
-            until = row[1]
-            for outcome in journal.apply(Command(*row[2:])):
-                yield topic_partition, *outcome
-        for outcome in journal.advance(until):
-            yield topic_partition, *outcome
 
 
 class DispatchProcessor(StatefulProcessor):
