@@ -11,7 +11,7 @@ from typing import Final
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.files import Source
 
-__all__ = ["PACKAGES", "check_kafka", "check_snapshot"]
+__all__ = ["NO_SOURCE", "PACKAGES", "check_kafka", "check_snapshot", "session_with"]
 
 PACKAGES: Final = {
     "delta": "io.delta:delta-spark_SPARK_2.13",
@@ -19,6 +19,9 @@ PACKAGES: Final = {
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
 }
 """Maven coordinates of what reads a format, without its version; SPARK stands for Spark's own, such as 4.1."""
+
+NO_SOURCE: Final = "DATA_SOURCE_NOT_FOUND"
+"""What Spark says in one or another error where the package of a format is not there."""
 
 _SNAPSHOTS: Final = {
     "delta": ("versionAsOf", "timestampAsOf"),
@@ -46,6 +49,21 @@ _OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
 )
+
+
+def session_with(kind: str, spark_version: str) -> str:
+    """Return what a session needs that cannot read a format, for the error.
+
+    Args:
+        kind: The format, one of `PACKAGES`.
+        spark_version: Spark's own.
+
+    Example:
+        >>> session_with("delta", "4.1.1")
+        'be read by a session with its package: spark.jars.packages=io.delta:delta-spark_4.1_2.13:VERSION'
+    """
+    package = PACKAGES[kind].replace("SPARK", ".".join(spark_version.split(".")[:2]))
+    return f"be read by a session with its package: spark.jars.packages={package}:VERSION"
 
 
 def check_snapshot(source: Source) -> None:
