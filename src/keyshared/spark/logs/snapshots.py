@@ -11,14 +11,19 @@ from typing import Final
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.files import Source
 
-__all__ = ["NO_SOURCE", "PACKAGES", "check_kafka", "check_snapshot", "session_with"]
+__all__ = ["KAFKA_PACKAGE", "NO_SOURCE", "PACKAGES", "check_kafka", "check_snapshot", "session_with"]
+
+KAFKA_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+"""Maven coordinates of Spark's Kafka connector, without its version, which is Spark's own."""
 
 PACKAGES: Final = {
-    "delta": "io.delta:delta-spark_SPARK_2.13",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13",
-    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
+    "delta": {
+        "4.1": "io.delta:delta-spark_4.1_2.13:4.4.1",
+        "4.2": "io.delta:delta-spark_4.2_2.13:4.4.1",
+    },
+    "iceberg": {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"},
 }
-"""Maven coordinates of what reads a format, without its version; SPARK stands for Spark's own, such as 4.1."""
+"""Maven coordinates of what reads a format, by Spark's version: each is built for one, and works with no other."""
 
 NO_SOURCE: Final = "DATA_SOURCE_NOT_FOUND"
 """What Spark says in one or another error where the package of a format is not there."""
@@ -59,11 +64,19 @@ def session_with(kind: str, spark_version: str) -> str:
         spark_version: Spark's own.
 
     Example:
-        >>> session_with("delta", "4.1.1")
-        'be read by a session with its package: spark.jars.packages=io.delta:delta-spark_4.1_2.13:VERSION'
+        >>> session_with("iceberg", "4.1.1")
+        'have its package in the session: spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0'
+        >>> session_with("iceberg", "4.3.0")  # doctest: +NORMALIZE_WHITESPACE
+        'have its package in the session, and none for Spark 4.3 was known when this was written;
+        for Spark 4.1 it is spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0'
     """
-    package = PACKAGES[kind].replace("SPARK", ".".join(spark_version.split(".")[:2]))
-    return f"be read by a session with its package: spark.jars.packages={package}:VERSION"
+    minor = ".".join(spark_version.split(".")[:2])
+    known = PACKAGES[kind]
+    if minor in known:
+        return f"have its package in the session: spark.jars.packages={known[minor]}"
+    newest, package = max(known.items())
+    none = f"none for Spark {minor} was known when this was written"
+    return f"have its package in the session, and {none}; for Spark {newest} it is spark.jars.packages={package}"
 
 
 def check_snapshot(source: Source) -> None:

@@ -67,6 +67,7 @@ def save_results(
         table that is emptied. Nothing comes to the driver.
 
     Example:
+        >>> from keyshared.spark import key_histogram
         >>> counted = key_histogram(spark.createDataFrame([("order-1",), ("order-1",)], "key string"))
         >>> run = save_results({"histogram": counted}, folder)
         >>> load_results(spark, folder, run=run)["histogram"].select("slot", "messages", "hot_key").collect()
