@@ -29,6 +29,7 @@ JOBS: Final[Mapping[str, Job]] = {
     "distribution": small_jobs.distributed,
     "offsets": small_jobs.translated,
     "log": small_jobs.loaded,
+    "results": small_jobs.saved,
     "refusals": refusals.refused,
     "failures": refusals.failed,
     "streams": stream_jobs.dispatched,

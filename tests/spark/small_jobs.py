@@ -14,6 +14,7 @@ from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.copyflags import COPY_FLAGS_HEADER
 from keyshared.distribution import DistributionTree
+from keyshared.errors import ArgumentError
 from keyshared.hashing import MURMUR3_32
 from keyshared.simulate import Answer, ConsumerPlan, Crash, Fixed, Join, PerMessage, Plan, SampledAnswers
 from keyshared.spark.logs.files import Source
@@ -156,6 +157,21 @@ def translated(spark: SparkSession) -> list[Row]:
     commits = spark.createDataFrame(rows, schema)
     by_time = ks.translate_offsets(commits, here, there, margin_ms=5_000)
     return [*by_time.collect(), *ks.translate_offsets(commits, here, there, provenance=True).collect()]
+
+
+def saved(spark: SparkSession) -> list[object]:
+    """A histogram that was saved twice, and what is refused then."""
+    counted = ks.key_histogram(messages(spark), weight="service_ms")
+    with TemporaryDirectory() as folder:
+        ks.save_results({"histogram": counted}, folder)
+        second = ks.save_results({"histogram": counted}, folder, mode="append")
+        both = [row["run"] for row in ks.load_results(spark, folder)["histogram"].select("run").distinct().collect()]
+        found = ks.load_results(spark, folder, run=second)["histogram"].drop("run").collect()
+        try:
+            ks.save_results({"histogram": counted}, folder)
+        except ArgumentError as error:
+            return [len(both), max(both) == second, error.parameter, *found]
+    return []
 
 
 def loaded(spark: SparkSession) -> list[object]:

@@ -47,6 +47,8 @@ from keyshared.spark.replays.partition import replay_partition
 from keyshared.spark.replays.replay import Replay, replay
 from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA, VIOLATION_SCHEMA
 from keyshared.spark.replays.what_if import WHAT_IF_SCHEMA, WhatIf, what_if
+from keyshared.spark.results.catalogue import RESULT_TABLES, ResultTable
+from keyshared.spark.results.save import load_results, save_results
 from keyshared.spark.runtime.progress import watch
 from keyshared.spark.runtime.session import local_session
 from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, OUTCOME_SCHEMA, STATE_STORE, stream_dispatch
@@ -59,6 +61,7 @@ __all__ = [
     "DELIVERY_SCHEMA",
     "FAULT_SCHEMA",
     "OUTCOME_SCHEMA",
+    "RESULT_TABLES",
     "STATE_STORE",
     "SUMMARY_SCHEMA",
     "TRANSLATION_SCHEMA",
@@ -68,6 +71,7 @@ __all__ = [
     "Audit",
     "KeyHistogram",
     "Replay",
+    "ResultTable",
     "WhatIf",
     "as_log",
     "audit",
@@ -97,12 +101,14 @@ __all__ = [
     "load_log",
     "load_plan",
     "load_plans",
+    "load_results",
     "local_session",
     "offered_load",
     "owner",
     "owner_partition",
     "replay",
     "replay_partition",
+    "save_results",
     "slot",
     "slot_partition",
     "stream_dispatch",

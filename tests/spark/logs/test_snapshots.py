@@ -1,12 +1,14 @@
 """Tables and topics have to say where they end, or two reads of one job are of two logs."""
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark")
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.files import Source, head_of
-from keyshared.spark.logs.snapshots import check_kafka, check_snapshot
+from keyshared.spark.logs.snapshots import PACKAGES, check_kafka, check_snapshot, kafka_package, session_with
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 TOPIC = {**SERVERS, "subscribe": "orders"}
@@ -36,6 +38,22 @@ def test_what_is_no_table_needs_none_and_a_topic_has_a_reader_of_its_own() -> No
     check_snapshot(Source("log", "orc"))
     with pytest.raises(ArgumentError, match="a topic is read by load_kafka"):
         check_snapshot(Source("orders", "kafka"))
+
+
+@pytest.mark.parametrize("kind", sorted(PACKAGES))
+def test_a_session_is_told_the_package_for_its_own_spark_or_that_none_is_known(kind: str) -> None:
+    for minor, package in PACKAGES[kind].items():
+        assert ("_2.12:" if minor == "3.5" else "_2.13:") in package
+        assert f"have its package in the session: spark.jars.packages={package}" == session_with(kind, f"{minor}.7")
+    told = f"none for Spark 9.9 was known when this was written; for Spark {max(PACKAGES[kind])} it is "
+    assert told in session_with(kind, "9.9.0")
+
+
+def test_the_guide_names_the_packages() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "spark-sources.md").read_text("utf-8")
+    assert [] == [each for known in PACKAGES.values() for each in known.values() if f"`{each}`" not in text]
+    assert f"`{kafka_package('4.1.2')}`" in text
+    assert f"`{kafka_package('3.5.9')}`" in text
 
 
 def test_the_name_of_a_table_is_no_missing_file() -> None:

@@ -11,20 +11,25 @@ from typing import Final
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.files import Source
 
-__all__ = ["PACKAGES", "check_kafka", "check_snapshot", "package_of"]
+__all__ = ["NO_SOURCE", "PACKAGES", "check_kafka", "check_snapshot", "kafka_package", "session_with"]
 
 PACKAGES: Final = {
-    "delta": "io.delta:delta-spark_{spark}_2.13",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13",
-    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13",
+    "delta": {
+        "3.5": "io.delta:delta-spark_2.12:3.3.2",
+        "4.0": "io.delta:delta-spark_2.13:4.0.0",
+        "4.1": "io.delta:delta-spark_4.1_2.13:4.4.1",
+        "4.2": "io.delta:delta-spark_4.2_2.13:4.4.1",
+    },
+    "iceberg": {
+        "3.5": "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.11.0",
+        "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
+    },
 }
-"""Maven coordinates of what reads a format, see `package_of`."""
+"""Maven coordinates of what reads a format, by Spark's version: each is built for one, and works with no other."""
 
-_BEFORE_4: Final = {
-    "delta": "io.delta:delta-spark_2.12",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.12",
-    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.12",
-}
+NO_SOURCE: Final = "DATA_SOURCE_NOT_FOUND"
+"""What Spark says in one or another error where the package of a format is not there."""
+
 _SNAPSHOTS: Final = {
     "delta": ("versionAsOf", "timestampAsOf"),
     "iceberg": ("snapshot-id", "as-of-timestamp", "tag", "versionAsOf", "timestampAsOf"),
@@ -53,19 +58,41 @@ _OPTIONS: Final = (
 )
 
 
-def package_of(kind: str, spark: str) -> str:
-    """Return the Maven coordinates of what reads a format, without its version.
+def kafka_package(spark_version: str) -> str:
+    """Return the Maven coordinates of Spark's Kafka connector, which is of Spark's own version.
 
     Args:
-        kind: One of `PACKAGES`.
-        spark: The version of Spark. What pip installs is built for Scala 2.12 up to Spark 3.5, and for 2.13 since.
+        spark_version: Spark's. What pip installs is built for Scala 2.12 up to Spark 3.5, and for 2.13 since.
 
     Example:
-        >>> package_of("iceberg", "4.1.2"), package_of("delta", "3.5.9")
-        ('org.apache.iceberg:iceberg-spark-runtime-4.1_2.13', 'io.delta:delta-spark_2.12')
+        >>> kafka_package("4.1.2")
+        'org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.2'
     """
-    packages = _BEFORE_4 if spark.startswith("3.") else PACKAGES
-    return packages[kind].format(spark=".".join(spark.split(".")[:2]))
+    scala = "2.12" if spark_version.startswith("3.") else "2.13"
+    return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark_version}"
+
+
+def session_with(kind: str, spark_version: str) -> str:
+    """Return what a session needs that cannot read a format, for the error.
+
+    Args:
+        kind: The format, one of `PACKAGES`.
+        spark_version: Spark's own.
+
+    Example:
+        >>> session_with("iceberg", "4.1.1")
+        'have its package in the session: spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0'
+        >>> session_with("iceberg", "4.3.0")  # doctest: +NORMALIZE_WHITESPACE
+        'have its package in the session, and none for Spark 4.3 was known when this was written;
+        for Spark 4.1 it is spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0'
+    """
+    minor = ".".join(spark_version.split(".")[:2])
+    known = PACKAGES[kind]
+    if minor in known:
+        return f"have its package in the session: spark.jars.packages={known[minor]}"
+    newest, package = max(known.items())
+    none = f"none for Spark {minor} was known when this was written"
+    return f"have its package in the session, and {none}; for Spark {newest} it is spark.jars.packages={package}"
 
 
 def check_snapshot(source: Source) -> None:

@@ -39,7 +39,7 @@ from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of
 from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.logs.files import Source, format_of
 from keyshared.spark.logs.instants import exact_ms, in_63_bits
-from keyshared.spark.logs.snapshots import PACKAGES, check_snapshot, package_of
+from keyshared.spark.logs.snapshots import NO_SOURCE, PACKAGES, check_snapshot, session_with
 from keyshared.spark.logs.times import check_time
 from keyshared.spark.runtime.session import reason
 from keyshared.spark.versions import condition_of
@@ -54,7 +54,6 @@ _MINUTES_OF_A_DAY: Final = 1440
 _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
 _SAMPLE: Final = 100
-_NO_SOURCE: Final = "DATA_SOURCE_NOT_FOUND"
 _UNTYPED: Final = frozenset({"csv", "json"})
 _UNORDERED: Final = frozenset({"map", "variant"})  # Spark cannot sort by these
 
@@ -251,10 +250,8 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
         return reader.options(**source.options).load(source.path)
     except (PySparkException, Py4JJavaError) as error:
         told = condition_of(error) if isinstance(error, AnalysisException) else reason(error)
-        if _NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
-            package = package_of(kind.casefold(), spark.version)
-            requirement = f"be read by a session with its package: spark.jars.packages={package}:VERSION"
-            raise ArgumentError("format", kind, requirement) from error
+        if NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
+            raise ArgumentError("format", kind, session_with(kind.casefold(), spark.version)) from error
         raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
 
 

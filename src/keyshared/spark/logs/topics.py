@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
-from keyshared.spark.logs.snapshots import check_kafka, package_of
+from keyshared.spark.logs.snapshots import check_kafka, kafka_package
 
 __all__ = ["load_kafka", "messages_of"]
 
@@ -44,7 +44,7 @@ def load_kafka(spark: SparkSession, options: Mapping[str, str], *, stream: bool 
     except AnalysisException as error:
         if "kafka" not in str(error).casefold() or "data source" not in str(error).casefold():
             raise
-        package = f"{package_of('kafka', spark.version)}:{spark.version}"
+        package = kafka_package(spark.version)
         raise ArgumentError("spark", "a session", f"have the Kafka connector: spark.jars.packages={package}") from None
 
 
