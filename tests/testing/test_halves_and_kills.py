@@ -109,6 +109,14 @@ def test_where_several_of_a_key_may_be_open_nobody_stands_still() -> None:
     assert BeginReceive("c1") not in replay.taken
 
 
+def test_who_stood_still_to_the_end_asks_once_more_before_anything_is_called_lost() -> None:
+    replay = run(
+        PausedMachine, Connect("c1"), Publish(b"a"), BeginReceive("c1", 1), Publish(b"a"), Publish(b"b"), Ack()
+    )
+    assert replay.violation is None
+    assert [0, 1, 2] == sorted(each.offset for each in replay.history if isinstance(each, Acked))
+
+
 # --- answers --------------------------------------------------------------------------------------------------------
 
 

@@ -171,6 +171,8 @@ class Bench:
         if self.takes_filters or not self.members:
             self._connect(HEALER, ())  # somebody who wants everything
             self._look()
+        elif self._asked_for_less:
+            self._look_fully()  # nothing waits only because nobody has asked for it
         if self._latest > self.now:
             self._pass_time(self._latest - self.now + self._claimed.tolerance_ms)
         for _ in range(4 * len(self._log) + 4):
