@@ -71,7 +71,7 @@ def save_results(
         >>> counted = key_histogram(spark.createDataFrame([("order-1",), ("order-1",)], "key string"))
         >>> run = save_results({"histogram": counted}, folder)
         >>> load_results(spark, folder, run=run)["histogram"].select("slot", "messages", "hot_key").collect()
-        [Row(slot=50421, messages=2, hot_key=bytearray(b'order-1'))]
+        [Row(slot=50421, messages=2, hot_key=b'order-1')]
     """
     if mode not in _MODES:
         raise ArgumentError("mode", mode, f"be one of {', '.join(_MODES)}")
