@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.errors import Flaky
 from tests.kit.all_faults import FAULTS
 from tests.kit.broken_others import CursorOneTooFar, MovesWithoutDraining
 from tests.kit.small_broker import RETRY_MS, Message, SmallBroker, SmallDriver, SmallMachine
@@ -97,6 +98,24 @@ def test_what_is_broken_once_and_never_again_is_told_as_it_was_found() -> None:
     assert found.violation.promise is Promise.SAFE_CURSOR
     assert found.schedule
     assert found.history[-1] == found.violation.happenings[-1]
+
+
+class RaisesOnceDriver(SmallDriver):
+    """The first publish fails, and no other."""
+
+    has_raised: ClassVar[bool]
+
+    def publish(self, key: bytes | None) -> int:
+        if not RaisesOnceDriver.has_raised:
+            RaisesOnceDriver.has_raised = True
+            raise ConnectionError
+        return super().publish(key)
+
+
+def test_what_the_driver_raises_once_is_not_a_finding_either() -> None:
+    RaisesOnceDriver.has_raised = False
+    with pytest.raises(Flaky):
+        find_violation(type("RaisesOnceMachine", (SmallMachine,), {"driver_class": RaisesOnceDriver}))
 
 
 def test_what_the_driver_raises_is_not_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def moved(df: DataFrame, partitions: int, column: str) -> DataFrame:
 
 
 def _partition_of(stop: int, partitions: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Say where ``repartition`` puts each whole number below ``stop``.
+    """Return where ``repartition`` puts each whole number below ``stop``.
 
     Source:
         Spark's ``HashPartitioning``: ``pmod(hash(value), partitions)``, with the 32-bit murmur3 of the four bytes of an
