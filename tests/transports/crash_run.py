@@ -88,10 +88,12 @@ class Crew:
         """Kill the oldest; what they have left open ends there."""
         for _ in range(many):
             process = self._running.pop(0)
-            process.kill()
-            process.wait()
+            process.send_signal(signal.SIGSTOP)  # or its successor begins before the diary says that it is gone
+            os.waitpid(process.pid, os.WUNTRACED)
             with self._diary.open("a") as file:
                 file.write(f"killed {process.pid} -\n")
+            process.kill()
+            process.wait()
 
     def leave(self) -> int:
         """Ask the oldest to leave, and return its exit code."""
