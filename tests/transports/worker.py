@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
 from keyshared.run import Reject, RetryLater
@@ -28,7 +29,8 @@ class Handler:
 
     def __init__(self, diary: str) -> None:
         self._file = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self._tried: set[str] = set()
+        self._tried = Path(f"{diary}.tried")  # of all processes: what fails in each of them would be given up
+        self._tried.mkdir(exist_ok=True)
 
     def note(self, what: str, value: str = "-") -> None:
         os.write(self._file, f"{what} {os.getpid()} {value}\n".encode())
@@ -45,12 +47,18 @@ class Handler:
             self.note("cancelled", value)  # before the connection is closed, and another process gets the message
             raise
 
+    def _is_first(self, number: int) -> bool:
+        try:
+            self._tried.joinpath(str(number)).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
     def _handle(self, value: str) -> Iterator[float]:
         number = int(value.split("/")[1])
         self.note("start", value)
         yield 0.3 if is_one(SLOW, number) else 0.01
-        is_first = value not in self._tried
-        self._tried.add(value)
+        is_first = self._is_first(number)
         if is_first and is_one(FAILS, number):
             self.note("fail", value)
             raise ValueError(value)
