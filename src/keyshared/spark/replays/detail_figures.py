@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.pages.page import as_text
 from keyshared.spark.replays.cause_figures import percentile
 from keyshared.spark.replays.cause_report import said
@@ -84,9 +85,7 @@ def subjects(
 
 def _each(deliveries: DataFrame, places: Sequence[str], keys: Sequence[bytes]) -> DataFrame:
     """Return the deliveries of each of them, with its number; one of a key may be there twice."""
-    session = deliveries.sparkSession
     frames = []
-    # as Arrow, they are part of the plan: as rows, each job would have a Python worker hand them over
     for column, names, kind, first in (
         ("topic_partition", places, pa.string(), 0),
         ("key", keys, pa.binary(), len(places)),
@@ -94,7 +93,7 @@ def _each(deliveries: DataFrame, places: Sequence[str], keys: Sequence[bytes]) -
         if names:
             numbers = pa.array(range(first, first + len(names)), pa.int32())
             table = pa.table({column: pa.array(list(names), kind), "subject": numbers})
-            found = deliveries.join(F.broadcast(session.createDataFrame(table)), column)
+            found = deliveries.join(F.broadcast(frame_of(deliveries.sparkSession, table)), column)
             frames.append(found.select("subject", F.lit(column == "key").alias("is_key"), *_COLUMNS))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
