@@ -171,8 +171,7 @@ class Bench:
         if self.takes_filters or not self.members:
             self._connect(HEALER, ())  # somebody who wants everything
             self._look()
-        elif self._asked_for_less:
-            self._look_fully()  # nothing waits only because nobody has asked for it
+        self._ask_for_the_rest()
         if self._latest > self.now:
             self._pass_time(self._latest - self.now + self._claimed.tolerance_ms)
         for _ in range(4 * len(self._log) + 4):
@@ -484,8 +483,7 @@ class Bench:
     def _pass_time(self, ms: int) -> None:
         """Move time on; deliveries that have expired by then by any clock are no longer open."""
         self._read_on()
-        if self._asked_for_less:
-            self._look_fully()  # nothing waits only because nobody has asked for it
+        self._ask_for_the_rest()
         if self._claimed.progress_ms is not None:
             self._finish_answers()  # what they make ready must not look as if it had waited
         self.now += ms
@@ -552,6 +550,11 @@ class Bench:
         is_half_way = self._asked_for_less or self._receiving or self._answering
         if self._claimed.progress_ms is None and not is_half_way:
             self._tell(past.Quiet(at_ms=self.now))
+
+    def _ask_for_the_rest(self) -> None:
+        """Let nothing wait only because nobody has asked for it."""
+        if self._asked_for_less:
+            self._look_fully()
 
     def _look_fully(self) -> None:
         """Look while everybody asks for all, and no receive stands still."""
