@@ -9,6 +9,7 @@ from hypothesis import Phase, seed, settings
 from tests.kit.all_faults import FAULTS
 from tests.kit.asked_broker import ASKED_FAULTS, AskedFault
 from tests.kit.broken_own import OWN_FAULTS, OwnFault
+from tests.kit.dice import find_by_some_dice
 from tests.kit.fault import Fault
 from tests.kit.file_broker import AnswersBeforeItWrites
 from tests.kit.jittery_broker import ExpiresEarlyMachine, JitteryMachine
@@ -23,7 +24,7 @@ from keyshared.testing import AsyncDriver, Delivery, Promise
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import BeginReceive
-from keyshared.testing.trial import BUDGET, Finding, find_violation
+from keyshared.testing.trial import BUDGET, find_violation
 
 QUICK = settings(BUDGET, max_examples=2_000, phases=[Phase.generate])
 """A fault is not made smaller: that is what takes seconds. Tries end with the first fault, so many cost nothing."""
@@ -84,15 +85,9 @@ def test_every_fault_is_found_within_the_default_budget_whatever_the_dice(fault:
         assert find_violation(machine, settings(BUDGET, phases=[Phase.generate])) is not None, f"seed {dice}"
 
 
-def found_by_some_dice(machine: type[KeySharedMachine], budget: settings) -> Finding | None:
-    """Search as `BUDGET` does, a hundred tries with each dice: processes are too slow for what some dice need."""
-    tries = (find_violation(seed(dice)(machine), settings(budget, max_examples=100)) for dice in range(1, 11))
-    return next(filter(None, tries), None)
-
-
 @pytest.mark.slow
 def test_a_process_that_is_killed_in_between_is_caught_and_a_correct_one_breaks_nothing() -> None:
-    found = found_by_some_dice(broken(AnswersBeforeItWrites), QUICK)
+    found = find_by_some_dice(broken(AnswersBeforeItWrites), QUICK)
     assert found is not None
     assert found.violation.promise is Promise.NO_LOSS
     assert find_violation(KilledMachine, settings(FEW, max_examples=20)) is None
@@ -100,7 +95,7 @@ def test_a_process_that_is_killed_in_between_is_caught_and_a_correct_one_breaks_
 
 @pytest.mark.slow
 def test_a_process_that_is_paused_in_between_is_caught_and_a_correct_one_breaks_nothing() -> None:
-    found = found_by_some_dice(paused(LooksBeforeItClaims), BUDGET)
+    found = find_by_some_dice(paused(LooksBeforeItClaims), BUDGET)
     assert found is not None
     assert found.violation.promise is Promise.ONE_HOLDER
     assert any(isinstance(step, BeginReceive) for step in found.schedule)
