@@ -552,7 +552,7 @@ class Bench:
             self._tell(past.Quiet(at_ms=self.now))
 
     def _ask_for_the_rest(self) -> None:
-        """Let nothing wait only because nobody has asked for it."""
+        """Look fully, so that nothing waits only because nobody has asked for it."""
         if self._asked_for_less:
             self._look_fully()
 
