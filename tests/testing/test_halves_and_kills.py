@@ -24,6 +24,7 @@ from keyshared.testing.steps import (
     FinishReceive,
     KillAt,
     Nack,
+    NackLate,
     Postpone,
     Publish,
     PublishLater,
@@ -222,6 +223,11 @@ def test_what_was_given_back_without_an_answer_may_wait_for_its_retry() -> None:
     replay = mortal(*BEGIN, KillAt(2), Nack())
     (held, *_) = (each for each in replay.history if isinstance(each, Held))
     assert (HoldReason.RETRY, RETRY_MS) == (held.reason, held.until_ms)
+
+
+def test_what_was_postponed_waits_on_when_a_late_answer_gets_none() -> None:
+    replay = mortal(*BEGIN, Postpone(0, RETRY_MS + 1), KillAt(1), NackLate(), Wait(RETRY_MS))
+    assert replay.violation is None
 
 
 def test_a_process_that_is_killed_between_its_answer_and_its_write_has_forgotten_what_it_said() -> None:

@@ -375,12 +375,13 @@ class Bench:
         self._latest = max(self._latest, until_ms)
         return until_ms
 
-    def _ask(self, call: Callable[[], _Answer], perhaps: Callable[[], None]) -> _Answer:
-        """Make a call of the driver; if the broker is killed meanwhile, remember what it may have done."""
+    def _ask(self, call: Callable[[], _Answer], perhaps: Callable[[], None] | None) -> _Answer:
+        """Make a call of the driver; if the broker is killed meanwhile, remember what it may have done, if anything."""
         try:
             return call()
         except KilledError:
-            self._unanswered.append(perhaps)
+            if perhaps is not None:
+                self._unanswered.append(perhaps)
             raise
 
     def _ack(self, receipt: Receipt) -> None:
@@ -446,17 +447,17 @@ class Bench:
     def _nack(self, receipt: Receipt) -> None:
         self._before_it_ends()
         consumer, delivery, _ = receipt
-        nack = partial(self.driver.nack, consumer, delivery)
-        counted = self._answers.counted("nack", self._ask(nack, partial(self._hold_for_retry, delivery.offset)))
         is_open = self.open.get((consumer, delivery.offset)) == receipt
+        hold = partial(self._hold_for_retry, delivery.offset) if is_open else None  # a late answer holds nothing back
+        counted = self._answers.counted("nack", self._ask(partial(self.driver.nack, consumer, delivery), hold))
         self._tell(
             past.Nacked(
                 offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now
             )
         )
-        if is_open and counted is not False:
+        if hold is not None and counted is not False:
             self._end(receipt)
-            self._hold_for_retry(delivery.offset)
+            hold()
 
     def _fail(self, offset: int, times: int) -> None:
         for _ in range(times):
