@@ -191,7 +191,7 @@ def check_demo(told: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert re.search(r"^  messages +200$", told.stdout, re.MULTILINE)
     assert re.search(r"^  violations +0$", told.stdout, re.MULTILINE)
     assert "replaying: done in " in told.stdout + told.stderr  # spark-submit puts both of a Python program into one
-    deliveries = pq.read_table(folder / "out" / "deliveries")
+    deliveries = pq.read_table(folder / "out" / "results" / "deliveries")
     assert set(range(100)) == set(deliveries["offset"].to_pylist())
     assert {"0", "1"} == set(deliveries["topic_partition"].to_pylist())
     assert "every promise kept" in (folder / "out" / "report.html").read_text(encoding="utf-8")

@@ -15,10 +15,10 @@ from tests.spark.replays.test_replay_report import Page
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
+import keyshared.spark as ks  # noqa: E402 - needs pyspark
 from keyshared.spark.audits.delivery_history import delivery_history  # noqa: E402 - needs pyspark
 from keyshared.spark.demo import __main__ as demo  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.replay import Replay  # noqa: E402 - needs pyspark
-from keyshared.spark.replays.schemas import DELIVERY_SCHEMA  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +82,7 @@ def test_the_module_runs_as_a_program_and_spark_is_not_heard(
         "counting",
     ] == steps
     assert [] == [line for line in lines if not re.search(r": .*\d s$", line)]
-    assert {"deliveries", "report.html", "spark.log"} == {path.name for path in out.iterdir()}
+    assert {"results", "report.html", "spark.log"} == {path.name for path in out.iterdir()}
 
 
 def test_flights_leave_a_delivery_log_and_a_page(
@@ -92,8 +92,10 @@ def test_flights_leave_a_delivery_log_and_a_page(
     found = facts(told.stdout)
     assert ("3,000", "3", "0") == (found["messages"], found["topic-partitions"], found["violations"])
     assert {"c2 leaves", "c5 joins"} <= set(found)
-    deliveries = spark.read.parquet(str(out / "deliveries"))
-    assert DELIVERY_SCHEMA.names == deliveries.columns
+    saved = ks.load_results(spark, out / "results")
+    assert {"deliveries", "summaries", "violations", "verdicts"} == {*saved}
+    assert (0, 4) == (saved["violations"].count(), saved["verdicts"].select("promise").distinct().count())
+    deliveries = saved["deliveries"]
     assert 3_000 == deliveries.select("topic_partition", "offset").distinct().count()
     assert 3_000 == deliveries.filter("settled_sequence is not null").count()
     counts = {
@@ -113,7 +115,7 @@ def test_flights_leave_a_delivery_log_and_a_page(
 def test_the_fast_audit_and_the_exact_one_agree_on_the_delivery_log(
     spark: "SparkSession", program: tuple[subprocess.CompletedProcess[str], Path]
 ) -> None:
-    log = spark.read.parquet(str(program[1] / "deliveries"))
+    log = ks.load_results(spark, program[1] / "results")["deliveries"].drop("run")
     elsewhere = F.when(F.col("offset") % 5 == 0, "z").otherwise(F.col("consumer"))
     unsettled = F.when(F.col("offset") % 7 != 0, F.col("settled_sequence"))
     late = F.when(F.col("settled_sequence").isNotNull(), 1_000).otherwise(0)  # of messages that are not sent again
@@ -180,20 +182,21 @@ def test_a_log_of_ones_own_is_replayed(
         found[name] for name in ("messages", "keys", "keyless messages", "topic-partitions")
     )
     assert "in proportion to work" in told.out.replace("\n", " ")
-    deliveries = spark.read.parquet(str(tmp_path / "out" / "deliveries"))
+    deliveries = ks.load_results(spark, tmp_path / "out" / "results")["deliveries"]
     assert 199_000 <= (deliveries.agg(F.max("delivered_ms")).collect()[0][0])  # a unit is a second
 
 
 @pytest.mark.slow
 def test_a_log_without_keys_and_of_one_instant_is_replayed_quietly(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log.csv").write_text("k,p,o\n,a,5\n,a,5\n,b,5\n")
     elsewhere = tmp_path / "elsewhere"
     options = own(tmp_path / "log.csv", key="k", partition="p", order="o", time="hours")
-    assert 0 == run(*options, "--quiet", "--deliveries", str(elsewhere), out=tmp_path / "out")
+    assert 0 == run(*options, "--quiet", "--results", str(elsewhere), out=tmp_path / "out")
     assert ("", "") == capsys.readouterr()
-    assert (elsewhere / "_SUCCESS").exists()
+    assert 3 == ks.load_results(spark, elsewhere)["deliveries"].select("offset", "topic_partition").distinct().count()
+    assert not (tmp_path / "out" / "results").exists()
     assert "none" in (tmp_path / "out" / "report.html").read_text()  # no hottest key
 
 
@@ -274,25 +277,41 @@ def test_a_log_of_no_messages_is_refused(
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_a_job_that_fails_is_told_in_one_line_that_names_the_log_if_there_is_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, logged: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, logged: bool
 ) -> None:
+    whole: Any = Replay.__dict__["deliveries"].fget
+    failing = F.raise_error(F.lit("the disk is full")).cast("bigint")
+    monkeypatch.setattr(Replay, "deliveries", property(lambda self: whole(self).withColumn("wait_ms", failing)))
     log = tmp_path / "out" / "spark.log"
     log.parent.mkdir()
     if logged:
         log.write_text("")
     (tmp_path / "log.csv").write_text(CSV)
-    (tmp_path / "file").write_text("")
-    assert 2 == run(
-        *own(tmp_path / "log.csv", **COLUMNS),
-        "--quiet",
-        "--deliveries",
-        str(tmp_path / "file" / "below"),
-        out=tmp_path / "out",
-    )
+    assert 2 == run(*own(tmp_path / "log.csv", **COLUMNS), "--quiet", out=tmp_path / "out")
     said = capsys.readouterr().err
     assert said.startswith("error: ")
+    assert "the disk is full" in said
     assert logged == said.endswith(f"; details are in {log}\n")
     assert logged == ("details" in said)
+    assert 1 == said.count("\n")
+
+
+@pytest.mark.parametrize("held", ["a file", "a folder of somebody else's"])
+def test_a_place_that_cannot_take_results_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], held: str
+) -> None:
+    place = tmp_path / "place"
+    if held == "a file":
+        place.write_text("")
+        place /= "below"
+    else:
+        place.mkdir()
+        (place / "accounts.csv").write_text("mine\n")
+    (tmp_path / "log.csv").write_text(CSV)
+    options = own(tmp_path / "log.csv", **COLUMNS)
+    assert 2 == run(*options, "--quiet", "--results", str(place), out=tmp_path / "out")
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: path is '{place}'; it must ")
     assert 1 == said.count("\n")
 
 
@@ -328,7 +347,9 @@ def test_a_plan_of_ones_own_is_replayed_and_what_cannot_be_done_is_said(
     assert "warning: key" in told.err
 
 
-def test_several_plans_are_compared_and_one_wins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_plans_are_compared_and_one_wins(
+    spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "log.csv").write_text(CSV)
     plans = []
     for name, count in (("few", 1), ("many", 4)):
@@ -343,4 +364,6 @@ def test_several_plans_are_compared_and_one_wins(tmp_path: Path, capsys: pytest.
     assert "* winner by wait-p50: many, " in told.out
     assert {"few", "many"} == set(re.findall(r"^warning: (\w+): topic-partition", told.out, re.MULTILINE))
     assert (tmp_path / "out" / "plans.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert not (tmp_path / "out" / "deliveries").exists()
+    saved = ks.load_results(spark, tmp_path / "out" / "results")
+    assert {"plan_summaries", "plan_totals", "plan_consumers", "plan_moved_keys"} == {*saved}
+    assert {"few", "many"} == {row.plan for row in saved["plan_totals"].collect()}

@@ -41,14 +41,14 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "--key is 'usr'; it must be a column of log.csv (user, shar",
         ),
         (["--input", "log.csv", *COLUMNS, "--service", "work"], "--service is 'work'; it must be a column of log.csv"),
-        (["--input", "log.csv", *COLUMNS, "--deliveries", "log.csv"], "--deliveries is 'log.csv'; it must lie apart"),
+        (["--input", "log.csv", *COLUMNS, "--results", "log.csv"], "--results is 'log.csv'; it must lie apart"),
         (
-            ["--input", "demo-output/deliveries", *COLUMNS],
-            "--deliveries is 'demo-output/deliveries'; it must lie apart",
+            ["--input", "demo-output/results", *COLUMNS],
+            "--results is 'demo-output/results'; it must lie apart",
         ),
         (
-            ["--input", "s3a://logs/", *COLUMNS, "--deliveries", "s3a://logs/"],
-            "--deliveries is 's3a://logs/'; it must ",
+            ["--input", "s3a://logs/", *COLUMNS, "--results", "s3a://logs/"],
+            "--results is 's3a://logs/'; it must ",
         ),
         (["--input", "s3a://logs/log.txt", *COLUMNS], "path is 's3a://logs/log.txt'; it must end in one of .parquet"),
         (
@@ -78,10 +78,6 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--plan", "two.toml", "--consumers", "3"], "--consumers is 3; it must come without --plan"),
         (["--plan", "two.toml", "--by", "backlog"], "--by is 'backlog'; it must come with two plans or more"),
         (["--plan", "two.toml", "--by", "cost"], "--by is 'cost'; it must be one of wait-p99, "),
-        (
-            ["--plan", "two.toml", "--plan", "own.toml", "--deliveries", "x"],
-            "--deliveries is 'x'; it must come with one",
-        ),
         (
             ["--input", "log.csv", *COLUMNS, "--service-unit", "days"],
             "--service-unit is 'days'; it must come with --plan",

@@ -1,8 +1,8 @@
 r"""``python -m keyshared.spark.demo``: a year of flights, or your own log, replayed over a group of consumers.
 
-The log is replayed (`keyshared.spark.replay`), the delivery log that came out is written as Parquet, read again and
-audited (`keyshared.spark.audit`), and what happened is printed and written as a page of HTML. Its keys are counted
-(`keyshared.spark.keystats.histogram`) to compare bucket boundaries of equal width with balanced ones.
+The log is replayed (`keyshared.spark.replay`) and the delivery log that came out is audited (`keyshared.spark.audit`).
+What happened is printed, written as a page of HTML and saved as tables (`keyshared.spark.save_results`). Keys of that
+log are counted (`keyshared.spark.keystats.histogram`) to compare bucket boundaries of equal width with balanced ones.
 
 ``python -m keyshared.spark.demo distribution`` shows something else: the flights on five clusters that copy to one
 another (`keyshared.spark.demo.distribution`).
@@ -12,10 +12,10 @@ The exit status is 0 if every promise was kept, 1 if one was broken, and 2 if th
 With ``spark-submit`` everything of Spark's own goes to standard error, and everything of the demo to standard output::
 
     spark-submit --master spark://host:7077 src/keyshared/spark/demo/__main__.py --input s3a://logs/2024/ --key user \
-        --partition shard --order ts --deliveries s3a://scratch/deliveries 2>spark.log
+        --partition shard --order ts --results s3a://lake/2024-replayed 2>spark.log
 
-The driver and the workers need keyshared installed. Without ``--deliveries`` the delivery log goes to a folder that all
-workers must share with the driver, such as any folder of a local master.
+The driver and the workers need keyshared installed. Without ``--results`` the tables go to a folder that all workers
+must share with the driver, such as any folder of a local master.
 """
 
 import argparse
@@ -55,6 +55,8 @@ from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
 from keyshared.spark.replays.what_if import what_if
+from keyshared.spark.results.catalogue import RUN
+from keyshared.spark.results.save import load_results, save_results
 from keyshared.spark.runtime.progress import watch
 from keyshared.spark.runtime.session import local_session, reason
 
@@ -138,8 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--by", metavar="WHAT", help=f"what the best of several plans is found by: {', '.join(CRITERIA)} ({_BY})")
     add("--limit", type=int, metavar="N", help="only the first N messages")
-    add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where results go (demo-output)")
-    add("--deliveries", metavar="PATH", help="where the delivery log goes, if not below --out: workers must reach it")
+    add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where the page goes (demo-output)")
+    add("--results", metavar="PATH", help="where tables go, if not to results below --out: workers must reach it")
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
@@ -254,7 +256,7 @@ def _hint(options: argparse.Namespace) -> str:
 
 def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
     loads = _weighed(spark, options, job.messages, {"": job.plan})
-    path = options.deliveries or (options.out / "deliveries").resolve().as_uri()
+    path = _results(options)
     started = time.monotonic()
     with (
         _progress(spark, "replaying", options),
@@ -262,14 +264,15 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
             job.messages, job.plan, service_ms="service_ms", partitions=options.partitions, points=_BACKLOG_POINTS
         ) as result,
     ):
-        result.deliveries.write.mode("overwrite").parquet(path)
+        run = save_results(result, path, mode="overwrite")
         summaries = brought_here(result.summaries)  # a row for each topic-partition
     seconds = time.monotonic() - started
-    deliveries = spark.read.parquet(path)
+    deliveries = load_results(spark, path, run=run)["deliveries"].drop(RUN)
     with _progress(spark, "auditing every delivery", options):
         history = delivery_history(deliveries, offered=job.messages.select(*PLACE)).persist()
         audited = audit(history, DELIVERY_GUARANTEES, partitions=options.partitions, most=_SHOWN_PROOFS)
         broken = audited.counts()
+        save_results(audited, path, mode="append")
     with _progress(spark, "counting", options):
         report = replay_report(
             deliveries,
@@ -296,6 +299,8 @@ def _compare(spark: SparkSession, options: argparse.Namespace, log: Log, message
     loads = _weighed(spark, options, messages, options.plans)
     with what_if(messages, options.plans, service_ms="service_ms", partitions=options.partitions) as compared:
         with _progress(spark, f"replaying {len(options.plans)} plans", options):
+            path = _results(options)
+            save_results(compared, path, mode="overwrite")
             outcomes = outcomes_of(compared.totals.collect(), options.plans)
         with _progress(spark, "counting", options):
             compared.report(page, title=log.title, about=log.about, hottest=_HOT_KEYS)
@@ -303,7 +308,7 @@ def _compare(spark: SparkSession, options: argparse.Namespace, log: Log, message
         by = options.by or _BY
         told = comparison(log.title, f"{log.about}.", options.plans, outcomes, by, loads=loads)
         tell(sys.stdout, "", told, "")
-        sys.stdout.write(f"report        {page}\n")
+        sys.stdout.write(f"results       {path}\nreport        {page}\n")
     return _KEPT
 
 
@@ -336,7 +341,11 @@ def _tell(
         tell(sys.stderr, Text(f"{report.violation_count:,} violations, such as", style="bold red"), table)
     if not options.quiet:
         tell(sys.stdout, "", summary(report), *warned(loads, _hint(options)), "")
-        sys.stdout.write(f"delivery log  {path}\nreport        {options.out / 'report.html'}\n")
+        sys.stdout.write(f"results       {path}\nreport        {options.out / 'report.html'}\n")
+
+
+def _results(options: argparse.Namespace) -> str:
+    return options.results or (options.out / "results").resolve().as_uri()
 
 
 def _progress(

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 from keyshared.errors import ArgumentError
@@ -169,17 +168,17 @@ def refuse_missing(options: argparse.Namespace, columns: Sequence[str]) -> None:
 
 
 def _check_apart(options: argparse.Namespace) -> None:
-    """Refuse to write the delivery log, which replaces what is there, over the log that is read."""
+    """Refuse to save results, which replace what is there, over the log that is read."""
     source = local_path(options.input)
-    target = local_path(options.deliveries or str(options.out / "deliveries"))
+    target = local_path(options.results or str(options.out / "results"))
     if source is None or target is None:
-        same = options.deliveries == options.input
+        same = options.results == options.input
     else:
         here, there = source.resolve(), target.resolve()
         same = here.is_relative_to(there) or there.is_relative_to(here)
     if same:
-        told = options.deliveries or str(options.out / Path("deliveries"))
-        raise ArgumentError("--deliveries", told, f"lie apart from --input ({options.input}): it is replaced")
+        told = options.results or str(options.out / "results")
+        raise ArgumentError("--results", told, f"lie apart from --input ({options.input}): it is replaced")
 
 
 def _misplaced(options: argparse.Namespace) -> tuple[tuple[str, bool, str], ...]:
@@ -189,7 +188,6 @@ def _misplaced(options: argparse.Namespace) -> tuple[tuple[str, bool, str], ...]
     return (
         ("by", plans < _SEVERAL, "come with two plans or more: it says which is the winner"),
         ("consumers", plans > 0, "come without --plan, which names its consumers"),
-        ("deliveries", plans >= _SEVERAL, "come with one plan: a comparison keeps none"),
         ("service_unit", plans == 0, in_proportion),
         ("service_unit", options.service is None, "come with --service: it is what the column counts"),
     )

@@ -18,8 +18,8 @@ __all__ = ["html"]
 
 _HOT_SLOTS: Final = 10
 _FRAMES: Final = (
-    "A row for each slot is in the frame of key_histogram: key_histogram(log).write.parquet(folder) writes it as "
-    "Parquet files."
+    "A row for each slot is in the frame of key_histogram: "
+    "keyshared.spark.save_results({'histogram': key_histogram(log)}, folder) saves it as a table."
 )
 
 

@@ -33,7 +33,7 @@ __all__ = ["Backlog", "ConsumerLoad", "ReplayReport", "backlog_section", "html"]
 
 _FRAMES: Final = (
     "A row for each delivery is in the frame deliveries of the replay, and one for each topic-partition in summaries: "
-    "result.deliveries.write.parquet(folder) writes the first as Parquet files."
+    "keyshared.spark.save_results(result, folder) saves both as tables."
 )
 
 

@@ -22,7 +22,7 @@ CRITERION: Final = (
 
 _FRAMES: Final = (
     "A row for each plan and topic-partition is in the frame summaries of the comparison: "
-    "compared.summaries.write.parquet(folder) writes it as Parquet files."
+    "keyshared.spark.save_results(compared, folder) saves it as a table, with what adds up to these figures."
 )
 
 

@@ -73,7 +73,7 @@ def watch(
 
     Example:
         >>> with watch(spark, "replaying"):  # doctest: +SKIP
-        ...     result.deliveries.write.parquet("deliveries.parquet")
+        ...     save_results(result, "lake/may")
         replaying: 2 of 3 tasks, 232,114 rows, 1,769 rows/s, 181.0 s
         replaying: done in 291.8 s
     """
