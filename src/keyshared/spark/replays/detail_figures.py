@@ -16,7 +16,7 @@ from keyshared.spark.pages.page import as_text
 from keyshared.spark.replays.cause_figures import percentile
 from keyshared.spark.replays.cause_report import said
 from keyshared.spark.replays.detail_report import Holding, Move, Subject, key_anchor, place_anchor
-from keyshared.spark.replays.intervals import Replayed, in_intervals, moment
+from keyshared.spark.replays.intervals import Replayed, in_intervals, moment, stretches_of
 
 __all__ = ["subjects"]
 
@@ -121,19 +121,8 @@ def _facts(each: DataFrame) -> tuple[dict[int, Row], dict[int, list[tuple[str, i
 
 def _lags(each: DataFrame, replayed: Replayed) -> dict[tuple[int, int], int]:
     """Add up for each of them and each interval of time how long messages waited."""
-    moments = F.array(moment(F.col("delivered_ms") - F.col("wait_ms"), 1, 0), moment(F.col("delivered_ms"), -1, 0))
-    lane = Window.partitionBy("subject").orderBy("at_ms")
-    stretches = (
-        each.select("subject", F.explode(moments).alias("moment"))
-        .select("subject", "moment.*")
-        .select(
-            "subject",
-            (F.col("at_ms") - replayed.first_ms).alias("from_ms"),
-            (F.lead("at_ms").over(lane) - replayed.first_ms).alias("until_ms"),
-            F.sum("waits").over(lane.rowsBetween(Window.unboundedPreceding, Window.currentRow)).alias("waiting"),
-        )
-        .filter("until_ms > from_ms and waiting > 0")
-    )
+    moments = moment(F.col("delivered_ms") - F.col("wait_ms"), 1, 0), moment(F.col("delivered_ms"), -1, 0)
+    stretches = stretches_of(each, ["subject"], moments, replayed)
     rows = (
         in_intervals(stretches, replayed)
         .groupBy("subject", "number")

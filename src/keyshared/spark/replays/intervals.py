@@ -22,6 +22,7 @@ __all__ = [
     "interval_sums",
     "means",
     "moment",
+    "stretches_of",
 ]
 
 INTERVALS: Final = 60
@@ -83,22 +84,8 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
         moment(F.col("delivered_ms"), -1, 1),
         moment(end, 0, -1),
     )
-    each = deliveries.select("topic_partition", "consumer", F.explode(F.array(*moments)).alias("moment"))
-    lane = Window.partitionBy("topic_partition", "consumer").orderBy("at_ms")
-    so_far = lane.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    stretches = (
-        each.select("topic_partition", "consumer", "moment.*")
-        .select(
-            "topic_partition",
-            "consumer",
-            (F.col("at_ms") - replayed.first_ms).alias("from_ms"),
-            (F.lead("at_ms").over(lane) - replayed.first_ms).alias("until_ms"),
-            F.sum("waits").over(so_far).alias("waiting"),
-            F.sum("held").over(so_far).alias("held"),
-        )
-        .filter("until_ms > from_ms and (waiting > 0 or held > 0)")
-        .withColumn("working", F.least("held", _concurrency(replayed.plan)))
-    )
+    stretches = stretches_of(deliveries, ("topic_partition", "consumer"), moments, replayed)
+    stretches = stretches.withColumn("working", F.least("held", _concurrency(replayed.plan)))
     names = [_name(ALL, F.lit("")), _name(CONSUMER, F.col("consumer"))]
     if shown:
         place = F.col("topic_partition")
@@ -116,6 +103,37 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
     for row in rows:
         found.setdefault((row["of"]["kind"], row["of"]["name"]), {})[row["number"]] = row
     return found
+
+
+def stretches_of(
+    deliveries: DataFrame, lane: Sequence[str], moments: Sequence[Column], replayed: Replayed
+) -> DataFrame:
+    """Find the stretches of time between moments, in which as many messages wait and are held all the while.
+
+    Args:
+        deliveries: The delivery log, or some of it.
+        lane: Columns; stretches are found for each combination of their values.
+        moments: What `moment` returns: those of each delivery.
+        replayed: The time of the replay.
+
+    Returns:
+        A row for each stretch in which there is anything: the columns of the lane, ``from_ms`` and ``until_ms`` since
+        the first thing happened, ``waiting`` and ``held``.
+    """
+    of = Window.partitionBy(*lane).orderBy("at_ms")
+    so_far = of.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return (
+        deliveries.select(*lane, F.explode(F.array(*moments)).alias("moment"))
+        .select(*lane, "moment.*")
+        .select(
+            *lane,
+            (F.col("at_ms") - replayed.first_ms).alias("from_ms"),
+            (F.lead("at_ms").over(of) - replayed.first_ms).alias("until_ms"),
+            F.sum("waits").over(so_far).alias("waiting"),
+            F.sum("held").over(so_far).alias("held"),
+        )
+        .filter("until_ms > from_ms and (waiting > 0 or held > 0)")
+    )
 
 
 def in_intervals(stretches: DataFrame, replayed: Replayed) -> DataFrame:
