@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from tests.command_logs import lag_of, ring, written_log
+from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 from tests.spark.small_jobs import RING, messages
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
@@ -27,7 +28,7 @@ CONFIG: Final = DispatcherConfig(
 )
 SEQUENCES: Final = (0, 20, 40, 60)  # where files are cut; some commands are in two
 REPEATED: Final = 4
-SETTINGS: Final = {**STATE_STORE, "spark.sql.shuffle.partitions": "2"}  # a micro-batch costs a process for each
+SETTINGS: Final = {**STATE_STORE, SHUFFLE_PARTITIONS: "2"}  # a micro-batch costs a process for each
 
 
 def commands() -> list[tuple[Any, ...]]:
@@ -47,13 +48,9 @@ def dispatched(spark: SparkSession) -> list[object]:
     rows, cuts = commands(), pairwise(SEQUENCES)
     files = [[row for row in rows if start - REPEATED <= row[1] < stop] for start, stop in cuts]
     delay_ms = lag_of(files)
-    with TemporaryDirectory() as folder:
-        for name, value in SETTINGS.items():
-            spark.conf.set(name, value)
+    with TemporaryDirectory() as folder, settings(spark, SETTINGS):
         frames = [spark.createDataFrame(file, COMMAND_SCHEMA) for file in files]
         started = [run(spark, Path(folder), some, delay_ms) for some in (frames[:2], frames[2:])]
-        for name in SETTINGS:
-            spark.conf.unset(name)
     batch = stream_dispatch(spark.createDataFrame(rows, COMMAND_SCHEMA), ring(), config=CONFIG, delay_ms=delay_ms)
     return [*map(len, started), *started[-1], *batch.collect()]
 

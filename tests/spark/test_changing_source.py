@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
+from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 
 from keyshared import HashRing
 from keyshared.distribution import DistributionTree
@@ -26,10 +27,8 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True, scope="module")
 def _two_tasks(spark: "SparkSession") -> Iterator[None]:
     """Enough for topic-partitions to stand apart, and each task that runs Python costs more than its rows."""
-    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+    with settings(spark, {SHUFFLE_PARTITIONS: "2"}):
+        yield
 
 
 Rows: TypeAlias = list[tuple[Any, ...]]

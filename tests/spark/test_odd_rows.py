@@ -5,10 +5,11 @@ Whatever is wrong, the error names the column; and what is wrong in a row it sho
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 
 from keyshared import HashRing
 from keyshared.buckets import BucketLayout, BucketPlacement
@@ -32,10 +33,8 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True, scope="module")
 def _one_task(spark: "SparkSession") -> Iterator[None]:
     """What fails has no time to lose."""
-    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+    with settings(spark, {SHUFFLE_PARTITIONS: "1"}):
+        yield
 
 
 RING = HashRing(["ann"])
@@ -225,13 +224,8 @@ NEVER_NULL = [
 ]
 
 
-@contextmanager
-def case_counts(spark: "SparkSession") -> Iterator[None]:
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        yield
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
+def case_counts(spark: "SparkSession") -> AbstractContextManager[None]:
+    return settings(spark, {"spark.sql.caseSensitive": "true"})
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -327,9 +321,7 @@ def test_times_without_a_zone_are_in_their_own_order_whatever_the_zone_of_the_se
     spark: "SparkSession", zone: str, kind: str
 ) -> None:
     """[key-order] And times of one millisecond are in theirs."""
-    before = str(spark.conf.get("spark.sql.session.timeZone"))
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
+    with settings(spark, {"spark.sql.session.timeZone": zone}):
         times = [*NIGHT, "2013-03-10 03:15:00.000001", "2013-03-10 03:15:00.000002", "1969-12-31 23:59:59.9995"]
         suffix = "+00:00" if kind == "timestamp" else ""
         rows = spark.createDataFrame(
@@ -337,8 +329,6 @@ def test_times_without_a_zone_are_in_their_own_order_whatever_the_zone_of_the_se
         )
         events = rows.select("k", F.lit("p").alias("p"), F.col("at").cast(kind).alias("at"))
         log = ks.as_log(events, key="k", partition="p", order="at").orderBy("offset").collect()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
     day = 1_362_873_600_000
     if kind == "date":
         assert [-86_400_000, *[day] * 5] == [row.order for row in log]

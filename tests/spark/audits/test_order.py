@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 from tests.spark.attempts import Attempt, lane_history, obvious
+from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 
 from keyshared.errors import ArgumentError
 
@@ -214,14 +215,10 @@ def test_a_log_that_keeps_its_promises_has_no_violations(spark: "SparkSession", 
 def test_neither_the_order_of_rows_nor_the_number_of_partitions_changes_anything(
     spark: "SparkSession", small: Small, unscreened: dict[str, list[Found]]
 ) -> None:
-    kept: Any = spark.conf.get("spark.sql.shuffle.partitions")
-    try:
-        for partitions in (1, 5):
-            spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    for partitions in (1, 5):
+        with settings(spark, {SHUFFLE_PARTITIONS: str(partitions)}):
             log = small.log.repartition(2 * partitions + 1, "offset", "consumer")
             assert unscreened["offered"] == by_spark(check_order(log, offered=small.offers["offered"]))
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", kept)
 
 
 def test_lanes_that_run_one_by_one_are_never_shown_to_python(spark: "SparkSession") -> None:

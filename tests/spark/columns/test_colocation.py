@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS
+from tests.spark.settings import BATCH_ROWS, settings
 
 from keyshared.buckets import BucketLayout, BucketPlacement, key_halves
 from keyshared.errors import ArgumentError
@@ -151,14 +152,9 @@ def test_a_consumer_is_read_as_a_stream_of_batches_in_order(spark: "SparkSession
         }
         yield pa.RecordBatch.from_pydict(told)
 
-    option = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = str(spark.conf.get(option))
-    spark.conf.set(option, "5")
-    try:
+    with settings(spark, {BATCH_ROWS: "5"}):
         schema = "owners long, largest long, rows long, sorted boolean"
         rows = colocate(frame(spark, log), RING).mapInArrow(watch, schema).collect()
-    finally:
-        spark.conf.set(option, before)
     assert [(1, 5, True)] * 4 == [(row.owners, row.largest, row.sorted) for row in rows]
     assert len(log) == sum(row.rows for row in rows)
 

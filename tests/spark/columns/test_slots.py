@@ -1,12 +1,13 @@
 """Slots and bucket hashes as Spark expressions are those of Python, for every hash, native or through Arrow."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_bytes, random_texts
+from tests.spark.settings import BATCH_ROWS, settings
 
 from keyshared.buckets import key_halves
 from keyshared.errors import ArgumentError
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 SPACES = [
     (XXH64_SEED_42, 1),
     (XXH64_SEED_42, 16),
@@ -67,14 +67,8 @@ def plan_of(frame: "DataFrame") -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-@contextmanager
-def batches_of(spark: "SparkSession", rows: int) -> Iterator[None]:
-    before = spark.conf.get(BATCH_SIZE)
-    spark.conf.set(BATCH_SIZE, rows)
-    try:
-        yield
-    finally:
-        spark.conf.set(BATCH_SIZE, str(before))
+def batches_of(spark: "SparkSession", rows: int) -> AbstractContextManager[None]:
+    return settings(spark, {BATCH_ROWS: str(rows)})
 
 
 @pytest.mark.parametrize("keys", [TEXTS, BYTES], ids=["texts", "bytes"])

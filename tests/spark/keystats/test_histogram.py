@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from tests.spark.keys import SOME_BYTES, SOME_TEXTS, random_texts
+from tests.spark.settings import settings
 
 from keyshared.buckets import (
     BucketLayout,
@@ -178,14 +179,10 @@ def test_the_log_is_read_once_and_only_keys_pass_through_python(spark: "SparkSes
 def test_a_sum_that_nothing_can_hold_fails_the_job_in_either_mode(
     spark: "SparkSession", ansi: str, weight: str
 ) -> None:
-    before = str(spark.conf.get("spark.sql.ansi.enabled"))
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    try:
+    with settings(spark, {"spark.sql.ansi.enabled": ansi}):
         frame = spark.createDataFrame([("a", (1 << 62) + 1)] * 3, "key string, n long").selectExpr("key", f"{weight} w")
         with pytest.raises(JOB_FAILED, match="the weights add up to more than Spark can hold"):
             key_histogram(frame, weight="w").collect()
-    finally:
-        spark.conf.set("spark.sql.ansi.enabled", before)
 
 
 def test_from_the_log_to_owners_in_one_pass(spark: "SparkSession") -> None:

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.settings import BATCH_ROWS, settings
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
@@ -138,16 +139,11 @@ def test_many_small_random_logs_are_replayed_as_the_simulation_replays_each(spar
 @pytest.mark.parametrize(("partitions", "batch"), [(1, 10_000), (1, 3), (2, 7), (9, 1)])
 def test_neither_partitions_nor_batches_change_anything(spark: "SparkSession", partitions: int, batch: int) -> None:
     log = random_log(seed=2, topic_partitions=5)  # with 9 partitions, some are empty
-    option = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    kept: Any = spark.conf.get(option)
-    spark.conf.set(option, str(batch))
-    try:
+    with settings(spark, {BATCH_ROWS: str(batch)}):
         rows = frame(spark, log).repartition(3)
         with replay(rows, STORMY, service_ms="service_ms", partitions=partitions, points=10, hottest=3) as result:
             assert partitions == result._rows.rdd.getNumPartitions()
             assert_same(in_process(log, STORMY), result)
-    finally:
-        spark.conf.set(option, kept)
 
 
 def test_a_topic_partition_longer_than_a_batch_is_whole(spark: "SparkSession") -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.replays.test_replay import BACKLOG, CALM, STORMY, frame, plain, random_log
+from tests.spark.settings import BATCH_ROWS, settings
 
 from keyshared.errors import ArgumentError
 from keyshared.placement import AutoSplit, Placement
@@ -53,16 +54,11 @@ def test_every_plan_says_what_it_says_in_process_whatever_the_partitions_and_bat
     spark: "SparkSession", partitions: int | None, batch: int
 ) -> None:
     log = random_log(seed=11, topic_partitions=5)
-    option = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    kept = str(spark.conf.get(option))
-    spark.conf.set(option, str(batch))
-    try:
+    with settings(spark, {BATCH_ROWS: str(batch)}):
         rows = frame(spark, log).repartition(3)
         with what_if(rows, PLANS, service_ms="service_ms", partitions=partitions, points=10, hottest=3) as compared:
             assert WHAT_IF_SCHEMA == compared.summaries.schema
             found = [plain(row) for row in compared.summaries.collect()]
-    finally:
-        spark.conf.set(option, kept)
     assert by_name(expected(log, PLANS)) == by_name(found)
 
 

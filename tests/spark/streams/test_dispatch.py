@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.command_logs import lag_of, ring, written_log
+from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 
 from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
@@ -55,13 +56,8 @@ NEEDED = "topic_partition string, sequence int, at_ms int, command string"
 @pytest.fixture
 def store(spark: "SparkSession") -> Iterator["SparkSession"]:
     """The session with the settings that a stream needs, and as few tasks as will show something."""
-    settings = {**STATE_STORE, "spark.sql.shuffle.partitions": "2"}
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    with settings(spark, {**STATE_STORE, SHUFFLE_PARTITIONS: "2"}):
+        yield spark
 
 
 HUGE = (1 << 53) + 1  # no float is that number
