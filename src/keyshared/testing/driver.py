@@ -186,6 +186,8 @@ class Driver:
     def advance(self, ms: int) -> None:
         """Move time on, all at once, and run what the broker has due then.
 
+        A clock goes on while a broker is dead: if it is killed in this call, what has become due runs after `restart`.
+
         Args:
             ms: How many milliseconds.
         """
