@@ -345,7 +345,9 @@ def _tell(
 
 
 def _results(options: argparse.Namespace) -> str:
-    return options.results or (options.out / "results").resolve().as_uri()
+    given: str | None = options.results
+    out: Path = options.out
+    return given or (out / "results").resolve().as_uri()
 
 
 def _progress(
