@@ -145,17 +145,20 @@ def test_plans_are_compared_by_their_summaries(replayed: Replay) -> None:
     summaries = replayed.summaries.withColumn("plan", F.explode(F.array(F.lit("as it is"), F.lit("again"))))
     slow = F.when(F.col("plan") == "again", F.col("wait_p99_ms") + 1_000_000).otherwise(F.col("wait_p99_ms"))
     told = summaries.withColumn("wait_p99_ms", slow)
-    found = what_if_report(told, {"again": PLAN, "as it is": PLAN}, title="t", source="s", hottest=1)
+    found = what_if_report(told, {"again": PLAN, "as it is": PLAN}, title="t", source="s", by="backlog", hottest=1)
     rows = replayed.summaries.collect()
     assert (400, 2, ["again", "as it is"]) == (found.messages, found.topic_partitions, [p.plan for p in found.plans])
     worst = max(row["wait_p99_ms"] for row in rows)
-    assert [worst + 1_000_000, worst] == [each.wait_p99_ms for each in found.plans]
+    assert [worst + 1_000_000, worst] == [each.outcome.wait_p99_ms for each in found.plans]
+    assert "backlog" == found.by
     for each in found.plans:
-        assert sum(row["deliveries"] for row in rows) == each.deliveries == sum(w.deliveries for w in each.consumers)
+        deliveries = sum(row["deliveries"] for row in rows)
+        assert deliveries == each.outcome.deliveries == sum(w.deliveries for w in each.consumers)
         assert ["ann", "bob", NASTY] == [work.consumer for work in each.consumers]
         assert sum(c["busy_ms"] for row in rows for c in row["consumers"]) == sum(w.busy_ms for w in each.consumers)
         assert ["joins", "changes weight", "leaves"] == [change.what for change in each.changes]
-        assert max(row["largest_backlog"] for row in rows) == each.backlog.largest
+        largest = max(row["largest_backlog"] for row in rows)
+        assert largest == each.backlog.largest == each.outcome.largest_backlog
     assert ((NASTY, 20),) == found.hot_keys
 
 
@@ -165,7 +168,7 @@ def test_plans_without_summaries_or_names_are_refused(spark: "SparkSession", rep
         (spark.range(1), {}, "plans"),
     ):
         with pytest.raises(ArgumentError) as raised:
-            what_if_report(summaries, plans, title="t", source="s", hottest=1)
+            what_if_report(summaries, plans, title="t", source="s", by="backlog", hottest=1)
         assert parameter == raised.value.parameter
 
 

@@ -363,7 +363,9 @@ def test_several_plans_are_compared_and_one_wins(
     assert ["few", "many", "*"] in lines
     assert "* winner by wait-p50: many, " in told.out
     assert {"few", "many"} == set(re.findall(r"^warning: (\w+): topic-partition", told.out, re.MULTILINE))
-    assert (tmp_path / "out" / "plans.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    page = (tmp_path / "out" / "plans.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "winner by wait-p50: many, " in page
     saved = ks.load_results(spark, tmp_path / "out" / "results")
     assert {"plan_summaries", "plan_totals", "plan_consumers", "plan_moved_keys"} == {*saved}
     assert {"few", "many"} == {row.plan for row in saved["plan_totals"].collect()}

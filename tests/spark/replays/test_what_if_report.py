@@ -1,9 +1,12 @@
 """The page of several plans: side by side, every figure, the same axes. No Spark."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
+from tests.spark.plans.test_ranking import outcome
 from tests.spark.replays.test_replay_report import NASTY, Page
 
 pytest.importorskip("altair")
@@ -12,21 +15,19 @@ from keyshared.placement import AutoSplit
 from keyshared.ring import HashRing
 from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan, SetLimit
 from keyshared.simulate.plan import Unblock
+from keyshared.spark.plans.ranking import CRITERIA
 from keyshared.spark.replays.cause_report import MembershipChange
 from keyshared.spark.replays.plan_contents import Item, contents
 from keyshared.spark.replays.replay_report import Backlog
-from keyshared.spark.replays.what_if_report import CRITERION, ConsumerWork, PlanFigures, WhatIfReport, best, html
+from keyshared.spark.replays.what_if_report import ConsumerWork, PlanFigures, WhatIfReport, html
 
 
-def figures(plan: str, *, name: str = "c", peak: int = 7, **changed: object) -> PlanFigures:
-    fields: dict[str, object] = {
-        "plan": plan,
-        "stopped": 0,
+def figures(plan: str, *, name: str = "c", peak: int = 7, stopped: int = 0, **changed: int) -> PlanFigures:
+    told = {"consumers": 2, "deliveries": 400, "redeliveries": 11, "wait_p50_ms": 20, "wait_p99_ms": 61_000}
+    fields: dict[str, Any] = {
+        "outcome": outcome(plan, **{**told, "largest_backlog": peak, **changed}),
+        "stopped": stopped,
         "span_ms": 7_200_000,
-        "deliveries": 400,
-        "redeliveries": 11,
-        "wait_p50_ms": 20,
-        "wait_p99_ms": 61_000,
         "consumers": (
             ConsumerWork(consumer=f"{name}1", deliveries=300, busy_ms=5_000),
             ConsumerWork(consumer=f"{name}2", deliveries=100, busy_ms=0),
@@ -37,20 +38,20 @@ def figures(plan: str, *, name: str = "c", peak: int = 7, **changed: object) -> 
         "backlog": Backlog(topic_partition=f"{name}-0", points=((0, 0), (1_000, peak), (2_000, 0))),
         "contents": (Item("consumers", plan), Item("pace", "arrivals")),
     }
-    return PlanFigures(**{**fields, **changed})  # type: ignore[arg-type]  # the fields are checked where they are named
+    return PlanFigures(**fields)
 
 
-def report(*plans: PlanFigures, hot: str = "k") -> WhatIfReport:
+def report(*plans: PlanFigures, hot: str = "k", by: str = "wait-p99") -> WhatIfReport:
     return WhatIfReport(
-        title="What if", source="orders", messages=390, topic_partitions=12, plans=plans, hot_keys=((hot, 39),)
+        title="What if", source="orders", messages=390, topic_partitions=12, by=by, plans=plans, hot_keys=((hot, 39),)
     )
 
 
 def test_plans_stand_side_by_side_with_every_figure() -> None:
-    text = Page(html(report(figures("two"), figures("four", peak=1_234)))).text
+    text = Page(html(report(figures("two", outstanding=3), figures("four", peak=1_234, dead_lettered=4)))).text
     for fact in (
-        "two\n20 ms\n1 min 1 s\n7\n1.50\n11\n2 h\n0\n",
-        "four\n20 ms\n1 min 1 s\n1,234\n1.50\n11\n2 h\n0\n",
+        "two\n2\n20 ms\n1 min 1 s\n5 ms\n7\n1.50\n11\n3\n0\n2 h\n0\n",
+        "four\n2\n20 ms\n1 min 1 s\n5 ms\n1,234\n1.50\n11\n0\n4\n2 h\n0\n",
         "two\nc1\n300\n75.0%\n5.0 s\n",
         "two\n5.0 s\nc1 leaves\n50\n25.0%\n50.0%\n",
         "two, c-0\n7\n",
@@ -65,13 +66,9 @@ def test_plans_stand_side_by_side_with_every_figure() -> None:
 
 def test_a_plan_with_nobody_in_it_is_even() -> None:
     nobody = PlanFigures(
-        plan="nobody",
+        outcome=outcome("nobody", deliveries=0, redeliveries=0),
         stopped=1,
         span_ms=0,
-        deliveries=0,
-        redeliveries=0,
-        wait_p50_ms=0,
-        wait_p99_ms=0,
         backlog=Backlog(topic_partition="p", points=()),
     )
     assert Fraction(1) == nobody.evenness
@@ -87,7 +84,7 @@ def test_what_differs_between_plans_is_marked_against_the_first_and_the_rest_sta
     plans = (
         figures("two"),
         figures("four"),
-        figures("2", contents=(Item("consumers", "two"), Item("pace", "arrivals"))),
+        replace(figures("2"), contents=(Item("consumers", "two"), Item("pace", "arrivals"))),
     )
     page = html(report(*plans))
     assert ["four"] == re.findall(r"<mark>(.*?)</mark>", page)
@@ -95,24 +92,33 @@ def test_what_differs_between_plans_is_marked_against_the_first_and_the_rest_sta
 
 
 @pytest.mark.parametrize(
-    ("plans", "expected"),
+    ("plans", "by", "told"),
     [
-        ((figures("a", wait_p99_ms=7), figures("b", wait_p99_ms=6)), "b"),
-        ((figures("a", wait_p99_ms=6, stopped=1), figures("b", wait_p99_ms=7)), "b"),
-        ((figures("a", peak=8), figures("b", peak=7)), "b"),
-        ((figures("a"), figures("b", consumers=())), "b"),
-        ((figures("a"), figures("b")), "a"),
-        ((figures("a", stopped=1),), None),
+        (
+            (figures("a", wait_p99_ms=7), figures("b", wait_p99_ms=6)),
+            "wait-p99",
+            "winner by wait-p99: b, 6 ms; next is a, 7 ms",
+        ),
+        (
+            (figures("a", wait_p99_ms=7, peak=1), figures("b", wait_p99_ms=6, peak=2)),
+            "backlog",
+            "winner by backlog: a, 1; next is b, 2",
+        ),
+        (
+            (figures("a", wait_p99_ms=6, outstanding=9, stopped=1), figures("b", wait_p99_ms=7)),
+            "wait-p99",
+            "next is a, 6 ms, which leaves or gives up 9 more messages: that comes first",
+        ),
+        ((figures("a"), figures("b")), "wait-p50", "no winner by wait-p50: a, b all have 20 ms"),
+        ((figures("a", stopped=1),), "wait-p99", "no plan came to rest in all topic-partitions"),
     ],
 )
-def test_the_best_plan_comes_to_rest_with_the_shortest_wait_and_the_page_names_the_criterion(
-    plans: tuple[PlanFigures, ...], expected: str | None
+def test_the_page_names_the_winner_that_the_ranking_names_and_by_what(
+    plans: tuple[PlanFigures, ...], by: str, told: str
 ) -> None:
-    found = best(report(*plans))
-    assert expected == (found.plan if found else None)
-    text = Page(html(report(*plans))).text
-    assert CRITERION in text
-    assert (f"best of these: {expected}, with a wait p99" in text) == (expected is not None)
+    text = Page(html(report(*plans, by=by))).text
+    assert told in text
+    assert f"The winner has {CRITERIA[by].told}." in text
 
 
 def test_the_contents_of_a_plan_say_what_each_consumer_has_and_what_happens() -> None:

@@ -39,7 +39,7 @@ from keyshared.simulate.plan import Pace, Plan
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
-from keyshared.spark.demo.comparison import comparison, outcomes_of, warned
+from keyshared.spark.demo.comparison import comparison, warned
 from keyshared.spark.demo.log import PLACE, Log, beginning, flights, measured, own_log, with_own_service, with_service
 from keyshared.spark.demo.options import check_input, check_options, check_plans, consumers_of, needs_service
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
@@ -49,12 +49,13 @@ from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.times import MS_OF, TIMES
 from keyshared.spark.pages.page import checked_target
 from keyshared.spark.plans.load import OfferedLoad
-from keyshared.spark.plans.ranking import CRITERIA
+from keyshared.spark.plans.ranking import BY, CRITERIA
 from keyshared.spark.replays.offered_load import offered_loads
 from keyshared.spark.replays.replay import replay as replayed
 from keyshared.spark.replays.replay_figures import replay_report
 from keyshared.spark.replays.replay_report import ReplayReport, html
 from keyshared.spark.replays.what_if import what_if
+from keyshared.spark.replays.what_if_figures import outcomes_of
 from keyshared.spark.results.catalogue import RUN
 from keyshared.spark.results.save import load_results, save_results
 from keyshared.spark.runtime.progress import watch
@@ -71,7 +72,6 @@ _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
 _LINE_S: Final = 5
-_BY: Final = "wait-p99"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 
 
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="your own group as .toml or .yaml; several are compared, and nothing is audited",
     )
-    add("--by", metavar="WHAT", help=f"what the best of several plans is found by: {', '.join(CRITERIA)} ({_BY})")
+    add("--by", metavar="WHAT", help=f"what the best of several plans is found by: {', '.join(CRITERIA)} ({BY})")
     add("--limit", type=int, metavar="N", help="only the first N messages")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where the page goes (demo-output)")
     add("--results", metavar="PATH", help="where tables go, if not to results below --out: workers must reach it")
@@ -303,10 +303,9 @@ def _compare(spark: SparkSession, options: argparse.Namespace, log: Log, message
             save_results(compared, path, mode="overwrite")
             outcomes = outcomes_of(compared.totals.collect(), options.plans)
         with _progress(spark, "counting", options):
-            compared.report(page, title=log.title, about=log.about, hottest=_HOT_KEYS)
+            compared.report(page, title=log.title, about=log.about, by=options.by or BY, hottest=_HOT_KEYS)
     if not options.quiet:
-        by = options.by or _BY
-        told = comparison(log.title, f"{log.about}.", options.plans, outcomes, by, loads=loads)
+        told = comparison(log.title, f"{log.about}.", options.plans, outcomes, options.by or BY, loads=loads)
         tell(sys.stdout, "", told, "")
         sys.stdout.write(f"results       {path}\nreport        {page}\n")
     return _KEPT

@@ -1,23 +1,20 @@
 """Several plans over one log: in what they differ, what would have become of it, and which one is best, as text."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from pyspark.sql import Row
 from rich.console import RenderableType
 from rich.constrain import Constrain
 from rich.text import Text
 
 from keyshared.simulate.plan import Plan
 from keyshared.spark.demo.text import columns, headed, paragraph, sections
-from keyshared.spark.pages.page import duration
 from keyshared.spark.plans.differences import Difference, differences
 from keyshared.spark.plans.load import OfferedLoad
-from keyshared.spark.plans.ranking import CRITERIA, PlanOutcome, best
-from keyshared.spark.replays.presence import everybody
+from keyshared.spark.plans.ranking import PlanOutcome, best, figure, verdict
 
-__all__ = ["comparison", "outcomes_of", "warned"]
+__all__ = ["comparison", "warned"]
 
 _WIDEST: Final = 48
 _LINE: Final = 100
@@ -37,26 +34,6 @@ _LOADS: Final[tuple[tuple[str, Callable[[OfferedLoad], str]], ...]] = (
     ("most work of a key / one consumer", lambda load: f"{load.key_load:.2f}"),
     ("keys that need more than one", lambda load: f"{load.keys_over:,}"),
 )
-
-
-def outcomes_of(totals: Iterable[Row], plans: Mapping[str, Plan]) -> tuple[PlanOutcome, ...]:
-    """Return what became of the log under each plan.
-
-    Args:
-        totals: The rows of `WhatIf.totals`.
-        plans: The plans by name; the outcomes come in their order.
-    """
-    rows = {row["plan"]: row for row in totals}
-    names = [name for name in PlanOutcome.__dataclass_fields__ if name not in {"plan", "consumers", "moved_keys"}]
-    return tuple(
-        PlanOutcome(
-            plan=name,
-            consumers=len(everybody(plan)),
-            moved_keys=rows[name]["moved_keys"] if plan.count_moved_keys else None,
-            **{each: rows[name][each] for each in names},
-        )
-        for name, plan in plans.items()
-    )
 
 
 def comparison(
@@ -80,14 +57,14 @@ def comparison(
     """
     winners = best(outcomes, by)
     heads = [f"{each.plan} *" if each in winners else each.plan for each in outcomes]
-    found = [(name, [_figure(field, getattr(each, field)) for each in outcomes]) for name, field in _ROWS]
+    found = [(name, [figure(each, field) for each in outcomes]) for name, field in _ROWS]
     found += [(name, [told(loads[plan]) if plan in loads else "" for plan in plans]) for name, told in _LOADS if loads]
     rows = [[Text(name), *_marked(values)] for name, values in found]
     return sections(
         headed(title, paragraph(source)),
         headed("where the plans differ", _differing(differences(plans), heads)),
         headed("what would have become of the log", columns(rows, heads=("", *heads), widest=_WIDEST)),
-        paragraph(_verdict(outcomes, winners, by)),
+        paragraph(f"* {verdict(outcomes, by)}"),
         *warned({f"{name}: ": load for name, load in loads.items()}),
     )
 
@@ -112,34 +89,7 @@ def _differing(rows: Sequence[Difference], heads: Sequence[str]) -> RenderableTy
     )
 
 
-def _figure(field: str, value: int | None) -> str:
-    if value is None:
-        return "not counted"
-    return duration(value) if field.endswith("_ms") else f"{value:,}"
-
-
 def _marked(values: Sequence[str]) -> list[Text]:
     """Return the figures of a row, bold where they are not the same."""
     style = "bold" if len(set(values)) > 1 else "dim"
     return [Text(value, style=style) for value in values]
-
-
-def _verdict(outcomes: Sequence[PlanOutcome], winners: Sequence[PlanOutcome], by: str) -> str:
-    """Return who is best, by what, and how far the next one is."""
-    field = CRITERIA[by]
-    figure = _figure(field, getattr(winners[0], field))
-    if len(winners) > 1:
-        names = ", ".join(each.plan for each in winners)
-        return f"* no winner by {by}: {names} all have {figure}, the same messages settled, and as many consumers"
-    told = f"* winner by {by}: {winners[0].plan}, {figure}"
-    others = [each for each in outcomes if each not in winners]
-    if not others:
-        return told
-    nearest = best(others, by)[0]
-    told += f"; next is {nearest.plan}, {_figure(field, getattr(nearest, field))}"
-    lost = nearest.outstanding + nearest.dead_lettered - winners[0].outstanding - winners[0].dead_lettered
-    if lost:
-        told += f", which leaves or gives up {lost:,} more messages: that comes first"
-    elif getattr(nearest, field) == getattr(winners[0], field):
-        told += f", with {nearest.consumers:,} consumers instead of {winners[0].consumers:,}"
-    return told

@@ -2,20 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from keyshared.errors import ArgumentError
+from keyshared.spark.pages.page import duration
 
-__all__ = ["CRITERIA", "PlanOutcome", "best"]
+__all__ = ["BY", "CRITERIA", "Criterion", "PlanOutcome", "best", "check_criterion", "figure", "verdict"]
+
+
+class Criterion(NamedTuple):
+    """What plans may be compared by.
+
+    Attributes:
+        field: The field of `PlanOutcome` that should be small.
+        told: What the winner has, for the reader.
+    """
+
+    field: str
+    told: str
+
 
 CRITERIA: Final = {
-    "wait-p99": "wait_p99_ms",
-    "wait-p50": "wait_p50_ms",
-    "wait-max": "wait_max_ms",
-    "backlog": "largest_backlog",
-    "redeliveries": "redeliveries",
+    "wait-p99": Criterion("wait_p99_ms", "the shortest wait p99, in the topic-partition where it is longest"),
+    "wait-p50": Criterion("wait_p50_ms", "the shortest wait p50, in the topic-partition where it is longest"),
+    "wait-max": Criterion("wait_max_ms", "the shortest longest wait"),
+    "backlog": Criterion("largest_backlog", "the smallest largest backlog, in the topic-partition where it is largest"),
+    "redeliveries": Criterion("redeliveries", "the fewest redeliveries"),
 }
-"""What plans may be compared by, and the field of `PlanOutcome` that should be small."""
+"""The criteria by name."""
+
+BY: Final = "wait-p99"
+"""The criterion where nobody names one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +65,25 @@ class PlanOutcome:
     wait_max_ms: int
     largest_backlog: int
 
+    @property
+    def lost(self) -> int:
+        """Messages that were left or given up."""
+        return self.outstanding + self.dead_lettered
+
+
+def check_criterion(by: str) -> Criterion:
+    """Return the criterion of that name.
+
+    Args:
+        by: One of `CRITERIA`.
+
+    Raises:
+        ArgumentError: There is none.
+    """
+    if by not in CRITERIA:
+        raise ArgumentError("by", by, f"be one of {', '.join(CRITERIA)}")
+    return CRITERIA[by]
+
 
 def best(outcomes: Sequence[PlanOutcome], by: str) -> tuple[PlanOutcome, ...]:
     """Find the best of several plans.
@@ -74,10 +110,52 @@ def best(outcomes: Sequence[PlanOutcome], by: str) -> tuple[PlanOutcome, ...]:
         >>> found = [outcome("few", 70, 2), outcome("many", 5, 9), outcome("some", 5, 4)]
         >>> [each.plan for each in best(found, "wait-p99")]
         ['some']
+        >>> verdict(found, "wait-p99")
+        'winner by wait-p99: some, 5 ms; next is many, 5 ms, with 9 consumers instead of 4'
     """
-    if by not in CRITERIA:
-        raise ArgumentError("by", by, f"be one of {', '.join(CRITERIA)}")
+    field = check_criterion(by).field
     if not outcomes:
         raise ArgumentError("outcomes", outcomes, "hold at least one plan")
-    places = [(each.outstanding + each.dead_lettered, getattr(each, CRITERIA[by]), each.consumers) for each in outcomes]
+    places = [(each.lost, getattr(each, field), each.consumers) for each in outcomes]
     return tuple(each for each, place in zip(outcomes, places, strict=True) if place == min(places))
+
+
+def figure(outcome: PlanOutcome, field: str) -> str:
+    """Return a figure of a plan for the reader.
+
+    Args:
+        outcome: Of the plan.
+        field: Which one.
+    """
+    value = getattr(outcome, field)
+    if value is None:
+        return "not counted"
+    return duration(value) if field.endswith("_ms") else f"{value:,}"
+
+
+def verdict(outcomes: Sequence[PlanOutcome], by: str) -> str:
+    """Say who is best, by what, and how far the next one is.
+
+    Args:
+        outcomes: As for `best`.
+        by: As for `best`.
+
+    Raises:
+        ArgumentError: As `best`.
+    """
+    winners, field = best(outcomes, by), check_criterion(by).field
+    first = winners[0]
+    if len(winners) > 1:
+        alike = f"all have {figure(first, field)}, the same messages settled, and as many consumers"
+        return f"no winner by {by}: {', '.join(each.plan for each in winners)} {alike}"
+    told = f"winner by {by}: {first.plan}, {figure(first, field)}"
+    others = [each for each in outcomes if each is not first]
+    if not others:
+        return told
+    nearest = best(others, by)[0]
+    told += f"; next is {nearest.plan}, {figure(nearest, field)}"
+    if nearest.lost > first.lost:
+        told += f", which leaves or gives up {nearest.lost - first.lost:,} more messages: that comes first"
+    elif getattr(nearest, field) == getattr(first, field):
+        told += f", with {nearest.consumers:,} consumers instead of {first.consumers:,}"
+    return told

@@ -9,8 +9,7 @@ from os import PathLike
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -19,11 +18,12 @@ from keyshared.simulate.plan import Plan
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.pages.page import checked_target
+from keyshared.spark.plans.ranking import BY, check_criterion
 from keyshared.spark.replays.comparison import check_plans, what_if_partition
 from keyshared.spark.replays.messages import packed_messages, read_messages
 from keyshared.spark.replays.replay import summary_fields
 from keyshared.spark.replays.schemas import SUMMARY_SCHEMA
-from keyshared.spark.replays.what_if_figures import what_if_report
+from keyshared.spark.replays.what_if_figures import totals, what_if_report
 from keyshared.spark.replays.what_if_report import html
 
 __all__ = ["WHAT_IF_SCHEMA", "WhatIf", "what_if", "what_if_batches"]
@@ -32,8 +32,6 @@ WHAT_IF_SCHEMA: Final = StructType([StructField("plan", StringType(), nullable=F
 """One row for each plan and topic-partition: the name of the plan, and the columns of `SUMMARY_SCHEMA`."""
 
 _BATCH_ROWS: Final = 100  # a row has a hundred points of backlog
-_ADDED: Final = ("messages", "outstanding", "deliveries", "redeliveries", "acked", "late_acked", "dead_lettered")
-_WORST: Final = ("wait_p50_ms", "wait_p99_ms", "wait_max_ms", "largest_backlog")
 
 
 class WhatIf(Kept):
@@ -63,13 +61,7 @@ class WhatIf(Kept):
         ``acked``, ``late_acked``, ``dead_lettered`` and ``moved_keys``; and of the worst topic-partition
         ``wait_p50_ms``, ``wait_p99_ms``, ``wait_max_ms`` and ``largest_backlog``.
         """
-        moved = F.aggregate("moved_keys", F.lit(0).cast("bigint"), _plus_moved)
-        return self._rows.groupBy("plan").agg(
-            F.count("*").alias("topic_partitions"),
-            *(F.sum(name).alias(name) for name in _ADDED),
-            F.sum(moved).alias("moved_keys"),
-            *(F.max(name).alias(name) for name in _WORST),
-        )
+        return self._rows.groupBy("plan").agg(*totals())
 
     @property
     def consumers(self) -> DataFrame:
@@ -95,6 +87,7 @@ class WhatIf(Kept):
         *,
         title: str = "What if",
         about: str = "",
+        by: str = BY,
         hottest: int = DEFAULT_HOTTEST,
     ) -> None:
         """Write a page that shows the plans side by side: waits, backlog over time, load, moved keys, hot keys.
@@ -105,10 +98,13 @@ class WhatIf(Kept):
             path: Where, on this machine; an older file is replaced.
             title: Headline.
             about: What log it is of, for the reader.
+            by: What the best plan is found by: ``wait-p99``, ``wait-p50``, ``wait-max``, ``backlog`` or
+                ``redeliveries``. A plan that leaves or gives up fewer messages beats the others whatever it is.
             hottest: How many of the keys with most messages are shown.
 
         Raises:
-            ArgumentError: ``path`` is in no folder, or ``hottest`` is no int of at least 0. No job was started.
+            ArgumentError: ``path`` is in no folder, ``by`` is no criterion, or ``hottest`` no int of at least 0. No job
+                was started.
             MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
@@ -121,7 +117,8 @@ class WhatIf(Kept):
         """
         target = checked_target(path)
         check_int("hottest", hottest, 0)
-        found = what_if_report(self._rows, self._plans, title=title, source=about, hottest=hottest)
+        check_criterion(by)
+        found = what_if_report(self._rows, self._plans, title=title, source=about, by=by, hottest=hottest)
         target.write_text(html(found), encoding="utf-8")
 
 
@@ -247,7 +244,3 @@ def what_if_batches(
             rows.clear()
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _plus_moved(total: Column, change: Column) -> Column:
-    return total + change["moved"]

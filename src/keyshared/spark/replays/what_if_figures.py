@@ -3,29 +3,65 @@
 What comes to the driver is bounded by the plans and by what a page can show, never by the log.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
 from keyshared.simulate.plan import Plan
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.pages.page import as_text
+from keyshared.spark.plans.ranking import PlanOutcome
 from keyshared.spark.replays.plan_contents import contents
 from keyshared.spark.replays.presence import everybody
 from keyshared.spark.replays.replay_figures import backlog, changes, membership
 from keyshared.spark.replays.schemas import SUMMARY_SCHEMA
 from keyshared.spark.replays.what_if_report import ConsumerWork, PlanFigures, WhatIfReport
 
-__all__ = ["what_if_report"]
+__all__ = ["outcomes_of", "totals", "what_if_report"]
 
 _PLAN: Final = "plan"
+_ADDED: Final = ("messages", "outstanding", "deliveries", "redeliveries", "acked", "late_acked", "dead_lettered")
+_WORST: Final = ("wait_p50_ms", "wait_p99_ms", "wait_max_ms", "largest_backlog")
+_NOT_OF_ROWS: Final = ("plan", "consumers", "moved_keys")
+
+
+def totals() -> list[Column]:
+    """Return the columns of `WhatIf.totals`, as aggregates of the summaries of a plan."""
+    moved = F.aggregate("moved_keys", F.lit(0).cast("bigint"), _plus_moved)
+    return [
+        F.count("*").alias("topic_partitions"),
+        *(F.sum(name).alias(name) for name in _ADDED),
+        F.sum(moved).alias("moved_keys"),
+        *(F.max(name).alias(name) for name in _WORST),
+    ]
+
+
+def outcomes_of(rows: Iterable[Row], plans: Mapping[str, Plan]) -> tuple[PlanOutcome, ...]:
+    """Return what became of the log under each plan.
+
+    Args:
+        rows: With the columns of `WhatIf.totals`.
+        plans: The plans by name; the outcomes come in their order, without plans that have no row.
+    """
+    found = {row[_PLAN]: row for row in rows}
+    names = [name for name in PlanOutcome.__dataclass_fields__ if name not in _NOT_OF_ROWS]
+    return tuple(
+        PlanOutcome(
+            plan=name,
+            consumers=len(everybody(plan)),
+            moved_keys=found[name]["moved_keys"] if plan.count_moved_keys else None,
+            **{each: found[name][each] for each in names},
+        )
+        for name, plan in plans.items()
+        if name in found
+    )
 
 
 def what_if_report(
-    summaries: DataFrame, plans: Mapping[str, Plan], *, title: str, source: str, hottest: int
+    summaries: DataFrame, plans: Mapping[str, Plan], *, title: str, source: str, by: str, hottest: int
 ) -> WhatIfReport:
     """Find what a report of several plans shows; runs four jobs over the summaries.
 
@@ -34,6 +70,7 @@ def what_if_report(
         plans: The plans by name, in the order in which they are to be shown.
         title: Headline of the page.
         source: Where the messages are from, for the reader.
+        by: What the best plan is found by, one of `CRITERIA`.
         hottest: How many hot keys are wanted.
 
     Returns:
@@ -56,16 +93,16 @@ def what_if_report(
         source=source,
         messages=any_plan["messages"] if any_plan else 0,
         topic_partitions=any_plan["topic_partitions"] if any_plan else 0,
+        by=by,
         plans=tuple(
             _figures(
-                name,
-                plan,
-                sums[name],
-                {row["consumer"]: row for row in works if row[_PLAN] == name},
-                [row for row in moves if row[_PLAN] == name],
+                outcome,
+                plans[outcome.plan],
+                sums[outcome.plan],
+                {row["consumer"]: row for row in works if row[_PLAN] == outcome.plan},
+                [row for row in moves if row[_PLAN] == outcome.plan],
             )
-            for name, plan in plans.items()
-            if name in sums
+            for outcome in outcomes_of(sums.values(), plans)
         ),
         hot_keys=_hot_keys(summaries.filter(F.col(_PLAN) == named), hottest),
     )
@@ -74,10 +111,8 @@ def what_if_report(
 def _sums(summaries: DataFrame) -> DataFrame:
     curve = F.struct("topic_partition", "backlog")
     return summaries.groupBy(_PLAN).agg(
-        F.count("*").alias("topic_partitions"),
+        *totals(),
         F.count_if(F.col("stop") != "at_rest").alias("stopped"),
-        *(F.sum(name).alias(name) for name in ("messages", "deliveries", "redeliveries")),
-        *(F.max(name).alias(name) for name in ("wait_p50_ms", "wait_p99_ms")),
         F.min("start_ms").alias("first_ms"),
         F.max("end_ms").alias("last_ms"),
         F.max_by(curve, F.struct("largest_backlog", "topic_partition")).alias("largest"),
@@ -91,16 +126,12 @@ def _works(summaries: DataFrame) -> DataFrame:
     )
 
 
-def _figures(name: str, plan: Plan, sums: Row, works: Mapping[str, Row], moves: list[Row]) -> PlanFigures:
+def _figures(outcome: PlanOutcome, plan: Plan, sums: Row, works: Mapping[str, Row], moves: list[Row]) -> PlanFigures:
     first: int = sums["first_ms"] or 0
     return PlanFigures(
-        plan=name,
+        outcome=outcome,
         stopped=sums["stopped"],
         span_ms=(sums["last_ms"] or 0) - first,
-        deliveries=sums["deliveries"],
-        redeliveries=sums["redeliveries"],
-        wait_p50_ms=sums["wait_p50_ms"],
-        wait_p99_ms=sums["wait_p99_ms"],
         consumers=tuple(_work(consumer, works.get(consumer)) for consumer in everybody(plan)),
         changes=changes(moves, plan, first),
         backlog=backlog(sums["largest"]["topic_partition"], sums["largest"]["backlog"], first),
@@ -120,3 +151,7 @@ def _hot_keys(summaries: DataFrame, most: int) -> tuple[tuple[str, int], ...]:
     counts = each.groupBy("key").agg(F.sum("messages").alias("messages"))
     rows = counts.orderBy(F.desc("messages"), "key").limit(most).collect()
     return tuple((as_text(bytes(row["key"])), row["messages"]) for row in rows)
+
+
+def _plus_moved(total: Column, change: Column) -> Column:
+    return total + change["moved"]

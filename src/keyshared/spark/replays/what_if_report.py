@@ -1,6 +1,6 @@
 """Several plans over one log side by side, as plain values, and the page that shows them. Needs no Spark."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -8,17 +8,12 @@ from keyshared.buckets.boundaries import imbalance
 from keyshared.spark.keystats.bucket_report import as_figure
 from keyshared.spark.pages.page import Ms, as_html, clipped, duration, named, share
 from keyshared.spark.pages.parts import Bar, Bars, Facts, Page, Section, Table, Unit, Verdict, files_section
+from keyshared.spark.plans.ranking import CRITERIA, PlanOutcome, verdict
 from keyshared.spark.replays.cause_report import MembershipChange
 from keyshared.spark.replays.plan_contents import Item
 from keyshared.spark.replays.replay_report import Backlog, backlog_section
 
-__all__ = ["CRITERION", "ConsumerWork", "PlanFigures", "WhatIfReport", "best", "html"]
-
-CRITERION: Final = (
-    "The best is the one that comes to rest with the shortest wait p99 in the topic-partition where it is longest; of "
-    "equal ones the one with the smaller largest backlog, then the one with fewer consumers."
-)
-"""What makes a plan the best."""
+__all__ = ["ConsumerWork", "PlanFigures", "WhatIfReport", "html"]
 
 _FRAMES: Final = (
     "A row for each plan and topic-partition is in the frame summaries of the comparison: "
@@ -46,30 +41,27 @@ class PlanFigures:
     """What would have happened under one plan.
 
     Attributes:
-        plan: Its name.
+        outcome: What became of the log.
         stopped: How many topic-partitions did not come to rest.
         span_ms: From the first thing that happened to the last.
-        deliveries: How many, redeliveries included.
-        redeliveries: How many of them were not the first of their message.
-        wait_p50_ms: Of the topic-partition where half of the deliveries waited longest.
-        wait_p99_ms: Likewise for all but one in a hundred.
         consumers: In order of name.
         changes: In order of time.
         backlog: Of the topic-partition with the largest one; times count from when the first thing happened.
         contents: What the plan consists of; the same items for every plan.
     """
 
-    plan: str
+    outcome: PlanOutcome
     stopped: int
     span_ms: int
-    deliveries: int
-    redeliveries: int
-    wait_p50_ms: int
-    wait_p99_ms: int
     consumers: tuple[ConsumerWork, ...] = ()
     changes: tuple[MembershipChange, ...] = ()
     backlog: Backlog
     contents: tuple[Item, ...] = ()
+
+    @property
+    def plan(self) -> str:
+        """Its name."""
+        return self.outcome.plan
 
     @property
     def evenness(self) -> Fraction:
@@ -87,6 +79,7 @@ class WhatIfReport:
         source: Where the messages are from, for the reader.
         messages: How many.
         topic_partitions: How many.
+        by: What the best plan is found by, one of `CRITERIA`.
         plans: In the order in which they are to be shown.
         hot_keys: Keys with most messages, as text, and how many each has.
     """
@@ -95,6 +88,7 @@ class WhatIfReport:
     source: str
     messages: int
     topic_partitions: int
+    by: str
     plans: tuple[PlanFigures, ...]
     hot_keys: tuple[tuple[str, int], ...] = ()
 
@@ -116,29 +110,15 @@ def html(report: WhatIfReport) -> str:
     return as_html(Page(report.title, report.source, (_best(report),), shown))
 
 
-def best(report: WhatIfReport) -> PlanFigures | None:
-    """Name the best plan: see `CRITERION`.
-
-    Args:
-        report: The plans.
-
-    Returns:
-        Of equal ones the first; None if no plan came to rest.
-    """
-    rested = [each for each in report.plans if not each.stopped]
-    return min(rested, key=lambda each: (each.wait_p99_ms, each.backlog.largest, len(each.consumers)), default=None)
-
-
 def _best(report: WhatIfReport) -> Verdict:
-    found = best(report)
-    if found is None:
-        return Verdict("bad", "no plan came to rest in all topic-partitions", CRITERION)
-    others = [each for each in report.plans if each is not found and not each.stopped]
-    told = f"best of these: {clipped(found.plan)}, with a wait p99 of {duration(found.wait_p99_ms)}"
-    if others:
-        second = min(others, key=lambda each: each.wait_p99_ms)
-        told += f"; the next, {clipped(second.plan)}, has {duration(second.wait_p99_ms)}"
-    return Verdict("good", told, CRITERION)
+    why = (
+        f"The winner has {CRITERIA[report.by].told}. Before that comes a plan that leaves or gives up fewer messages; "
+        "after that, one with fewer consumers."
+    )
+    if all(each.stopped for each in report.plans):
+        return Verdict("bad", "no plan came to rest in all topic-partitions", why)
+    outcomes = [replace(each.outcome, plan=clipped(each.plan)) for each in report.plans]
+    return Verdict("good", verdict(outcomes, report.by), why)
 
 
 def _contents(report: WhatIfReport) -> Section:
@@ -172,19 +152,27 @@ def _numbers(report: WhatIfReport) -> Facts:
 
 
 def _compared(report: WhatIfReport) -> Section:
-    rows = tuple(Bar(each.plan, each.wait_p99_ms, None, duration(each.wait_p99_ms)) for each in report.plans)
+    waits = [(each.plan, each.outcome.wait_p99_ms) for each in report.plans]
+    rows = tuple(Bar(name, wait_ms, None, duration(wait_ms)) for name, wait_ms in waits)
     note = "Waits are those of the topic-partition where they are longest; the bars show the p99."
     figures = Table(
         "Plans compared",
-        ("plan", "wait p50", "wait p99", "largest backlog", "heaviest / mean", "redeliveries", "span", "not at rest"),
+        (
+            *("plan", "consumers", "wait p50", "wait p99", "longest wait", "largest backlog", "heaviest / mean"),
+            *("redeliveries", "not settled", "dead letters", "span", "not at rest"),
+        ),
         tuple(
             (
                 named(each.plan),
-                Ms(each.wait_p50_ms),
-                Ms(each.wait_p99_ms),
-                each.backlog.largest,
+                each.outcome.consumers,
+                Ms(each.outcome.wait_p50_ms),
+                Ms(each.outcome.wait_p99_ms),
+                Ms(each.outcome.wait_max_ms),
+                each.outcome.largest_backlog,
                 as_figure(each.evenness),
-                each.redeliveries,
+                each.outcome.redeliveries,
+                each.outcome.outstanding,
+                each.outcome.dead_lettered,
                 Ms(each.span_ms),
                 each.stopped,
             )
@@ -209,7 +197,7 @@ def _load(report: WhatIfReport) -> Section:
             named(each.plan),
             one.consumer,
             one.deliveries,
-            share(one.deliveries, each.deliveries),
+            share(one.deliveries, each.outcome.deliveries),
             Ms(one.busy_ms),
         )
         for each in report.plans
