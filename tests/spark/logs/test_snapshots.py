@@ -85,7 +85,12 @@ def test_a_topic_that_can_be_read_passes() -> None:
             "maxTriggerDelay is '1m'; it must be left out",
         ),
         (TOPIC, False, "endingOffsets is None; it must name the offset of each partition"),
-        ({**TOPIC, "endingTimestamp": "1000"}, False, "endingOffsets is None; it must name the offset"),
+        ({**TOPIC, "endingTimestamp": "1000"}, False, "endingTimestamp is '1000'; it must be left out: where no me"),
+        (
+            {**TOPIC, "endingOffsets": END, "endingoffsetsbytimestamp": "{}"},  # Spark would stop there, not at END
+            False,
+            "endingOffsetsByTimestamp is '{}'; it must be left out",
+        ),
         ({**TOPIC, "endingOffsets": "latest"}, False, "endingOffsets is 'latest'; it must name the offset"),
         ({**TOPIC, "endingOffsets": '{"orders": {"0": 5, "1": -1}}'}, False, "it must name the offset"),
         ({**TOPIC, "endingOffsets": '{"orders": {"0": true}}'}, False, "it must name the offset"),

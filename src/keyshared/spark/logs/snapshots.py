@@ -37,7 +37,8 @@ _SNAPSHOTS: Final = {
 _KAFKA: Final = "kafka"
 _SERVERS: Final = "kafka.bootstrap.servers"
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
-_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_END_TIMES: Final = ("endingTimestamp", "endingOffsetsByTimestamp")
+_ENDS: Final = ("endingOffsets", *_END_TIMES)
 _RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OPTIONS: Final = (
     *_TOPICS,
@@ -157,6 +158,9 @@ a consumer with kafka. before it; did you mean subscribe?
         _refuse_any(given, _ENDS, "be left out of a stream, which goes on")
     else:
         _refuse_any(given, _RATES, "be left out here: it is for streams")
+        _refuse_any(
+            given, _END_TIMES, "be left out: where no message is later it means the latest offset; name endingOffsets"
+        )
         _check_end(given)
 
 
@@ -171,7 +175,7 @@ def _refuse_any(given: Mapping[str, str], names: tuple[str, ...], requirement: s
 
 
 def _check_end(given: Mapping[str, str]) -> None:
-    """Refuse an end that moves: the latest offset, and a time after the last message, which means the same."""
+    """Refuse an end that moves."""
     ends = given.get("endingoffsets")
     try:
         fixed = [offset for topic in json.loads(ends or "{}").values() for offset in topic.values()]
