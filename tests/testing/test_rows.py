@@ -77,6 +77,9 @@ def test_csv_without_a_version_is_version_1_and_its_keys_may_be_texts() -> None:
     assert [Published(offset=0, key=b"a\nb")] == list(read_csv(lines))
 
 
+NAMES = ", ".join(column.name for column in COLUMNS)
+
+
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
@@ -97,8 +100,12 @@ def test_csv_without_a_version_is_version_1_and_its_keys_may_be_texts() -> None:
             "offset of line 2 is None; it must be there: published needs it",
         ),
         (
-            ["happening,when\n", "quiet,0\n"],
-            "when of line 2 is '0'; it must not be there: columns of your own begin with x_",
+            ["happening,offset,atempt\n", "published,0,\n"],
+            f"a column of line 1 is 'atempt'; it must be one of {NAMES}, key_base64, or begin with x_",
+        ),
+        (
+            ["\n", "happening,offset,offset\n", "published,0,1\n"],
+            "a column of line 2 is 'offset'; it must be there once",
         ),
         (
             ["happening,offset,key,key_base64\n", "published,0,k,aw==\n"],

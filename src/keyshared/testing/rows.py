@@ -261,7 +261,7 @@ def numbered_csv(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
         if not cells:
             continue
         if columns is None:
-            columns = cells
+            columns = _checked_columns(cells, reader.line_num)
         elif len(cells) != len(columns):
             raise HistoryError(
                 reader.line_num, "line", None, cells, f"have {len(columns)} cells, as the first line has"
@@ -333,6 +333,17 @@ def _base64(row: dict[str, object], number: int) -> bytes:
         with suppress(ValueError, Base64Error):
             return b64decode(text, validate=True)
     raise HistoryError(number, "line", "key_base64", text, "be a str in base64")
+
+
+def _checked_columns(names: list[str], number: int) -> list[str]:
+    """Refuse a misspelt column here: where its cells are empty, no line would show it."""
+    known = [*_TYPES, "key_base64"]
+    for name in names:
+        if name not in known and not name.startswith(_OWN_PREFIX):
+            raise HistoryError(number, "line", "a column", name, f"be one of {', '.join(known)}, or begin with x_")
+        if names.count(name) > 1:
+            raise HistoryError(number, "line", "a column", name, "be there once")
+    return names
 
 
 def _row_of(columns: list[str], cells: list[str], number: int) -> dict[str, object]:
