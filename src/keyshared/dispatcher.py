@@ -586,8 +586,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         """Deliver one blocked message again.
 
         Args:
-            reset_failures: Whether all retries are granted anew; if not, it gets one more delivery, and is poison
-                again if that fails too.
+            reset_failures: Whether all retries are granted anew; if not, its failures stay counted, so that one that
+                had no retry left is poison again when the next delivery fails.
 
         Returns:
             The deliveries that are possible now; `Ignored` if the message is not blocked.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a dispatcher that asks for neither loads neither
 __all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note", "endings_for"]
 
 REMEMBERED_DELIVERIES: Final = 8
-"""Ended deliveries that are remembered of one message: with the default retries, which make six at most, all."""
+"""Ended deliveries that are remembered of one message; the default retries make six, releases any number."""
 
 Ended: TypeAlias = tuple[int, str]
 """A delivery that has ended: its attempt, and the consumer that had it."""
