@@ -240,6 +240,10 @@ bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost 
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
 
+.PHONY: scale
+scale: $(DEV) $(SPARK) java ## how the Spark jobs grow to 100,000,000 rows: an hour; ARGS="--rows 1000000 10000000 --folder /big"
+	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_scale $(ARGS)
+
 .PHONY: bench-transports
 bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lanes and rivals on one mock cluster; ARGS="--quick a"
 	@"$(BIN)/python" -m benchmarks.bench_transports $(ARGS)

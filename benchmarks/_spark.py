@@ -5,7 +5,6 @@ this process and all below it. On a busy machine trust the second. Cases take tu
 turn only warms up, and ratios are medians of the ratios within a turn. Needs Linux (``/proc``).
 """
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks._harness import Report
+from benchmarks._processes import ProcessorTime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
@@ -84,7 +84,7 @@ def bench_session(options: Namespace) -> Iterator[tuple[SparkSession, Path]]:
 def take_turns(cases: Mapping[str, Callable[[], object]], repeats: int) -> Turns:
     """Run each case once to warm up, then each ``repeats`` times, one after the other."""
     seconds: dict[str, list[Seconds]] = {name: [] for name in cases}
-    meter = _Meter()
+    meter = ProcessorTime()
     for turn in range(repeats + 1):
         for name, case in cases.items():
             started, before = perf_counter(), meter.read()
@@ -105,35 +105,3 @@ def zipf_key(keys: int) -> Column:
     """A text key from the column ``id``: the n-th hottest has about 1/n of the messages of the hottest."""
     uniform = (F.xxhash64(F.col("id")) % 1_000_003 + 1_000_003) / 2_000_006
     return F.concat(F.lit("user-"), F.pow(F.lit(float(keys)), uniform).cast("bigint").cast("string"))
-
-
-class _Meter:
-    """Processor seconds of this process and of all below it: the JVM and its Python workers.
-
-    The time of a process stays counted after its end: Spark ends idle workers after a minute, and without their time
-    another case would look cheaper than it is.
-    """
-
-    def __init__(self) -> None:
-        self._ticks: dict[tuple[int, int], int] = {}  # by number and start: numbers come again
-
-    def read(self) -> float:
-        for pid in (os.getpid(), *_below(os.getpid())):
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it has just ended
-            user, system, start = (int(fields[index]) for index in (11, 12, 19))
-            self._ticks[pid, start] = user + system
-        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
-
-
-def _below(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-        for child in map(int, children):
-            yield child
-            yield from _below(child)
