@@ -174,7 +174,7 @@ class BlockReason(StrEnum):
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
     QUARANTINED = "quarantined"
-    DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of it
+    DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of its drain unit
     NO_CONSUMER = "no_consumer"  # nobody connected accepts the key, or its owner by the placement has not joined
     UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing
     CONSUMER_INACTIVE = "consumer_inactive"
