@@ -100,8 +100,8 @@ NAMES = ", ".join(column.name for column in COLUMNS)
             "offset of line 2 is None; it must be there: published needs it",
         ),
         (
-            ["happening,offset,atempt\n", "published,0,\n"],
-            f"a column of line 1 is 'atempt'; it must be one of {NAMES}, key_base64, or begin with x_",
+            ["happening,offset,attempts\n", "published,0,\n"],
+            f"a column of line 1 is 'attempts'; it must be one of {NAMES}, key_base64, or begin with x_",
         ),
         (
             ["\n", "happening,offset,offset\n", "published,0,1\n"],

@@ -134,7 +134,7 @@ def figure(outcome: PlanOutcome, field: str) -> str:
 
 
 def verdict(outcomes: Sequence[PlanOutcome], by: str) -> str:
-    """Say who is best, by what, and how far the next one is.
+    """Return who is best, by what, and how far the next one is, in words.
 
     Args:
         outcomes: As for `best`.
