@@ -151,8 +151,42 @@ arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300), st.non
 )
 
 
+@st.composite
+def batching(draw: st.DrawFn) -> Plan:
+    """Plans in which what timed out comes back behind what is newer of its key, in the queue of who takes batches."""
+    config = DispatcherConfig(
+        max_in_flight_per_key=draw(st.integers(2, 3)),
+        max_loaded_per_key=3,
+        window=draw(st.integers(3, 8)),
+        ack_timeout_ms=draw(st.integers(10, 50)),
+        retry=RetryPolicy(max_redeliveries=None, base_delay_ms=draw(st.sampled_from([0, 7]))),
+    )
+    names = draw(st.sampled_from([["a"], ["a", "b"]]))
+    services = st.builds(Sampled, st.lists(millis, min_size=2, max_size=4))
+    return Plan(
+        consumers=[ConsumerPlan(name, draw(services), takes_batches=True) for name in names],
+        config=config,
+        answers=draw(st.sampled_from([(), (), (SampledAnswers([Answer.ACK, Answer.NACK]),)])),
+        max_attempts=30,
+    )
+
+
+few = st.lists(st.tuples(st.sampled_from(["k", "k", "l"]), st.integers(0, 60)), min_size=4, max_size=12).map(
+    lambda messages: [Arrival(index, *message) for index, message in enumerate(messages)]
+)
+
+
 @given(plans(), arrivals)
 def test_every_history_keeps_the_promises_and_adds_up(plan: Plan, messages: list[Arrival]) -> None:
+    check_history(plan, messages)
+
+
+@given(batching(), few)
+def test_batches_beside_what_comes_back_keep_the_promises_and_add_up(plan: Plan, messages: list[Arrival]) -> None:
+    check_history(plan, messages)
+
+
+def check_history(plan: Plan, messages: list[Arrival]) -> None:
     simulation = Simulation(plan, messages)
     rows = list(simulation)
     judge, tally, state = HistoryJudge().see_all(rows), Tally(), simulation.state

@@ -16,6 +16,7 @@ from keyshared.simulate import (
     Event,
     FailFirst,
     Fixed,
+    PerMessage,
     Plan,
     Poisoned,
     Row,
@@ -187,6 +188,16 @@ class TestBatches:
         assert [(15, Event.TIMED_OUT, 0), (20, Event.IGNORED, 0)] == told(
             rows, Event.ACKED, Event.TIMED_OUT, Event.IGNORED
         )
+
+    def test_what_came_back_behind_newer_ones_of_its_key_is_in_no_batch_with_them(self) -> None:
+        """An ack through the last of a batch settles what is older, not what is newer."""
+        config = DispatcherConfig(max_in_flight_per_key=2, ack_timeout_ms=50, retry=RetryPolicy(base_delay_ms=0))
+        plan = Plan(consumers=[ConsumerPlan("a", PerMessage(), takes_batches=True)], config=config)
+        rows = run(plan, [Arrival(0, "other", 0, 49), Arrival(1, "k", 0, 10), Arrival(2, "k", 30, 5)])
+
+        assert [(50, Event.TIMED_OUT, 1), (64, Event.ACKED, 2), (74, Event.ACKED, 1)] == told(
+            rows, Event.ACKED, Event.TIMED_OUT
+        )[1:]
 
 
 class TestReasons:

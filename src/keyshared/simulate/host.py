@@ -81,10 +81,13 @@ class Worker:
     def rest_of(self, delivery: Deliver, *, one_lane: bool) -> list[Deliver]:
         """Take what came with a delivery as one batch out of the local queue, where it is what comes next."""
         rest: list[Deliver] = []
+        last = delivery.offset
         for each in self.queue.values():
-            if not (one_lane or each.key == delivery.key is not None):
+            # what came back stands behind what is newer, and an ack through it would settle nothing of that
+            if each.offset < last or not (one_lane or each.key == delivery.key is not None):
                 break
             rest.append(each)
+            last = each.offset
         for each in rest:
             del self.queue[each.offset]
         return rest
