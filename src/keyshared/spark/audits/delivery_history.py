@@ -12,7 +12,7 @@ Both frames are read once, together: of a log that grows between two reads a his
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.spark.audits.delivery_log import (
@@ -144,7 +144,10 @@ def history_of(
     if offered is not None:
         rows = rows.unionByName(_usable(_of_offered(offered, has_keys=has_keys), rules_of_offered()))
     known = _looked_up(rows, is_over=is_over, has_keys=has_keys)
-    told = _told(known if only is None else only(known, is_over=is_over), is_over=is_over)
+    if only is not None:
+        there = Window.partitionBy("topic_partition")
+        known = only(known, is_over=is_over).withColumn("_lowest", _lowest(there, is_over=is_over))
+    told = _told(known, is_over=is_over)
     in_order = Window.partitionBy("topic_partition").orderBy(
         F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer", "happening", "x_key"
     )
@@ -203,7 +206,11 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
 
     ``_first`` is the position at which it or a newer one was delivered first, ``_first_row`` and ``_last_row`` whether
     this is its first or last row, ``_again`` when it went out after this delivery, ``_own_key`` its key, and ``_odd``
-    whether it has two keys or was never offered. What was offered comes behind its deliveries.
+    whether it has two keys or was never offered; ``_lowest`` is that of the topic-partition. What was offered comes
+    behind its deliveries.
+
+    All windows are alike, because each further one holds the topic-partition once more. So it is the last of the broken
+    rows that fails, which has counted them.
     """
     positions = ("sequence", "end_sequence", "settled_sequence", "attempt", "consumer")  # so that no two rows are alike
     by_message = Window.partitionBy("topic_partition").orderBy(
@@ -220,12 +227,15 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
             "_first": F.min("sequence").over(so_far),
             "_row_before": F.lag(beside).over(by_message),
             "_row_after": F.lead(beside).over(by_message),
-            "_rows": F.count("*").over(whole),
+            "_rows": F.row_number().over(by_message),
+            "_first_broken": F.first("_broken").over(so_far),
+            "_lowest": _lowest(whole, is_over=is_over),
         }
     )
-    counted = F.concat(F.col("_broken"), F.lit("; rows that cannot be used: "), F.col("_rows").cast("string"))
-    usable = F.col("_broken").isNull() | F.raise_error(counted).cast("boolean")
     before, after = F.col("_row_before"), F.col("_row_after")
+    counted = F.concat(F.col("_first_broken"), F.lit("; rows that cannot be used: "), F.col("_rows").cast("string"))
+    fails = after.isNull() & F.raise_error(counted).cast("boolean")
+    usable = F.col("_broken").isNull() | F.coalesce(fails, F.lit(False))
     is_first, is_last = (~each["offset"].eqNullSafe(F.col("offset")) for each in (before, after))
     other_key = ~is_first & ~before["key"].eqNullSafe(F.col("key")) & (F.lit(has_keys) | ~F.col("_said"))
     looked = looked.filter(usable).withColumns(
@@ -238,6 +248,12 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
     )
     first_key = F.last(F.when(F.col("_first_row"), F.struct("key")), ignorenulls=True).over(so_far)["key"]
     return looked.withColumn("_own_key", F.col("key") if has_keys else first_key)
+
+
+def _lowest(there: WindowSpec, *, is_over: bool) -> Column:
+    """The lowest message that was offered; if none was, the lowest of all."""
+    offered = F.when(F.col("_said") | F.lit(not is_over), F.col("offset"))
+    return F.coalesce(F.min(offered).over(there), F.min("offset").over(there))
 
 
 def _told(rows: DataFrame, *, is_over: bool) -> DataFrame:
@@ -270,9 +286,7 @@ def _told(rows: DataFrame, *, is_over: bool) -> DataFrame:
     )
     open_at_the_end = _event(_LEFT_OPEN, "released", _nothing(), reason=F.lit(_OVER), **delivery)
     is_delivery, is_offered = ~F.col("_said"), F.col("_said") | F.lit(not is_over)
-    there = Window.partitionBy("topic_partition")
-    lowest = F.coalesce(F.min(F.when(is_offered, F.col("offset"))).over(there), F.min("offset").over(there))
-    rows = rows.withColumn("_is_lowest", F.col("_last_row") & (F.col("offset") == lowest))
+    rows = rows.withColumn("_is_lowest", F.col("_last_row") & (F.col("offset") == F.col("_lowest")))
     is_lowest = F.col("_is_lowest")
     position = F.when(is_lowest, F.lit(_BEFORE_ALL)).otherwise(F.col("_first"))
     published = _event(_PUBLISHED, "published", position, offset=F.col("offset"), key=F.col("_own_key"))
