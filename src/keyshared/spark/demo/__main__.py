@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
@@ -71,6 +72,7 @@ _HOT_KEYS: Final = 10
 _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
+_LEVEL: Final = StorageLevel.DISK_ONLY  # what lies in memory is missing where topic-partitions are sorted
 _LINE_S: Final = 5
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 
@@ -214,7 +216,7 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
         log = own_log(spark, options) if options.input else flights(spark, options.limit)
         if options.limit is not None:
             log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
-        log = replace(log, rows=log.rows.persist())
+        log = replace(log, rows=log.rows.persist(_LEVEL))
         workload = measured(log, all_told=any(map(needs_service, plans.values())))
     when = (beginning(log, workload), log.zone)
     try:
@@ -269,7 +271,7 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
     seconds = time.monotonic() - started
     deliveries = load_results(spark, path, run=run)["deliveries"].drop(RUN)
     with _progress(spark, "auditing every delivery", options):
-        history = delivery_history(deliveries, offered=job.messages.select(*PLACE)).persist()
+        history = delivery_history(deliveries, offered=job.messages.select(*PLACE)).persist(_LEVEL)
         audited = audit(history, DELIVERY_GUARANTEES, partitions=options.partitions, most=_SHOWN_PROOFS)
         broken = audited.counts()
         save_results(audited, path, mode="append")
