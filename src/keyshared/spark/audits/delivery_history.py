@@ -145,8 +145,8 @@ def history_of(
         rows = rows.unionByName(_usable(_of_offered(offered, has_keys=has_keys), rules_of_offered()))
     known = _looked_up(rows, is_over=is_over, has_keys=has_keys)
     if only is not None:
-        there = Window.partitionBy("topic_partition")
-        known = only(known, is_over=is_over).withColumn("_lowest", _lowest(there, is_over=is_over))
+        whole = Window.partitionBy("topic_partition")
+        known = only(known, is_over=is_over).withColumn("_lowest", _lowest(whole, is_over=is_over))
     told = _told(known, is_over=is_over)
     in_order = Window.partitionBy("topic_partition").orderBy(
         F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer", "happening", "x_key"
