@@ -27,6 +27,8 @@ from keyshared.errors import InvariantError
 from keyshared.ring import HashRing
 from keyshared.window import InFlightWindow
 
+pytestmark = pytest.mark.interpreted("changes the class of a living part")
+
 LENGTH = 80
 SEEDS = range(60)  # of them the first is enough that shows what is looked for
 NOTHING_LOOKS: dict[str, Any] = {
