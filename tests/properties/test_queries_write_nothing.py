@@ -219,7 +219,8 @@ def of_a_window(window: Any) -> Mapping[str, Sequence[Any]]:
     """Its lanes and consumers."""
     consumers = list(window.consumers.values())[:2]
     entries = window.outstanding()[:3]
-    return {"lane": window.waiting_lanes()[:3], "owner": consumers, "consumer": consumers, "entry": entries}
+    lanes = [lane for lane in window.waiting_lanes() if lane.key is not None]  # `awaited` is for those that can drain
+    return {"lane": lanes[:3], "owner": consumers, "consumer": consumers, "entry": entries}
 
 
 LIMITS: dict[str, Any] = {"capacity": 6, "max_tracked": 12, "per_key": 2, "loaded_per_key": 3}
