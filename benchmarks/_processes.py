@@ -56,6 +56,7 @@ class Peaks(AbstractContextManager["Peaks"]):
     ) -> None:
         self._done.set()
         self._looks.join()
+        self._look()  # the processes still live
 
     @property
     def jvm(self) -> float:
@@ -73,10 +74,9 @@ class Peaks(AbstractContextManager["Peaks"]):
 
     def _look_again(self) -> None:
         while not self._done.wait(_BETWEEN_LOOKS_S):
-            self.look()
+            self._look()
 
-    def look(self) -> None:
-        """Look now: before the processes end."""
+    def _look(self) -> None:
         for pid in _below(os.getpid()):
             try:
                 kind = "java" if Path(f"/proc/{pid}/comm").read_text().strip() == "java" else "worker"

@@ -133,13 +133,13 @@ def load_of(rows: int) -> Load:
 
 def measured(task: Task) -> Took:
     run = JOBS[task.job]
-    with session(task.master, task.folder) as spark, Peaks() as peaks:
-        run(spark, task.folder, task.warm_rows)
-        before, meter = shuffled(spark), ProcessorTime()
-        started, spent = perf_counter(), meter.read()
-        run(spark, task.folder, task.rows)
-        wall, processor = perf_counter() - started, meter.read() - spent
-        peaks.look()
+    with session(task.master, task.folder) as spark:
+        with Peaks() as peaks:
+            run(spark, task.folder, task.warm_rows)
+            before, meter = shuffled(spark), ProcessorTime()
+            started, spent = perf_counter(), meter.read()
+            run(spark, task.folder, task.rows)
+            wall, processor = perf_counter() - started, meter.read() - spent
         return Took(processor, wall, shuffled(spark) - before, peaks.jvm, peaks.worker, peaks.driver)
 
 
