@@ -431,6 +431,9 @@ class ModelDispatcher:
             if wanted in self.quarantined:
                 self.quarantined.remove(wanted)
                 self.touched.append(self._lane_of_key(wanted))
+                for message in [*self._all(State.QUEUED), *self._all(State.LOADING), *self._all(State.SPILLED)]:
+                    if message.key == wanted and (message.state != State.SPILLED or message.deadline is None):
+                        message.failures = 0
             for message in self._all(State.BLOCKED):
                 if message.key == wanted:
                     message.state = State.QUEUED
@@ -1925,10 +1928,10 @@ class ModelDispatcher:
         }
         if message.state in own_state:
             return own_state[message.state]
-        if message is not self._candidate(lane):
-            return BlockReason.OLDER_WAITS
         if message.key in self.quarantined:
             return BlockReason.QUARANTINED
+        if message is not self._candidate(lane):
+            return BlockReason.OLDER_WAITS
         if self._is_keyless(lane):
             return self._reason_keyless(lane)
         return self._reason_keyed(lane)

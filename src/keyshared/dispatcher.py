@@ -566,7 +566,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         return self._confirm(Call.PARK, offset, now_ms, self._endings.park)
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Deliver all blocked messages of a key again with no failure counted, and end its quarantine.
+        """End the quarantine of a key, and deliver what it or a block keeps back with no failure counted.
 
         Args:
             key: The key; None for all blocked messages without one.

@@ -173,7 +173,7 @@ class BlockReason(StrEnum):
     RETRY_WAIT = "retry_wait"
     DEAD_LETTERING = "dead_lettering"
     BLOCKED = "blocked"
-    QUARANTINED = "quarantined"
+    QUARANTINED = "quarantined"  # its key is: it goes to the dead-letter store when its turn comes
     DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of its drain unit
     NO_CONSUMER = "no_consumer"  # nobody connected accepts the key, or its owner by the placement has not joined
     UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing

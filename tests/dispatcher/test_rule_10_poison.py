@@ -23,7 +23,7 @@ from keyshared.effects import (
 
 def poisoned(poison: Poison, **config: Any) -> Watched:
     """One failure is too many; 0, 1 and 3 are of key a1, 2 of a2."""
-    dispatcher = subscription("ann", poison=poison, retry=RetryPolicy(max_redeliveries=0), **config)
+    dispatcher = subscription("ann", **{"poison": poison, "retry": RetryPolicy(max_redeliveries=0), **config})
     fill(dispatcher, "a1", "a1", "a2", "a1")
     return dispatcher
 
@@ -225,7 +225,28 @@ class TestQuarantine:
         dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2)
         dispatcher.nack(0, "ann", 1)
 
-        assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.unblock("a1")
+        assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
+
+    def test_unblock_counts_a_second_poison_message_anew(self) -> None:
+        """attempts: its failures were at their limit, and nobody had asked for its dead letter yet."""
+        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2)
+        dispatcher.nack(0, "ann", 1)
+        dispatcher.nack(1, "ann", 1)
+
+        assert Blocking(BlockReason.QUARANTINED, behind=0) == dispatcher.why_blocked(1)
+        assert [] == dispatcher.unblock("a1")
+        assert Blocking(BlockReason.OLDER_WAITS, behind=0) == dispatcher.why_blocked(1)
+        assert deliver(1, "a1", "ann", 2) in dispatcher.dead_lettered(0)
+
+    def test_unblock_leaves_the_failures_of_what_waits_for_its_retry(self) -> None:
+        retry = RetryPolicy(max_redeliveries=1, base_delay_ms=5)
+        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2, retry=retry)
+        dispatcher.nack(1, "ann", 1, now_ms=0)
+        dispatcher.reject(0, "ann", 1, now_ms=0)
+
+        assert [] == dispatcher.unblock("a1", now_ms=1)
+        dispatcher.dead_lettered(0, now_ms=1)
+        assert deliver(1, "a1", "ann", 2, failures=1) in dispatcher.handle_timeout(now_ms=5)
 
     def test_a_key_stays_quarantined_after_its_last_message(self) -> None:
         dispatcher = subscription("ann", poison=Poison.QUARANTINE)

@@ -32,6 +32,7 @@ from keyshared.testing.guarantees import JUDGED
 __all__ = [
     "CALLS",
     "COMING_BACK",
+    "POISONED",
     "Choose",
     "Dispatcher",
     "World",
@@ -767,6 +768,18 @@ COMING_BACK: Mapping[Kind, int] = {
     World.handle_timeout: 2,
 }
 """Dead letters come back while messages of their key are offered for later, and superseded."""
+
+POISONED: Mapping[Kind, int] = {
+    World.offer: 8,
+    World.ack: 1,
+    World.nack: 3,
+    World.reject: 6,
+    World.unblock: 3,
+    World.oblige: 3,
+    World.add_consumer: 2,
+    World.handle_timeout: 1,
+}
+"""Most of what is delivered fails, and quarantines end before all of it is archived."""
 
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)

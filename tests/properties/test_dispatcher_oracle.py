@@ -24,10 +24,11 @@ from tests.properties.broken_groups import WokenGroupJumpsTheQueue
 from tests.properties.broken_later import RestartForgetsTheTime
 from tests.properties.calls import Call, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
-from tests.properties.schedules import COMING_BACK, Choose, World, any_config, mixed, observe
+from tests.properties.schedules import COMING_BACK, POISONED, Choose, World, any_config, mixed, observe
 from tests.properties.watch import Watch
 
 from keyshared._dispatch import timers
+from keyshared._dispatch.endings import Endings
 from keyshared._window.lanes import Entry
 from keyshared.config import OnEvict, Poison
 from keyshared.dispatcher import KeySharedDispatcher
@@ -243,17 +244,32 @@ def test_what_comes_back_among_what_is_superseded_goes_where_the_model_says(seed
     run_long(seed, bend=comes_back)
 
 
+def several_of_a_key_are_poison(world: World) -> None:
+    """More than one open message of a key fails for the last time, and its quarantine ends before all are archived."""
+    config = replace(world.config, poison=Poison.QUARANTINE, ordering_required=False, batch_per_key=1)
+    retry = replace(config.retry, max_redeliveries=world.choose([0, 1]))
+    world.config = replace(config, retry=retry, max_in_flight_per_key=3, max_loaded_per_key=6)
+    world.calls = mixed(POISONED, world.choose)
+    world.keys = world.keys[:2]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_what_a_quarantine_held_back_is_counted_anew_when_it_ends(seed: int) -> None:
+    run_long(seed, bend=several_of_a_key_are_poison)
+
+
 def seeds_for(factory: Any) -> Iterator[int]:
     """Schedules in whose configuration the fault can show at all."""
     shows = getattr(factory, "shows_with", lambda _: True)
     return islice((seed for seed in count() if shows(any_config(Random(seed).choice))), SCHEDULES)
 
 
-def is_caught(factory: Any) -> bool:
+def is_caught(factory: Any, bend: Callable[[World], None] = World.take_rules) -> bool:
     """Whether any of some schedules shows a dispatcher that does not do what the model does."""
     for seed in seeds_for(factory):
         try:
-            run_long(seed, factory)
+            run_long(seed, factory, bend)
         except (AssertionError, InvariantError):
             return True
     return False
@@ -286,6 +302,12 @@ class KeepsTheSlot(Fast):  # type: ignore[misc]  # any dispatcher
 @pytest.mark.interpreted("changes the class of a living part")
 def test_the_oracle_catches_a_slot_that_is_not_passed_on() -> None:
     assert is_caught(KeepsTheSlot)
+
+
+@pytest.mark.interpreted("changes a method of a living part")
+def test_the_oracle_catches_a_quarantine_that_forgives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Endings, "_forgive_quarantined", lambda *_: None)
+    assert is_caught(Fast, several_of_a_key_are_poison)
 
 
 class NamesTheOtherLimit(KeySharedDispatcher[object]):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keyshared._dispatch.timers import Timers
-from keyshared._window.lanes import IN_FLIGHT, Consumer, Entry, State
+from keyshared._window.lanes import IN_FLIGHT, LOADING, QUEUED, SPILLED, Consumer, Entry, State
 from keyshared.config import DispatcherConfig, OnEvict, Then
 from keyshared.effects import (
     Blocked,
@@ -163,7 +163,8 @@ class Endings:
         for entry in self.blocked.pop(key, {}).values():
             self._forgive(entry)
             self._window.move(entry, State.QUEUED)
-        if key is not None:
+        if key is not None and key in self._window.quarantined:
+            self._forgive_quarantined(key)
             self._window.lift_quarantine(key)
 
     def unblock_one(self, entry: Entry, *, reset_failures: bool) -> None:
@@ -300,6 +301,13 @@ class Endings:
         if note is not None:
             note.failures = 0
 
+    def _forgive_quarantined(self, key: bytes) -> None:
+        """The same for what waits to be archived: more than one message of a key may be poison."""
+        for offset, note in self.notes.items():
+            entry = self._window.find(offset)
+            if entry is not None and entry.key == key and _waits_its_turn(entry):
+                note.failures = 0
+
     def _forget_blocked(self, entry: Entry) -> None:
         of_key = self.blocked[entry.key]
         del of_key[entry.offset]
@@ -311,6 +319,11 @@ class Endings:
         self.blocked.setdefault(entry.key, {})[entry.offset] = entry
         failures, reason = self.failures_of(entry.offset), self.reason_of(entry.offset)
         notices.append(Blocked(entry.offset, entry.key, failures, reason))
+
+
+def _waits_its_turn(entry: Entry) -> bool:
+    """Whether it waits in its lane, and not for an instant."""
+    return entry.state in (QUEUED, LOADING) or (entry.state == SPILLED and entry.deadline is None)
 
 
 def endings_for(

@@ -44,8 +44,8 @@ class Blocking(NamedTuple):
         reason: What it waits for first.
         consumer: The consumer that this is about: who holds the key or, while that drains, something of its drain unit;
             or who has no room. None where it is about nobody.
-        behind: The older message of its key that has to move first, if that is the reason; or the lowest outstanding
-            one of all, if the token is full.
+        behind: The older message of its key that has to move first, if it waits for that or its key is in quarantine;
+            or the lowest outstanding one of all, if the token is full.
         group: The group that this is about.
     """
 
@@ -136,12 +136,12 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     if own is not None:
         return Blocking(own, entry.consumer.name if own is BlockReason.LOADING and entry.consumer else None)
     lane = window.lane_of(entry)
-    first = lane.candidate
-    if first is not None and first is not entry:
-        return Blocking(BlockReason.OLDER_WAITS, behind=first.offset)
-    holder = None if lane.holder is None else lane.holder.name
+    first, holder = lane.candidate, None if lane.holder is None else lane.holder.name
+    behind = None if first is None or first is entry else first.offset
     if lane.key in window.quarantined:
-        return Blocking(BlockReason.QUARANTINED, holder)
+        return Blocking(BlockReason.QUARANTINED, holder, behind)
+    if behind is not None:
+        return Blocking(BlockReason.OLDER_WAITS, behind=behind)
     if lane.key is None:
         return _why_keyless(window, entry)
     owner = window.owner_of(lane)

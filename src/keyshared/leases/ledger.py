@@ -38,6 +38,7 @@ from keyshared.placement.protocol import Placement
 __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"]
 
 
+_BEHIND: Final = frozenset({BlockReason.OLDER_WAITS, BlockReason.QUARANTINED})
 _NOBODY: Final = frozenset({BlockReason.NO_CONSUMER, BlockReason.UNOWNED})
 
 
@@ -56,7 +57,7 @@ def explain_empty(dispatcher: KeySharedDispatcher[Any], consumer: str, now: int)
     for message in map(timed, dispatcher.outstanding()):
         nothing = NothingToLease(EmptyReason.OTHERS)
         why = message.blocking
-        if why is None or why.reason is BlockReason.OLDER_WAITS:
+        if why is None or (why.reason in _BEHIND and why.behind is not None):
             continue  # leased; or it is the older one that says why
         if _asks_only(dispatcher, message, consumer, now):
             if message.loaded:
