@@ -7,7 +7,7 @@ from tests.kit.killed_broker import KilledMachine, broken
 from tests.kit.mortal_broker import MortalMachine
 from tests.kit.paused_broker import BETWEEN_LOOK_AND_CLAIM, PausedMachine, paused
 from tests.kit.shared_file import LooksBeforeItClaims
-from tests.kit.small_broker import RETRY_MS
+from tests.kit.small_broker import ACK_TIMEOUT_MS, RETRY_MS
 
 from keyshared.testing import Delivery, Promise
 from keyshared.testing.history import Acked, Delivered, Gone, Held, HoldReason, Published, Quiet
@@ -186,6 +186,7 @@ BEGIN: Schedule = (Connect("c1"), Publish(b"a", 2))
         Connect("c2"),
         Disconnect("c1"),
         Wait(5),
+        Wait(ACK_TIMEOUT_MS),
         Restart(),
     ],
     ids=str,

@@ -488,14 +488,20 @@ class Bench:
         if self._claimed.progress_ms is not None:
             self._finish_answers()  # what they make ready must not look as if it had waited
         self.now += ms
-        self.driver.advance(ms)
-        timeout, slack = self._claimed.ack_timeout_ms, self._claimed.tolerance_ms
-        if timeout is not None:
-            for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout - slack]:
-                if self.now - receipt.at_ms >= timeout + slack:
-                    self._end(receipt)  # until then somebody may still have it
-                self._hold_for_retry(receipt.delivery.offset)
+        try:
+            self.driver.advance(ms)
+        finally:  # a clock goes on, so what has expired may wait for its retry, also if the broker is killed meanwhile
+            self._note_expired()
         self._look()
+
+    def _note_expired(self) -> None:
+        timeout, slack = self._claimed.ack_timeout_ms, self._claimed.tolerance_ms
+        if timeout is None:
+            return
+        for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout - slack]:
+            if self.now - receipt.at_ms >= timeout + slack:
+                self._end(receipt)  # until then somebody may still have it
+            self._hold_for_retry(receipt.delivery.offset)
 
     def _restart(self) -> None:
         self._finish_answers()
