@@ -36,8 +36,8 @@ ORACLES = tests/properties/kit $(patsubst %,tests/properties/test_%_oracle.py,cu
 # Tests of what is not compiled, and knows nothing of it.
 ELSEWHERE = $(addprefix --ignore=tests/,properties tools test_benchmarks.py)
 
-# Another Spark or Python on the machine must not leak in.
-unexport SPARK_HOME PYTHONPATH PYTHONHOME
+# Another Spark or Python on the machine must not leak in; and what is not written has to be compiled by each process.
+unexport SPARK_HOME PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PYTHON
 export PIP_NO_INPUT := 1
 nightly: export EXAMPLES := $(EXAMPLES)

@@ -133,9 +133,11 @@ def _in_spark_lane(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import nothing of Spark or of a real subject unless it was asked for: the core's tests run without them."""
+    """Import nothing of Spark or of a real subject unless it was asked for, and nothing of the core for Spark alone."""
     wanted = str(config.getoption("markexpr"))
     if "not spark" in wanted and _in_spark_lane(collection_path):
+        return True
+    if wanted.startswith("spark") and collection_path.is_file() and not _in_spark_lane(collection_path):
         return True
     return True if "not slow" in wanted and collection_path.is_relative_to(ROOT / "tests" / "real_subjects") else None
 
