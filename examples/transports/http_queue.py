@@ -50,10 +50,10 @@ def service(database: str = "queue.db") -> Starlette:
         return JSONResponse({"handle": f"{found.offsets[0]}/{found.id}", "body": found.messages[0].item})
 
     async def settle(request: Request) -> Response:
-        verb, *handle = (request.path_params[name] for name in ("verb", "offset", "lease"))
-        answer = ask(calls[verb], *handle, **await request.json())
+        answer = ask(calls[request.url.path.rpartition("/")[2]], *request.path_params.values(), **await request.json())
         return Response(status_code=409 if isinstance(answer, InvalidHandle) else 204)
 
     calls = {each.__name__: each for each in (queue.ack, queue.nack, queue.reject, queue.release, queue.extend)}
-    paths = {"/messages": put, "/leases": lease, "/leases/{offset:int}/{lease:int}/{verb}": settle}
+    verbs = {f"/leases/{{offset:int}}/{{lease:int}}/{verb}": settle for verb in calls}
+    paths = {"/messages": put, "/leases": lease, **verbs}
     return Starlette(routes=[Route(path, function, methods=["POST"]) for path, function in paths.items()])

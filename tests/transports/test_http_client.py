@@ -32,6 +32,25 @@ def text_of(body: str) -> str:
     return body
 
 
+def test_each_verb_has_an_address_and_any_other_is_not_found(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx")
+    pytest.importorskip("uvicorn")
+    port = servers.free_port()
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "queue.db"), str(port)]
+    with servers.serving(command, port, tmp_path, in_folder=ROOT), httpx.Client() as client:
+
+        def post(path: str, **more: Any) -> Any:
+            return client.post(f"http://127.0.0.1:{port}/{path}", **more)
+
+        assert post("messages?key=a", content="one").status_code == 201
+        handle = post("leases").json()["handle"]
+        assert post(f"leases/{handle}/forget", json={}).status_code == 404
+        assert post(f"leases/{handle}/release", json={}).status_code == 204
+        assert post(f"leases/{handle}/ack", json={}).status_code == 409
+        handle = post("leases").json()["handle"]
+        assert post(f"leases/{handle}/ack", json={}).status_code == 204
+
+
 @pytest.mark.parametrize("size", [QUICK, LONG], ids=["quick", "long"])
 def test_four_clients_lose_nothing_and_keep_the_order_of_keys_when_one_of_them_and_the_queue_are_killed(
     tmp_path: Path, size: Size
