@@ -85,6 +85,7 @@ FAILURES = frozenset(
 BREAKS_A_BATCH = frozenset(
     {ReleaseReason.NACKED, ReleaseReason.REJECTED, ReleaseReason.RELEASED, ReleaseReason.ACK_TIMEOUT}
 )
+NEVER_CHANGES = frozenset({bool, bytes, int, type(None), str, tuple, DispatcherConfig})
 SNAPSHOT_VERSION = 2
 REMEMBERED_DELIVERIES = 8
 
@@ -171,8 +172,17 @@ class Why(NamedTuple):
     group: str | None = None  # which one is closed
 
 
+class Copied:
+    """What is copied before each call: a copy of its members, in a third of the time that it takes to ask how."""
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+
 @dataclass
-class Message:
+class Message(Copied):
     """An outstanding message."""
 
     offset: int
@@ -194,7 +204,7 @@ class Message:
 
 
 @dataclass
-class Consumer:
+class Consumer(Copied):
     """A connected or draining consumer."""
 
     name: str
@@ -979,7 +989,7 @@ class ModelDispatcher:
 
     def _books(self) -> dict[str, Any]:
         """A copy of everything that a call may change; items are the caller's and stay the same objects."""
-        copied = {name: copy(value) for name, value in self.__dict__.items()}
+        copied = {name: value if type(value) in NEVER_CHANGES else copy(value) for name, value in vars(self).items()}
         copied["messages"] = {offset: copy(message) for offset, message in self.messages.items()}
         copied["consumers"] = [copy(consumer) for consumer in self.consumers]
         copied["sessions_of_lanes"] = {lane: copy(session) for lane, session in self.sessions_of_lanes.items()}

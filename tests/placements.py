@@ -20,6 +20,7 @@ class Ranking:
 
     def __init__(self, weights: dict[str, int]) -> None:
         self.weights = dict(weights)
+        self._walks: dict[int, list[str]] = {}  # as far as somebody has asked
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -45,7 +46,11 @@ class Ranking:
 
     def walk(self, slot: int) -> Iterator[str]:
         """The names that would own this slot, best first."""
-        return iter(sorted(self.weights, key=lambda name: _rank(name, slot, self.weights[name])))
+        names = self._walks.get(slot)
+        if names is None:
+            names = sorted(self.weights, key=lambda name: _rank(name, slot, self.weights[name]))
+            self._walks[slot] = names
+        return iter(names)
 
     def owner(self, slot: int) -> str | None:
         """The first name of the walk."""

@@ -199,8 +199,8 @@ class HolesAreNotCapped(SlowLeases):
 class HolesStopEverything(SlowLeases):
     """With too many holes nothing at all is handed out: nobody can ever close them."""
 
-    def deliverable(self, consumer: str) -> list[int]:
-        return [] if self.too_many_holes else super().deliverable(consumer)
+    def candidates(self) -> list[int]:
+        return [] if self.too_many_holes else super().candidates()
 
 
 class RemovalCountsNothing(SlowLeases):
@@ -254,8 +254,8 @@ class TrimPassesBlocked(SlowLeases):
         pinning = [offset for offset, message in self.messages.items() if message.state != "blocked"]
         return min(pinning, default=self.offered[-1] + 1 if self.offered else -1)
 
-    def deliverable(self, consumer: str) -> list[int]:
-        return [offset for offset, message in self.messages.items() if self.may_get(consumer, message)]
+    def candidates(self) -> list[int]:
+        return list(self.messages)
 
 
 class LatestTakesReserved(SlowLeases):

@@ -3,17 +3,19 @@
 import copyreg
 import pickle
 from collections.abc import Callable, Iterable
+from enum import Enum
 from io import BytesIO
 from types import FunctionType
 from typing import Any
 
 from tests.placements import Ranking
 
+from keyshared.glob import KeyFilter
 from keyshared.testing.adapters.recorder import Recorder
 
 __all__ = ["copies_of"]
 
-SAME_IN_ALL = (type, FunctionType, Ranking)
+SAME_IN_ALL = (type, FunctionType, Enum, KeyFilter, Ranking)
 
 
 def copies_of(state: Any, shared: Iterable[object] = ()) -> Callable[[], Any]:
@@ -26,33 +28,33 @@ def copies_of(state: Any, shared: Iterable[object] = ()) -> Callable[[], Any]:
     file = BytesIO()
     pickler = _Pickler(file, shared)
     pickler.dump(state)
-    kept, text = pickler.kept, file.getvalue()
-    return lambda: _Unpickler(BytesIO(text), kept).load()
+    text, kept_at = file.getvalue(), pickler.kept.__getitem__
+
+    def copied() -> Any:
+        unpickler = pickle.Unpickler(BytesIO(text))  # noqa: S301 - what was dumped above
+        unpickler.persistent_load = kept_at  # type: ignore[method-assign]  # in C: it is called hundreds of times
+        return unpickler.load()
+
+    return copied
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out what all copies share."""
+    """Leaves out what all copies share, and keeps that in a list."""
 
     def __init__(self, file: BytesIO, shared: Iterable[object]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.dispatch_table = {**copyreg.dispatch_table, Recorder: _parts_of_a_recorder}
         self.shared = {id(each) for each in shared}
-        self.kept: dict[int, object] = {}
+        self.kept: list[object] = []
+        self.places: dict[int, int] = {}
 
     def persistent_id(self, obj: object) -> int | None:
         if id(obj) not in self.shared and not isinstance(obj, SAME_IN_ALL):
             return None
-        self.kept[id(obj)] = obj
-        return id(obj)
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: BytesIO, kept: dict[int, object]) -> None:
-        super().__init__(file)
-        self.kept = kept
-
-    def persistent_load(self, pid: int) -> object:
-        return self.kept[pid]
+        place = self.places.setdefault(id(obj), len(self.kept))
+        if place == len(self.kept):
+            self.kept.append(obj)
+        return place
 
 
 def _parts_of_a_recorder(recorder: Recorder) -> tuple[Any, ...]:

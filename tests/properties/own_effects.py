@@ -4,6 +4,7 @@ The promises themselves are judged by the kit. Here is what only the host of thi
 call may return, what `pull` may hand out, runs of slots, and the figures that a host goes by.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.properties.own_groups import OwnGroups
 from tests.properties.own_owners import OwnOwners
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
-from keyshared.dispatcher import MemberState
+from keyshared.dispatcher import MemberState, Outstanding
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -92,8 +93,7 @@ class OwnEffects:
                 *self._failures(step),
                 *self._batches(step, open_now),
                 *self._figures(step),
-                *self._loads_and_room(step, dispatcher),
-                *self._room_for_keys(step, dispatcher),
+                *self._rooms(step, dispatcher),
                 *self._drains(step, dispatcher, open_now),
                 *self._units(step, dispatcher, open_now),
                 *self.groups.see(step, open_now),
@@ -286,16 +286,22 @@ class OwnEffects:
         if step.call.name == "handle_timeout" and deadline is not None and deadline <= step.now:
             yield Promise.PROGRESS, f"deadline {deadline} is past at {step.now}"
 
-    def _loads_and_room(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+    def _rooms(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+        if hasattr(dispatcher, "stats"):  # the model has no figures
+            outstanding = list(dispatcher.outstanding())
+            yield from self._loads_and_room(step, dispatcher, outstanding)
+            yield from self._room_for_keys(step, dispatcher, outstanding)
+
+    def _loads_and_room(
+        self, step: Step, dispatcher: Any, outstanding: Sequence[Outstanding]
+    ) -> Iterator[tuple[Promise, str]]:
         """What is loaded, and who has room for what: a history does not tell it of spilled and keyless messages."""
-        if not hasattr(dispatcher, "stats"):
-            return  # the model has no figures
-        config, outstanding = self.config, list(dispatcher.outstanding())
+        config, consumers = self.config, dispatcher.stats().consumers
         loaded = [message for message in outstanding if message.loaded]
         tracked = config.max_tracked if config.spill else config.window
         slots = min(config.window - len(loaded), tracked - len(outstanding))
         if config.look_ahead is not None:
-            states = [each.state for each in dispatcher.stats().consumers.values()]
+            states = [each.state for each in consumers.values()]
             connected = sum(state is not MemberState.DRAINING for state in states)
             most = config.look_ahead.limit(connected, max_unacked_per_consumer=config.max_in_flight_per_consumer)
             slots = min(slots, most - sum(message.blocking is not None for message in outstanding))
@@ -307,7 +313,7 @@ class OwnEffects:
             if config.spill and of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())
-        active = {name: each for name, each in dispatcher.stats().consumers.items() if each.state is MemberState.ACTIVE}
+        active = {name: each for name, each in consumers.items() if each.state is MemberState.ACTIVE}
         with_room = {name for name, each in active.items() if each.in_flight + loading < each.limit}
         for message in outstanding:
             blocking = message.blocking
@@ -323,23 +329,25 @@ class OwnEffects:
             if can_go:
                 yield Promise.PROGRESS, f"{message} waits, and what it waits for is there"
 
-    def _room_for_keys(self, step: Step, dispatcher: Any) -> Iterator[tuple[Promise, str]]:
+    def _room_for_keys(
+        self, step: Step, dispatcher: Any, outstanding: Sequence[Outstanding]
+    ) -> Iterator[tuple[Promise, str]]:
         """Neither more nor less may be offered of a key than the limits of what waits say."""
-        if not hasattr(dispatcher, "stats"):
-            return  # as above
         config = self.config
         one = config.ordering_required
-        keys = [message.key for message in dispatcher.outstanding() if message.blocking is not None]
+        keys = [message.key for message in outstanding if message.blocking is not None]
         waiting = [b"" if one else key for key in keys if one or key is not None]
+        bounded = waiting if config.max_waiting_per_consumer is not None else ()
+        of_owners = Counter(map(dispatcher.owner, bounded))
         for key, owner in step.after.owners.items():
-            of_owner = sum(owner is not None and dispatcher.owner(other) == owner for other in waiting)
             left = [step.after.free_slots]
             if config.max_waiting_per_key is not None:
                 left.append(config.max_waiting_per_key - waiting.count(b"" if one else key))
             if config.max_waiting_per_consumer is not None and owner is not None:
-                left.append(config.max_waiting_per_consumer - of_owner)
-            if dispatcher.room_for(key) != max(0, min(left)):
-                yield Promise.BOUNDS, f"{dispatcher.room_for(key)} of {key!r} may be offered, but {left} are left"
+                left.append(config.max_waiting_per_consumer - of_owners[owner])
+            room = dispatcher.room_for(key)
+            if room != max(0, min(left)):
+                yield Promise.BOUNDS, f"{room} of {key!r} may be offered, but {left} are left"
 
     def _drains(self, step: Step, dispatcher: Any, open_now: set[Deliver]) -> Iterator[tuple[Promise, str]]:
         """A key that drains waits for somebody who has something of its unit."""

@@ -386,22 +386,23 @@ class SlowLeases:
 
     def deliverable(self, consumer: str) -> list[int]:
         """The messages of which any may be the next one that this consumer gets, lowest first."""
-        candidates = [self.keep_from] if self.too_many_holes else list(self.messages)
-        return [offset for offset in candidates if self.may_get(consumer, self.messages[offset])]
+        return [offset for offset in self.candidates() if self.may_get(consumer, self.messages[offset])]
+
+    def can_get(self, consumer: str) -> bool:
+        return any(self.may_get(consumer, self.messages[offset]) for offset in self.candidates())
+
+    def candidates(self) -> list[int]:
+        return [self.keep_from] if self.too_many_holes else list(self.messages)
 
     def may_get(self, consumer: str, message: Message) -> bool:
-        if not self.is_ready(message) or not self.owns(consumer, message):
+        if not self.is_ready(message) or not self.owns(consumer, message) or not self.group_is_open(message):
             return False
         lane = [other for other in self.messages.values() if self.same_lane(message, other)]
+        if not all(self.lets_pass(other) for other in lane if other.offset < message.offset):
+            return False
         holders = [hold.consumer for other in lane for hold in [self.covering(other.offset)] if hold]
         beside = [hold.consumer for hold, offset, _ in self.everything_held() if self.same_unit(message, offset)]
-        older = [other for other in lane if other.offset < message.offset]
-        return (
-            self.group_is_open(message)
-            and all(self.lets_pass(other) for other in older)
-            and self.one_holder(holders + beside, consumer)
-            and len(holders) < self.config.max_in_flight_per_key
-        )
+        return self.one_holder(holders + beside, consumer) and len(holders) < self.config.max_in_flight_per_key
 
     def rest_of_turn(self, taken: list[int], per_key: int) -> list[int]:
         """The message with which the last batch goes on, if it does."""
@@ -567,5 +568,5 @@ class SlowLeases:
             "ended": self.ended if self.config.measure else None,
             "delivered": self.delivered if self.config.measure else None,
             "failed": self.failed if self.config.measure else None,
-            "can get": {name: not self.cap(name) and bool(self.deliverable(name)) for name in self.consumers},
+            "can get": {name: not self.cap(name) and self.can_get(name) for name in self.consumers},
         }
