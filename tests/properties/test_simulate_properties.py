@@ -153,27 +153,30 @@ arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300), st.non
 
 @st.composite
 def batching(draw: st.DrawFn) -> Plan:
-    """Plans in which what timed out comes back behind what is newer of its key, in the queue of who takes batches."""
+    """Plans in which what failed or timed out comes back to who takes batches: among newer ones where none come."""
+    per_key, batch = draw(st.sampled_from([(2, 1), (3, 1), (3, 1), (1, 3)]))
     config = DispatcherConfig(
-        max_in_flight_per_key=draw(st.integers(2, 3)),
+        max_in_flight_per_key=per_key,
+        batch_per_key=batch,
         max_loaded_per_key=3,
         window=draw(st.integers(3, 8)),
         ack_timeout_ms=draw(st.integers(10, 50)),
         retry=RetryPolicy(max_redeliveries=None, base_delay_ms=draw(st.sampled_from([0, 7]))),
     )
     names = draw(st.sampled_from([["a"], ["a", "b"]]))
-    services = st.builds(Sampled, st.lists(millis, min_size=2, max_size=4))
+    services = st.builds(Sampled, st.lists(millis | st.sampled_from([0, 1]), min_size=2, max_size=4))
+    failing = SampledAnswers([Answer.ACK, Answer.ACK, Answer.NACK], seed=draw(st.integers(0, 9)))
     return Plan(
         consumers=[ConsumerPlan(name, draw(services), takes_batches=True) for name in names],
         config=config,
-        answers=draw(st.sampled_from([(), (), (SampledAnswers([Answer.ACK, Answer.NACK]),)])),
+        answers=draw(st.sampled_from([(), (failing,), (failing,)])),
         max_attempts=30,
     )
 
 
-few = st.lists(st.tuples(st.sampled_from(["k", "k", "l"]), st.integers(0, 60)), min_size=4, max_size=12).map(
-    lambda messages: [Arrival(index, *message) for index, message in enumerate(messages)]
-)
+few = st.lists(
+    st.tuples(st.sampled_from(["k", "k", "k", "l"]), st.integers(0, 60) | st.just(0)), min_size=4, max_size=12
+).map(lambda messages: [Arrival(index, *message) for index, message in enumerate(messages)])
 
 
 @given(plans(), arrivals)

@@ -199,6 +199,18 @@ class TestBatches:
             rows, Event.ACKED, Event.TIMED_OUT
         )[1:]
 
+    def test_where_none_come_as_a_batch_each_message_is_answered_by_itself(self) -> None:
+        """settled-once: what stood behind a failure left the queue with it, and was acked with a newer one, untold."""
+        retry = RetryPolicy(max_redeliveries=1, base_delay_ms=0)
+        config = DispatcherConfig(max_in_flight_per_key=3, window=3, retry=retry)
+        consumer = ConsumerPlan("a", Fixed(1), takes_batches=True)
+        plan = Plan(consumers=[consumer], config=config, answers=[Poisoned(offsets=[1])])
+        rows = run(plan, [Arrival(offset, "k", 0) for offset in range(4)])
+
+        assert [(1, Event.ACKED, 0), (3, Event.ACKED, 2), (4, Event.ACKED, 3)] == told(
+            rows, Event.ACKED, Event.TIMED_OUT
+        )
+
 
 class TestReasons:
     def test_what_a_consumer_says_stands_in_its_row_and_in_the_dead_letter(self) -> None:

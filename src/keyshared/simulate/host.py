@@ -81,13 +81,10 @@ class Worker:
     def rest_of(self, delivery: Deliver, *, one_lane: bool) -> list[Deliver]:
         """Take what came with a delivery as one batch out of the local queue, where it is what comes next."""
         rest: list[Deliver] = []
-        last = delivery.offset
         for each in self.queue.values():
-            # what came back stands behind what is newer, and an ack through it would settle nothing of that
-            if each.offset < last or not (one_lane or each.key == delivery.key is not None):
+            if not (one_lane or each.key == delivery.key is not None):
                 break
             rest.append(each)
-            last = each.offset
         for each in rest:
             del self.queue[each.offset]
         return rest
@@ -218,8 +215,9 @@ class Host:
             delivery = cast("Deliver", subject)
             worker.busy -= 1
             rest: list[Deliver] = []
-            if worker.takes_batches and self._is_open(delivery):
-                rest = worker.rest_of(delivery, one_lane=self._plan.config.ordering_required)
+            config = self._plan.config
+            if worker.takes_batches and config.batch_per_key > 1 and self._is_open(delivery):
+                rest = worker.rest_of(delivery, one_lane=config.ordering_required)
             if worker.queue:
                 self._start(worker, worker.queue.popitem(last=False)[1])
             if rest:

@@ -77,8 +77,8 @@ class ConsumerPlan:
         limit: Deliveries that it may have open, queued ones included; None for the dispatcher's own limit.
         concurrency: Messages that it works on at once.
         takes_batches: It works on all of a batch of a key at once, for as long as the first message of it takes, and
-            acks it up to the first message that fails. For plans whose ``config.batch_per_key`` is above 1, and with a
-            ``concurrency`` of 1.
+            acks it up to the first message that fails. Needs a ``concurrency`` of 1; where ``config.batch_per_key`` is
+            1 nothing comes as a batch, and it works on message after message.
         postpone_ms: For how long it gives back what it answers with `Answer.POSTPONE`.
 
     Raises:
