@@ -15,6 +15,7 @@ DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed
 CONNECT := $(VENV)/.connect-installed
 OLDEST := $(VENV)/spark-oldest
+OLDEST_STREAMS := $(VENV)/spark-oldest-streams
 SUBJECTS := $(VENV)/.subjects-installed
 KAFKA := $(VENV)/.kafka-installed
 SITE := $(VENV)/.site-installed
@@ -22,7 +23,8 @@ SITE := $(VENV)/.site-installed
 # Loopback only: without it Spark looks this machine's name up, which fails in many containers.
 SPARK_ENV = JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(BIN)/python" PYSPARK_DRIVER_PYTHON="$(BIN)/python" \
 	SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost
-OLDEST_ENV = $(subst $(BIN)/python,$(abspath $(OLDEST))/bin/python,$(SPARK_ENV))
+# A module on another Spark: $(call ON,where it is installed) MODULE ...
+ON = PYTHONPATH=src $(subst $(BIN)/python,$(abspath $(1))/bin/python,$(SPARK_ENV)) "$(1)/bin/python" -m
 PIP_INSTALL = "$(BIN)/python" -m pip install --quiet --disable-pip-version-check
 COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(ARGS)
@@ -71,11 +73,11 @@ $(SPARK): requirements/spark.txt | $(DEV)
 	@touch $@
 
 # PySpark 3.5 runs on Python 3.11 and on no later one.
-$(OLDEST)/.installed: requirements/pip.txt requirements/spark-oldest.txt
-	@PYTHON=python3.11 tools/make_venv.sh $(OLDEST)
-	@echo "installing requirements/spark-oldest.txt (pyspark is 317 MB: the first time takes minutes)" >&2
-	@"$(OLDEST)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pip.txt
-	@"$(OLDEST)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark-oldest.txt
+$(OLDEST)/.installed $(OLDEST_STREAMS)/.installed: $(VENV)/%/.installed: requirements/pip.txt requirements/%.txt
+	@PYTHON=python3.11 tools/make_venv.sh $(@D)
+	@echo "installing requirements/$*.txt (pyspark is 317 MB or more: the first time takes minutes)" >&2
+	@"$(@D)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pip.txt
+	@"$(@D)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.txt
 	@touch $@
 
 $(CONNECT): requirements/connect.txt | $(SPARK)
@@ -121,19 +123,21 @@ test-properties: $(DEV) ## oracles, state machines and broken variants
 test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no coverage
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" $(ARGS)
 
-# All jobs over batch frames have to answer what they answer on the newest Spark; then the tests of what takes the place
-# of something that 3.5 lacks. It gives warnings of itself (-W).
+# All jobs have to answer what they answer on the newest Spark: those over batch frames on 3.5, and streams, too, on 4.0.
+# Then the tests of what takes the place of something that is not there. Both give warnings of themselves (-W).
 .PHONY: test-spark-oldest
-test-spark-oldest: $(DEV) $(SPARK) java ## the batch jobs on the oldest Spark, 3.5, if there is a Python 3.11; part of nightly
-	@if python3.11 -c "" >/dev/null 2>&1; then $(MAKE) with-oldest-spark; else echo "Spark 3.5 is not tested" >&2; fi
+test-spark-oldest: $(DEV) $(SPARK) java ## the jobs on the oldest Spark, 3.5, and with streams 4.0, if there is a Python 3.11; part of nightly
+	@if python3.11 -c "" >/dev/null 2>&1; then $(MAKE) with-oldest-spark; else echo "Spark 3.5 and 4.0 are not tested" >&2; fi
 
 .PHONY: with-oldest-spark
-with-oldest-spark: $(OLDEST)/.installed
+with-oldest-spark: $(OLDEST)/.installed $(OLDEST_STREAMS)/.installed
 	@mkdir -p build && rm -f build/answers.json
 	$(SPARK_ENV) "$(BIN)/python" -m tests.spark.same_answers build/answers.json
-	PYTHONPATH=src $(OLDEST_ENV) "$(OLDEST)/bin/python" -m tests.spark.same_answers build/answers.json
-	PYTHONPATH=src $(OLDEST_ENV) "$(OLDEST)/bin/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" -W default \
+	$(call ON,$(OLDEST)) tests.spark.same_answers build/answers.json
+	$(call ON,$(OLDEST_STREAMS)) tests.spark.same_answers build/answers.json
+	$(call ON,$(OLDEST)) pytest $(SPARK_XDIST) -m "spark and not slow" -W default \
 		$(addprefix tests/spark/,columns/test_colocation.py frames keystats) $(ARGS)
+	$(call ON,$(OLDEST_STREAMS)) pytest $(SPARK_XDIST) -m "spark and not slow" -W default tests/spark/streams $(ARGS)
 
 # A cluster of two workers, a lost executor, speculation, Spark Connect and spark-submit: minutes, so no part of `make test`.
 .PHONY: test-cluster
@@ -287,6 +291,8 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 		--output-file requirements/spark.txt
 	@$(COMPILE) pyproject.toml --extra testing --extra demo --group test --group spark-oldest \
 		--constraints requirements/dev.txt --output-file requirements/spark-oldest.txt
+	@$(COMPILE) pyproject.toml --extra testing --extra demo --extra streams --group test --group spark-oldest-streams \
+		--constraints requirements/dev.txt --output-file requirements/spark-oldest-streams.txt
 	@$(COMPILE) --group pip --output-file requirements/pip.txt
 	@$(COMPILE) --group java --output-file requirements/java.txt
 	@$(COMPILE) --group lock --output-file requirements/lock.txt

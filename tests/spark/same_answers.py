@@ -1,4 +1,4 @@
-"""A program that compares what the small jobs over batch frames answer on two versions of Spark.
+"""A program that compares what the small jobs answer on two versions of Spark.
 
 ``python -m tests.spark.same_answers FILE`` writes the answers of the Spark that runs it. If the file is there already,
 it compares them with what another Spark has written, and fails on a difference.
@@ -12,11 +12,14 @@ from typing import Final
 
 from tests.spark import everywhere
 
-ONLY_NEW: Final = {"streams", "micro-batches"}
+from keyshared.spark.versions import STREAMS
+
+OF_STREAMS: Final = {"streams", "micro-batches"}
 OWN_WORDS: Final = {"refusals", "failures"}
 """They quote Spark, and each version has words of its own."""
 
-JOBS: Final = {name: job for name, job in everywhere.JOBS.items() if name not in ONLY_NEW | OWN_WORDS}
+LEFT_OUT: Final = OWN_WORDS if STREAMS.is_here else OWN_WORDS | OF_STREAMS
+JOBS: Final = {name: job for name, job in everywhere.JOBS.items() if name not in LEFT_OUT}
 _BYTES: Final = re.compile(r"bytearray\((b'.*?'|b\".*?\")\)")  # before 4.1 collect() makes these of binary
 
 

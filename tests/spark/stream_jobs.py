@@ -34,11 +34,11 @@ SETTINGS: Final = {**STATE_STORE, SHUFFLE_PARTITIONS: "2"}  # a micro-batch cost
 def commands() -> list[tuple[Any, ...]]:
     """Of two topic-partitions, as `COMMAND_SCHEMA` has them."""
     logs = {name: written_log(Random(name), SEQUENCES[-1], CONFIG).commands for name in ("p", "q")}
-    return [(name, *_plain(command)) for name, log in logs.items() for command in log]
+    return [(name, *plain(command)) for name, log in logs.items() for command in log]
 
 
-def _plain(command: Command) -> Command:
-    """Connect takes no text for bytes and no tuple for a list."""
+def plain(command: Command) -> Command:
+    """Arrow and Connect take no text for bytes and no tuple for a list."""
     key = command.key.encode() if isinstance(command.key, str) else command.key
     return command._replace(key=key, filters=None if command.filters is None else list(command.filters))
 

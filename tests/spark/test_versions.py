@@ -99,12 +99,23 @@ def test_a_stream_is_refused_where_spark_is_too_old_or_protobuf_is_missing(
     stream = spark.readStream.format("rate").load()
     commands = stream.selectExpr("'p' topic_partition", "value sequence", "value at_ms", "'offer' command")
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    monkeypatch.setattr(versions, "VERSION", (4, 1))
+    monkeypatch.setattr(versions, "VERSION", (4, 0))
     with pytest.raises(MissingExtraError, match=r"install keyshared\[streams\]$"):
         ks.stream_dispatch(commands, HashRing())
-    monkeypatch.setattr(versions, "VERSION", (4, 0))
-    with pytest.raises(TooOldError, match=r"a streaming frame of commands needs pyspark 4.1 .* dispatch batch frames"):
+    monkeypatch.setattr(versions, "VERSION", (3, 5))
+    with pytest.raises(TooOldError, match=r"a streaming frame of commands needs pyspark 4.0 .* dispatch batch frames"):
         ks.stream_dispatch(commands, HashRing())
+
+
+@only_since(STREAMS)
+def test_a_stream_of_connect_is_refused_where_spark_is_too_old_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keyshared.spark.streams.frames import transform_with_state  # noqa: PLC0415 - not there in older versions
+    from keyshared.spark.streams.state import DispatchProcessor  # noqa: PLC0415 - as above
+
+    monkeypatch.setattr(versions, "VERSION", (4, 0))
+    grouped = object()  # as through Connect, it has no such method
+    with pytest.raises(TooOldError, match=r"a streaming frame of Spark Connect needs pyspark 4.1 .* dispatch batch"):
+        transform_with_state(grouped, DispatchProcessor(HashRing(), None), ks.OUTCOME_SCHEMA)
 
 
 def test_spark_names_what_is_wrong(spark: "SparkSession") -> None:

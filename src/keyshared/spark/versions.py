@@ -19,6 +19,7 @@ __all__ = [
     "BATCH",
     "BY_ID",
     "CLASSIC",
+    "STATE_IN_ROWS",
     "STREAMS",
     "VERSION",
     "Since",
@@ -71,8 +72,11 @@ ARROW_FUNCTIONS: Final = Since("arrow_udf", 4, 1)
 BY_ID: Final = Since("repartitionById", 4, 1)
 """A row goes to the partition whose number it has."""
 
-STREAMS: Final = Since("transformWithState", 4, 1)
-"""In rows. That of 4.0 passes pandas frames, which make floats of whole numbers that stand beside NULL."""
+STREAMS: Final = Since("transformWithStateInPandas", 4, 0)
+"""State of a stream in Python. Rows go there and back in pandas frames, and not through Spark Connect."""
+
+STATE_IN_ROWS: Final = Since("transformWithState", 4, 1)
+"""The same with rows as they are, and through Spark Connect."""
 
 
 def needs(since: Since, what: str, instead: str) -> None:

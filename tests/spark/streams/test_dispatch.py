@@ -32,7 +32,7 @@ from keyshared.spark.streams.dispatch import (  # noqa: E402 - needs pyspark
     stream_dispatch,
 )
 from keyshared.spark.streams.partition import dispatch_partition  # noqa: E402 - needs pyspark
-from keyshared.spark.versions import STREAMS  # noqa: E402 - needs pyspark
+from keyshared.spark.versions import STATE_IN_ROWS, STREAMS, Since  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -258,25 +258,29 @@ def test_a_command_without_a_place_in_the_order_fails_the_job_and_says_so(store:
 LATE_FILES: tuple[list[tuple[str, int, int, str, int | None, str | None, int | None]], ...] = (
     [
         ("p", 0, 0, "add_consumer", None, "a", None),
-        ("p", 1, 1, "offer", 0, None, None),
-        ("p", 3, 3, "offer", 2, None, None),
+        ("p", 1, 1, "offer", HUGE, None, None),
+        ("p", 3, 3, "offer", HUGE + 2, None, None),
     ],
     [
-        ("p", 2, 2, "offer", 1, None, None),
-        ("p", 1, 1, "offer", 0, None, None),
-        ("p", 4, 4, "offer", 3, None, None),
-        ("p", 5, 5, "ack", 0, "nobody", 1),
-        ("q", 0, 0, "ack", 0, "nobody", None),
+        ("p", 2, 2, "offer", HUGE + 1, None, None),
+        ("p", 1, 1, "offer", HUGE, None, None),
+        ("p", 4, 4, "offer", HUGE + 3, None, None),
+        ("p", 5, 5, "ack", HUGE, "nobody", 1),
+        ("q", 0, 0, "ack", HUGE, "nobody", None),
     ],
 )
+ROWS_ARE_NOT_HERE = ("keyshared.spark.streams.frames.STATE_IN_ROWS", Since("nothing that there is", 99, 0))
 FIGURES = {"outcomes": 6, "late": 1, "ignored": 1, "refused": 1, "duplicate": 1}
 
 
 @only_since(STREAMS)
+@pytest.mark.parametrize("how", [pytest.param("rows", marks=only_since(STATE_IN_ROWS)), "frames"])
 def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
-    store: "SparkSession", tmp_path: Path
+    store: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """[no-loss] Neither it nor anything behind it disappears without a word; what comes once more is no news."""
+    if how == "frames":
+        monkeypatch.setattr(*ROWS_ARE_NOT_HERE)
     schema = (
         "topic_partition string, sequence long, at_ms long, command string, offset long, consumer string, attempt long"
     )
@@ -294,11 +298,37 @@ def test_a_command_that_comes_a_micro_batch_late_is_an_outcome_and_a_figure(
         start_again(run)
 
     assert [(1, "deliver", 0), (3, "deliver", 2), (2, "late", 1), (4, "deliver", 3), (5, "ignored", 0)] == [
-        (row[2], row[4], row[5]) for row in sorted(sink.rows) if row[0] == "p"
+        (row[2], row[4], row[5] - HUGE) for row in sorted(sink.rows) if row[0] == "p"
     ]
     figures = [progress.observedMetrics for query in queries for progress in query.recentProgress]
     assert {"stream_dispatch"} == {name for told in figures for name in told}
     assert FIGURES == {name: sum(told["stream_dispatch"][name] for told in figures) for name in FIGURES}
+
+
+@only_since(STATE_IN_ROWS)
+def test_a_checkpoint_of_spark_4_0_is_refused_by_later_ones_and_stays_as_it_was(
+    store: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[no-loss] Spark tells the operators of pandas frames and of rows apart."""
+    source, sink = str(tmp_path / "in"), Sink()
+    store.createDataFrame([("p", 0, 0, "handle_timeout")], NEEDED).coalesce(1).write.parquet(source)
+
+    def run() -> None:
+        outcomes = stream_dispatch(store.readStream.schema(NEEDED).parquet(source), HashRing())
+        writer = outcomes.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        start_again(lambda: writer.trigger(availableNow=True).start().awaitTermination())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*ROWS_ARE_NOT_HERE)
+        run()
+    store.createDataFrame([("p", 1, 1, "nonsense")], NEEDED).coalesce(1).write.mode("append").parquet(source)
+    with pytest.raises(PySparkException, match="STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"):
+        run()
+    assert [] == sink.rows
+    with monkeypatch.context() as patched:
+        patched.setattr(*ROWS_ARE_NOT_HERE)
+        run()
+    assert [("p", 0, 1, "refused")] == [(*row[:3], row[4]) for row in sink.rows]
 
 
 @only_since(STREAMS)

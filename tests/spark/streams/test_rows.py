@@ -10,7 +10,7 @@ import pyarrow as pa  # noqa: E402 - comes with pyspark
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema  # noqa: E402 - needs pyspark
 
 from keyshared.spark.streams.dispatch import COMMAND_SCHEMA, OUTCOME_SCHEMA  # noqa: E402 - needs pyspark
-from keyshared.spark.streams.rows import bundle_batches, bundled, unbundled  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.rows import PACKED_SCHEMA, bundled, pack_batches, unbundled, unpacked  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,35 +34,44 @@ def batch_of(rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
 
 
 def flat(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
-    return [(name, *row) for name, *arrays in map(dict.values, batch.to_pylist()) for row in zip(*arrays, strict=True)]
+    return [(name, *row) for name, packed in map(dict.values, batch.to_pylist()) for row in unpacked(packed)]
 
 
 def test_rows_of_a_topic_partition_stand_in_one_in_their_order_and_nothing_is_rounded() -> None:
-    (bundles,) = bundle_batches([batch_of(ROWS)])
+    (packed,) = pack_batches([batch_of(ROWS)])
 
-    assert ["p", "q"] == bundles.column(0).to_pylist()
-    assert sorted(ROWS, key=lambda row: str(row[0])) == flat(bundles)
+    assert ["p", "q"] == packed.column(0).to_pylist()
+    assert sorted(ROWS, key=lambda row: str(row[0])) == flat(packed)
 
 
-def test_a_batch_that_is_cut_out_of_another_one_or_is_empty_is_bundled_alike() -> None:
-    inner, empty = bundle_batches([batch_of(ROWS).slice(1, 2), batch_of([])])
+def test_a_batch_that_is_cut_out_of_another_one_or_is_empty_is_packed_alike() -> None:
+    inner, empty = pack_batches([batch_of(ROWS).slice(1, 2), batch_of([])])
 
     assert [ROWS[1], ROWS[2]] == flat(inner)
     assert (inner.schema, 0) == (empty.schema, empty.num_rows)
 
 
-def test_texts_may_be_large() -> None:
-    large = batch_of(ROWS).cast(SCHEMA.set(0, pa.field("topic_partition", pa.large_string())))
-    (bundles,) = bundle_batches([large])
+def test_each_row_takes_the_bytes_of_its_own_rows_only() -> None:
+    one, many = [("p", 7, b"k", None)], [("q", number, b"k", None) for number in range(5_000)]
+    (alone,) = pack_batches([batch_of(one)])
+    (beside,) = pack_batches([batch_of([*one, *many])])
 
-    assert pa.large_string() == bundles.column(0).type
-    assert sorted(ROWS, key=lambda row: str(row[0])) == flat(bundles)
+    assert ["p", "q"] == beside.column(0).to_pylist()
+    assert len(beside.column(1)[0].as_py()) < 2 * len(alone.column(1)[0].as_py())
+
+
+def test_texts_may_be_large() -> None:
+    large = pa.schema([("topic_partition", pa.large_string()), ("consumer", pa.large_string())])
+    (packed,) = pack_batches([pa.record_batch([["q", "p", "q"], ["c", None, "d"]], schema=large)])
+
+    assert pa.large_string() == packed.column(0).type
+    assert [("p", None), ("q", "c"), ("q", "d")] == flat(packed)
 
 
 def test_what_comes_out_of_the_worker_has_the_types_that_spark_was_told() -> None:
-    (bundles,) = bundle_batches([no_commands()])
+    (packed,) = pack_batches([no_commands()])
 
-    assert bundled(COMMAND_SCHEMA).simpleString() == from_arrow_schema(bundles.schema).simpleString()
+    assert PACKED_SCHEMA.simpleString() == from_arrow_schema(packed.schema).simpleString()
 
 
 def no_commands() -> pa.RecordBatch:

@@ -1,5 +1,6 @@
 """The processor of the stream, on Spark's own tester: no session, no Java."""
 
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
@@ -14,26 +15,34 @@ from keyshared.journal import Command, Journal, OutcomeRow
 from keyshared.ring import HashRing
 
 pyspark = pytest.importorskip("pyspark")
+import pandas as pd  # noqa: E402 - comes with pyspark
+import pyarrow as pa  # noqa: E402 - as above
 from pyspark.sql import Row  # noqa: E402 - needs pyspark
+from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402 - needs pyspark
 from tests.spark.since import TESTER, module_needs  # noqa: E402 - needs pyspark
+from tests.spark.stream_jobs import plain  # noqa: E402 - needs pyspark
 
 module_needs(TESTER)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # noqa: E402 - needs pyspark
 from pyspark.sql.streaming.tws_tester import TwsTester  # noqa: E402 - needs pyspark
 
+from keyshared.spark.streams.dispatch import COMMAND_SCHEMA  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.frames import _OfFrames  # noqa: E402 - needs pyspark
 from keyshared.spark.streams.partition import dispatch_partition  # noqa: E402 - needs pyspark
+from keyshared.spark.streams.rows import PACKED_SCHEMA, pack_batches, unpacked  # noqa: E402 - needs pyspark
 from keyshared.spark.streams.state import DispatchProcessor  # noqa: E402 - needs pyspark
 
 pytestmark = pytest.mark.spark
 
 SECOND = DispatcherConfig(ack_timeout_ms=1_000)
 JOINED = Command(0, 0, "add_consumer", consumer="c1")
+HUGE = (1 << 53) + 1  # no float is that number
 
-
-CommandsRow: Any = Row("topic_partition", *Command._fields)
+PackedRow: Any = Row(*PACKED_SCHEMA.names)
 StreamedRow: Any = Row("topic_partition", *OutcomeRow._fields)
 
 
-def stream_of(processor: DispatchProcessor) -> Any:
+def stream_of(processor: StatefulProcessor) -> Any:
     # no row is ever late: stream_dispatch takes the column away by which Spark would tell
     return TwsTester(processor, timeMode="EventTime", eventTimeExtractor=lambda _: 1 << 62)
 
@@ -43,11 +52,19 @@ def fed(stream: Any, commands: list[Command], topic_partition: str = "p") -> lis
 
 
 def given_back(stream: Any, commands: list[Command], topic_partition: str = "p") -> list[Row]:
-    """Give commands in two rows of arrays, as they come from two tasks."""
+    """Give commands in two rows, as they come from two tasks."""
     pieces = [piece for piece in (commands[:2], commands[2:]) if piece]
-    rows = [CommandsRow(topic_partition, *map(list, zip(*piece, strict=True))) for piece in pieces]
-    rows_back: list[Row] = stream.test(topic_partition, rows)
+    rows_back: list[Row] = stream.test(topic_partition, [packed(topic_partition, piece) for piece in pieces])
     return rows_back
+
+
+def packed(topic_partition: str, commands: list[Command]) -> Row:
+    schema = to_arrow_schema(COMMAND_SCHEMA)
+    columns = zip(*((topic_partition, *plain(command)) for command in commands), strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    (batch,) = pack_batches([pa.record_batch(arrays, schema=schema)])
+    row: Row = PackedRow(*(column[0].as_py() for column in batch.columns))
+    return row
 
 
 def passed(stream: Any, watermark: int) -> list[Row]:
@@ -129,8 +146,8 @@ class Unsorted(DispatchProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803  # Spark's names
         for row in rows:
-            for command in zip(*row[1:], strict=True):
-                alone = CommandsRow(row[0], *([field] for field in command))
+            for command in unpacked(row.packed):
+                alone = packed(row.topic_partition, [Command(*command)])
                 yield from super().handleInputRows(key, iter([alone]), timerValues)
 
 
@@ -219,6 +236,23 @@ def test_what_comes_once_more_is_counted_beside_the_outcomes_and_what_is_late_on
     assert (1, []) == counted([late])
     again = Command(3, 600, "ack", 0, consumer="c1", attempt=1)
     assert (2, ["cursor_advanced"]) == counted([again, again, again])
+
+
+def test_pandas_frames_carry_the_same_rows() -> None:
+    by_rows = stream_of(DispatchProcessor(HashRing(), SECOND))
+    by_frames = stream_of(_OfFrames(DispatchProcessor(HashRing(), SECOND)))
+
+    for commands in ([JOINED, Command(1, 500, "offer", offset=HUGE, key=b"a"), JOINED], [Command(2, 600, "nonsense")]):
+        row = packed("p", commands)
+        frame = by_frames.testInPandas("p", pd.DataFrame([row], columns=PACKED_SCHEMA.names))
+        assert in_tuples(by_rows.test("p", [row])) == in_tuples(frame.itertuples(index=False))
+    timed_out = by_rows.setWatermark(2_000)
+    assert ["released"] == [row.effect for row in unbundled(timed_out)]
+    assert in_tuples(timed_out) == in_tuples(by_frames.setWatermark(2_000).itertuples(index=False))
+
+
+def in_tuples(rows: Iterable[Iterable[Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in rows]
 
 
 def test_topic_partitions_have_nothing_in_common() -> None:

@@ -34,7 +34,7 @@ from keyshared.ring import HashRing
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, column_names
 from keyshared.spark.frames.rules import MAX_MS, Rule, never_null, place_of
 from keyshared.spark.streams.partition import dispatch_partition
-from keyshared.spark.streams.rows import DUPLICATE, bundle_batches, bundled, unbundled
+from keyshared.spark.streams.rows import DUPLICATE, PACKED_SCHEMA, bundled, pack_batches, unbundled
 from keyshared.spark.versions import STREAMS, needs
 
 __all__ = ["COMMAND_SCHEMA", "OUTCOME_SCHEMA", "STATE_STORE", "stream_dispatch"]
@@ -116,7 +116,7 @@ def stream_dispatch(
 
     Args:
         df: `COMMAND_SCHEMA`, streaming or not; other columns are left out. A streaming one needs `STATE_STORE`, Spark
-            4.1 and the extra ``keyshared[streams]``.
+            4.0 (through Spark Connect 4.1) and the extra ``keyshared[streams]``.
         placement: Where keys go; nobody is on it, consumers come as commands.
         config: The dispatchers' limits, times and policies.
         delay_ms: How far a topic-partition may lag behind the others, in milliseconds of ``at_ms``. A command that lags
@@ -132,7 +132,7 @@ def stream_dispatch(
         ArgumentError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
             or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it, and
             a batch whose source changes while it is read.
-        TooOldError: The frame is a stream, and Spark is older than 4.1.
+        TooOldError: The frame is a stream, and Spark is older than 4.0, or through Spark Connect older than 4.1.
         MissingExtraError: The frame is a stream, and the extra is not installed.
 
     Complexity:
@@ -171,26 +171,21 @@ def _streaming(
 ) -> DataFrame:
     needs(STREAMS, "a streaming frame of commands", "dispatch batch frames, or upgrade Spark")
     check_extra("streams", "google.protobuf")
-    from keyshared.spark.streams.state import DispatchProcessor  # noqa: PLC0415 - there are Sparks that cannot
+    from keyshared.spark.streams.frames import transform_with_state  # noqa: PLC0415 - there are Sparks that cannot
+    from keyshared.spark.streams.state import DispatchProcessor  # noqa: PLC0415 - as above
 
     provider = rows.sparkSession.conf.get(_PROVIDER)
     if provider != _ROCKSDB:
         raise ArgumentError(_PROVIDER, provider, f"be {_ROCKSDB}: other stores cannot hold this state")
     # The watermark is taken of a column that then goes: else Spark would drop rows that are late, commands lost unseen.
     marked = rows.withColumn("_at", F.timestamp_millis("at_ms")).withWatermark("_at", f"{delay_ms} milliseconds")
-    return (
-        marked.drop("_at")
-        .mapInArrow(bundle_batches, bundled(COMMAND_SCHEMA))
-        .groupBy("topic_partition")
-        .transformWithState(
-            statefulProcessor=DispatchProcessor(placement, config),
-            outputStructType=bundled(OUTCOME_SCHEMA).add(DUPLICATE, LongType(), nullable=False),
-            outputMode="append",
-            timeMode="eventTime",
-        )
-        .observe(observed_as, *_figures())
-        .transform(unbundled, OUTCOME_SCHEMA)
+    packed = marked.drop("_at").mapInArrow(pack_batches, PACKED_SCHEMA)
+    outcomes = transform_with_state(
+        packed.groupBy("topic_partition"),
+        DispatchProcessor(placement, config),
+        bundled(OUTCOME_SCHEMA).add(DUPLICATE, LongType(), nullable=False),
     )
+    return outcomes.observe(observed_as, *_figures()).transform(unbundled, OUTCOME_SCHEMA)
 
 
 def _figures() -> list[Column]:

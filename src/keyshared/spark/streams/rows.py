@@ -1,25 +1,88 @@
-"""Many rows of a topic-partition in one row of arrays, and back: what a stream gives to Python and takes from it.
+"""Many rows of a topic-partition in one, and back: what a stream gives to Python and takes from it.
 
 ``transformWithState`` moves rows one by one, and each value of a row by itself: that takes several times what the
-dispatcher does with them. The values of an array it moves at once, and each keeps its type; pandas, its other way,
-would make floats of whole numbers where some are NULL.
+dispatcher does with them. So many rows are moved as one.
+
+Commands go in *packed*, as the bytes of an Arrow batch. No Spark looks into these: the pandas frames of Spark 4.0 would
+make floats of whole numbers where some are NULL, in arrays, too. Outcomes come out *bundled*, as arrays: Spark counts
+them and takes them apart without Python, and of a list in Python every version makes an array as it stands.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from pyspark.sql.types import ArrayType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from keyshared.spark.frames.checks import as_declared
 
-__all__ = ["DUPLICATE", "bundle_batches", "bundled", "unbundled"]
+__all__ = ["DUPLICATE", "PACKED_SCHEMA", "bundled", "pack_batches", "unbundled", "unpacked"]
 
 DUPLICATE: Final = "duplicate"
 """The column beside arrays of outcomes: how many commands have been there before, since the row before."""
+
+PACKED_SCHEMA: Final = StructType(
+    [
+        StructField("topic_partition", StringType(), nullable=False),
+        StructField("packed", BinaryType(), nullable=False),  # its other columns: one batch in Arrow's stream format
+    ]
+)
+"""The columns of rows that are packed."""
+
+
+def pack_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put the rows that a topic-partition has in an Arrow batch into one: the function for ``mapInArrow``.
+
+    Args:
+        batches: The first column is the topic-partition, never NULL.
+
+    Yields:
+        For each batch one of `PACKED_SCHEMA`. Rows keep their order within a topic-partition.
+
+    Complexity:
+        O(n log n) for n rows of a batch, without a Python object for any of them.
+
+    Example:
+        >>> batch = pa.record_batch({"topic_partition": ["p", "q", "p"], "offset": [7, 3, 8]})
+        >>> [packed] = pack_batches([batch])
+        >>> [(row["topic_partition"], unpacked(row["packed"])) for row in packed.to_pylist()]
+        [('p', [(7,), (8,)]), ('q', [(3,)])]
+    """
+    for batch in batches:
+        rows = batch.take(pc.sort_indices(batch.column(0)))  # stable
+        runs = pc.run_end_encode(rows.column(0))
+        others = rows.remove_column(0)
+        packed = [
+            _stream_of(others.slice(start, end - start)) for start, end in pairwise([0, *runs.run_ends.to_pylist()])
+        ]
+        arrays = [runs.values, pa.array(packed, pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, names=PACKED_SCHEMA.names)
+
+
+def _stream_of(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def unpacked(packed: bytes) -> list[tuple[Any, ...]]:
+    """Take rows out of what `pack_batches` has made of them.
+
+    Args:
+        packed: The bytes of one row.
+
+    Returns:
+        The rows, without the topic-partition.
+    """
+    with pa.ipc.open_stream(packed) as stream:
+        columns = stream.read_next_batch().columns
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def bundled(schema: StructType) -> StructType:
@@ -39,31 +102,6 @@ def bundled(schema: StructType) -> StructType:
     first, *others = schema.fields
     arrays = [StructField(field.name, ArrayType(field.dataType, field.nullable), nullable=False) for field in others]
     return StructType([first, *arrays])
-
-
-def bundle_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put the rows that a topic-partition has in an Arrow batch into one: the function for ``mapInArrow``.
-
-    Args:
-        batches: The first column is the topic-partition, never NULL.
-
-    Yields:
-        For each batch one with the schema of `bundled`. Rows keep their order within a topic-partition.
-
-    Complexity:
-        O(n log n) for n rows of a batch, without a Python object for any of them.
-
-    Example:
-        >>> batch = pa.record_batch({"topic_partition": ["p", "q", "p"], "offset": [7, 3, 8]})
-        >>> [bundles.to_pylist() for bundles in bundle_batches([batch])]
-        [[{'topic_partition': 'p', 'offset': [7, 8]}, {'topic_partition': 'q', 'offset': [3]}]]
-    """
-    for batch in batches:
-        rows = batch.take(pc.sort_indices(batch.column(0)))  # stable
-        runs = pc.run_end_encode(rows.column(0))
-        ends = pa.concat_arrays([pa.array([0], pa.int32()), runs.run_ends])
-        arrays = [pa.ListArray.from_arrays(ends, column) for column in rows.columns[1:]]
-        yield pa.RecordBatch.from_arrays([runs.values, *arrays], names=batch.schema.names)
 
 
 def unbundled(df: DataFrame, schema: StructType) -> DataFrame:

@@ -3,7 +3,7 @@
 Between rows and journals stand plain functions, so that what a stream does can be tested without Spark; the processor
 adds nothing to them but where the state lies and when Spark has to come back.
 
-Only `keyshared.spark.streams.dispatch` imports this module, and only for a stream: it needs Spark 4.1 and protobuf.
+Only `keyshared.spark.streams.dispatch` imports this module, and only for a stream: it needs Spark 4.0 and protobuf.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from keyshared.config import DispatcherConfig
 from keyshared.journal.commands import Command, OutcomeRow
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
-from keyshared.spark.streams.rows import DUPLICATE
+from keyshared.spark.streams.rows import DUPLICATE, unpacked
 
 __all__ = ["DispatchProcessor"]
 
@@ -49,8 +49,8 @@ class _Counts:
 class DispatchProcessor(StatefulProcessor):
     """What ``transformWithState`` calls, in event time, for each topic-partition.
 
-    Rows come and go as `bundled` describes: the fields of many commands or outcomes in one row of arrays. What goes has
-    one more column, `DUPLICATE`.
+    Commands come in rows of `PACKED_SCHEMA`, many in one. Outcomes go as `bundled` describes, many in one row of
+    arrays, with one more column, `DUPLICATE`.
 
     The value of the state is the journal as bytes, and the instant of the one timer that is set: the next deadline.
     What is due by the watermark acts at its own instant, when rows come or the timer expires, whichever is first.
@@ -84,7 +84,7 @@ class DispatchProcessor(StatefulProcessor):
     def handleInputRows(self, key: tuple[str], rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
         """Carry out the commands of a micro-batch, in order of sequence whatever order they come in."""
         journal, timer = self._opened()
-        commands = [Command(*fields) for row in rows for fields in zip(*row[1:], strict=True)]
+        commands = [Command(*fields) for _, packed in rows for fields in unpacked(packed)]
         counts = _Counts()
         yield from _rows(key, _carried_out(journal, commands, counts))
         yield from _rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
