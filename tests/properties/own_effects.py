@@ -316,12 +316,10 @@ class OwnEffects:
         active = {name: each for name, each in consumers.items() if each.state is MemberState.ACTIVE}
         with_room = {name for name, each in active.items() if each.in_flight + loading < each.limit}
         for message in outstanding:
-            blocking = message.blocking
-            match None if blocking is None else blocking.reason:
+            consumer = None if message.blocking is None else message.blocking.consumer
+            match None if message.blocking is None else message.blocking.reason:
                 case BlockReason.CONSUMER_FULL:
-                    can_go = blocking.consumer in with_room or (
-                        blocking.consumer is None and with_room >= active.keys()
-                    )
+                    can_go = consumer in with_room or (consumer is None and with_room >= active.keys())
                 case BlockReason.WINDOW_FULL:
                     can_go = len(loaded) < config.window
                 case _:
