@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from hypothesis.vendor.pretty import pretty
 
 from keyshared.config import Backoff, Poison, RetryPolicy, Then
 from keyshared.errors import ArgumentError, ConfigError
@@ -142,3 +143,8 @@ def test_quarantine_without_an_archive_is_refused() -> None:
 def test_a_poison_policy_of_wrong_types_is_refused(archive: object, then: object, parameter: str) -> None:
     with pytest.raises(ConfigError, match=parameter):
         Poison(archive, then)  # type: ignore[arg-type]  # the mistake under test
+
+
+@pytest.mark.parametrize("poison", POISONS)
+def test_a_failing_plan_shows_a_policy_by_its_name(poison: Poison) -> None:
+    assert repr(poison) == pretty(poison)

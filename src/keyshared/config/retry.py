@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from keyshared._checks import check_bool, check_enum, check_int, configuration
 from keyshared.errors import ArgumentError
@@ -181,6 +181,10 @@ class Poison:
 
     def __repr__(self) -> str:
         return f"Poison.{self.name}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ANN401, ARG002 - IPython's signature
+        """For Hypothesis, which would print the constants of this class within each other, screen after screen."""
+        printer.text(repr(self))
 
 
 Poison.DROP = Poison(archive=False, then=Then.SETTLE)
