@@ -183,7 +183,7 @@ class Poison:
         return f"Poison.{self.name}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ANN401, ARG002 - IPython's signature
-        """For Hypothesis, which would print the constants of this class within each other, screen after screen."""
+        """Print the name: Hypothesis would print the constants of this class within each other, screen after screen."""
         printer.text(repr(self))
 
 
