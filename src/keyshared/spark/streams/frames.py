@@ -25,7 +25,7 @@ __all__ = ["transform_with_state"]
 
 
 def transform_with_state(grouped: Any, processor: StatefulProcessor, schema: StructType) -> DataFrame:  # noqa: ANN401
-    """Let a processor keep state for each group of a stream, in event time.
+    """Run a stateful processor over each group of a stream, in event time.
 
     Before Spark 4.1 rows go through pandas frames. These make floats of whole numbers where some are NULL, also within
     arrays: so what comes in may have neither. What goes out may have arrays of anything, made of Python's own values.
