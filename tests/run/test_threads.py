@@ -19,6 +19,7 @@ from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason
 from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError
 from keyshared.run import Hooks, Letter, Reject, RetryLater, RunnerConfig, StoppedError, ThreadRunner, UnknownLogError
+from keyshared.run.hands import Crew, Sleeper
 
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
@@ -519,3 +520,16 @@ def test_each_message_is_told_once_when_it_is_settled_however_that_came_and_many
     assert {name for name, _ in calls} == {"log"}
     assert sorted(offset for _, offsets in calls for offset in offsets) == [message.offset for message in log]
     assert max(len(offsets) for _, offsets in calls) > 1
+
+
+def test_the_clock_does_not_sleep_after_the_step_that_ends_the_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stops waits for all threads, and nobody wakes this one any more."""
+    slept: list[bool] = []
+    monkeypatch.setattr(Crew, "begin", lambda *_: None)
+    runner = ThreadRunner[object](print)
+    monkeypatch.setattr(Sleeper, "sleep", lambda *_, **__: slept.append(runner._is_over))  # no other way
+    runner._heart.stop(until_ms=10_000, now_ms=0)  # as above
+
+    runner._watch_the_clock()  # as above
+    assert runner.stop()
+    assert True not in slept

@@ -136,7 +136,8 @@ class ThreadRunner(WaitingThreads[Message]):
         with self._lock:
             while not self._is_over:
                 self._step()
-                self._sleeper.sleep(self._wakes_at_ms(), now_ms=now_ms())
+                if not self._is_over:  # this step may have been the last one, and nobody would wake this thread
+                    self._sleeper.sleep(self._wakes_at_ms(), now_ms=now_ms())
 
     def _wakes_at_ms(self) -> int | None:
         times = self._heart.next_deadline_ms(), self._soon_ms() if self._todo else None
