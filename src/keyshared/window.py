@@ -428,12 +428,13 @@ class InFlightWindow(WindowStrides):
         self.quarantined[key] = None
         self.touch_key(key)
 
-    def lift_quarantine(self, key: bytes) -> None:
-        """End the quarantine of a key; nothing if it has none."""
+    def lift_quarantine(self, key: bytes) -> bool:
+        """End the quarantine of a key; return whether it had one."""
         if key not in self.quarantined:
-            return
+            return False
         del self.quarantined[key]
         self.touch_key(key)
+        return True
 
     def reassign(self) -> None:
         """Note that owners may have changed; `wake` then asks again for every lane that waits."""

@@ -163,9 +163,8 @@ class Endings:
         for entry in self.blocked.pop(key, {}).values():
             self._forgive(entry)
             self._window.move(entry, State.QUEUED)
-        if key is not None and key in self._window.quarantined:
+        if key is not None and self._window.lift_quarantine(key):
             self._forgive_quarantined(key)
-            self._window.lift_quarantine(key)
 
     def unblock_one(self, entry: Entry, *, reset_failures: bool) -> None:
         """Resume one blocked message; if its failures stay counted, the next failure is its last again."""
