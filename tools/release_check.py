@@ -55,13 +55,16 @@ def committed(root: Path) -> str | None:
 
 
 def in_the_changelog(root: Path) -> str | None:
-    """The changelog has a section for it, and every fragment is in there."""
+    """The changelog has a section for it, with a date, and every fragment is in there."""
     left = [path.name for path in sorted((root / "changelog.d").glob("+*"))]
     if left:
         return f"{len(left)} fragments in changelog.d: towncrier build --version {version_in(root)}"
     text = (root / "CHANGELOG.md").read_text("utf-8")
-    heading = rf"^## .*{re.escape(version_in(root))}"
-    return None if re.search(heading, text, flags=re.MULTILINE) else "CHANGELOG.md has no section for it"
+    heading = re.search(rf"^## {re.escape(version_in(root))} \((.*)\)$", text, flags=re.MULTILINE)
+    if heading is None:
+        return "CHANGELOG.md has no section for it"
+    dated = re.fullmatch(r"\d{4}-\d{2}-\d{2}", heading[1])
+    return None if dated else f"CHANGELOG.md says {heading[1]!r} where the date of the release belongs"
 
 
 def kept(root: Path) -> str | None:
