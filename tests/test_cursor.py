@@ -314,6 +314,7 @@ def counted() -> type[Counted]:
     return Counted
 
 
+@pytest.mark.no_cover
 def test_a_stuck_lowest_offset_does_not_keep_a_million_settled_cells(counted: type[Counted]) -> None:
     cursor = ContiguousCursor()
     cursor.append(counted(0))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from fractions import Fraction
 from typing import Any
 
@@ -384,17 +385,19 @@ class TestForged:
         self.refuse(busy().snapshot(), config=DispatcherConfig(window=2))
 
     def test_any_field_that_is_missing(self) -> None:
-        paths = [path for path, value in _walk(busy().snapshot()) if isinstance(path[-1], str)]
+        state, config = busy().snapshot(), busy().config
+        paths = [path for path, value in _walk(state) if isinstance(path[-1], str)]
         assert len(paths) > 15
         for path in paths:
             if path[:-1] != ("rooms",):  # what is kept of a room may be absent: it begins anew
-                self.refuse(_without(busy().snapshot(), path))
+                self.refuse(_without(state, path), config=config)
 
     def test_any_value_of_another_type(self) -> None:
-        paths = [(path, value) for path, value in _walk(busy().snapshot()) if value is not None]
+        state, config = busy().snapshot(), busy().config
+        paths = [(path, value) for path, value in _walk(state) if value is not None]
         assert len(paths) > 50
         for path, value in paths:
-            self.refuse(_replaced(busy().snapshot(), path, 7 if isinstance(value, str) else "forged"))
+            self.refuse(_replaced(state, path, 7 if isinstance(value, str) else "forged"), config=config)
 
     @pytest.mark.parametrize(
         "forge", [lambda s: s.append(s[0]), lambda s: s[-1].update(filters=["\\"])], ids=["twice", "no filter"]
@@ -480,13 +483,15 @@ def _place(state: Any, path: tuple[Any, ...]) -> Any:
 
 
 def _without(state: dict[str, object], path: tuple[Any, ...]) -> dict[str, object]:
-    del _place(state, path)[path[-1]]
-    return state
+    forged = deepcopy(state)
+    del _place(forged, path)[path[-1]]
+    return forged
 
 
 def _replaced(state: dict[str, object], path: tuple[Any, ...], value: object) -> dict[str, object]:
-    _place(state, path)[path[-1]] = value
-    return state
+    forged = deepcopy(state)
+    _place(forged, path)[path[-1]] = value
+    return forged
 
 
 class TestDrainDeadlines:

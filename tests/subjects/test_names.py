@@ -281,7 +281,8 @@ def test_the_work_of_reading_a_name_grows_with_its_length_only() -> None:
     assert 1.1 * (middle - small) > large - middle
 
 
+@pytest.mark.no_cover
 def test_a_pattern_of_many_fields_is_read_without_going_deep() -> None:
-    pattern = NamePattern("-".join(f"{{f{number}}}" for number in range(2_000)))
+    pattern = NamePattern("-".join(f"{{f{number}}}" for number in range(1_500)))
 
-    assert isinstance(pattern.parse("-".join("v" * 2_000)), ParsedName)
+    assert isinstance(pattern.parse("-".join("v" * 1_500)), ParsedName)
