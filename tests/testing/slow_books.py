@@ -54,7 +54,6 @@ class Message:
     held: Held | None = None
     has_late_ack: bool = False
     other_keys: bool = False  # told of before it was told what was published
-    told_in: int = 0  # the row that tells of it first
     redriven: Redriven | None = None  # what brought it back
     failures: int = 0
     not_before_ms: int | None = None  # as somebody asked, since its last delivery
@@ -234,7 +233,7 @@ class SlowBooks:
                 if message is not None:
                     message.is_published, message.own_key, message.other_keys = True, key, False
                 elif offset not in self.done:
-                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key, told_in=len(self.history))
+                    self.outstanding[offset] = Message(offset, key, {WAITS}, True, key)
                     self.outstanding[offset].not_before_ms = happening.until_ms
                 self.published.append(offset)
                 if offset in self.outstanding:
@@ -302,7 +301,7 @@ class SlowBooks:
         elif message is not None:
             return
         self.outstanding[happening.offset] = Message(
-            happening.offset, happening.key, {WAITS}, True, happening.key, told_in=len(self.history), redriven=happening
+            happening.offset, happening.key, {WAITS}, True, happening.key, redriven=happening
         )
 
     def deliver(self, happening: Delivered) -> None:
@@ -311,9 +310,7 @@ class SlowBooks:
         if message is None:
             if self.is_over(offset):
                 return
-            message = self.outstanding[offset] = Message(
-                offset, happening.key, set(), False, happening.key, told_in=len(self.history)
-            )
+            message = self.outstanding[offset] = Message(offset, happening.key, set(), False, happening.key)
             self.not_published_yet(offset)
         elif not self.log_is_told and message.key != happening.key:
             message.other_keys = True

@@ -26,6 +26,7 @@ class SlowTurns:
     def __init__(self, judge: Any) -> None:  # the slow judge, whose module imports this one
         self.judge = judge
         self.began: dict[LaneName, int] = {}  # the row in which the turn of a key began anew
+        self.began_to_wait: dict[LaneName, int] = {}  # the row in which something waited where nothing had waited
         self.waiting: dict[bytes, Waiting] = {}
 
     @property
@@ -49,7 +50,6 @@ class SlowTurns:
         heir = self.judge.heir_of(message)
         if heir is None or heir.deliveries or message.deliveries or message.redriven is not None:
             return
-        heir.told_in = min(heir.told_in, message.told_in)
         for waiting in self.waiting.values():
             if waiting.offset == message.offset:
                 waiting.offset = heir.offset
@@ -69,7 +69,7 @@ class SlowTurns:
             return False  # the lowest one may go past all others
         began = self.began.get(judge.lane_name(message), -1)
         if not message.deliveries and message.redriven is None:
-            began = max(began, message.told_in)
+            began = max(began, self.began_to_wait[judge.lane_name(message)])
         broken = False
         for key, waiting in self.waiting.items():
             waits_longer = waiting.quiet is not None and waiting.quiet < began
@@ -88,6 +88,8 @@ class SlowTurns:
         came_back = message is not None and message.redriven is happening  # else it was there already
         if message is not None and (isinstance(happening, Delivered) or (came_back and self.is_alone(message))):
             self.began[judge.lane_name(message)] = self.row
+        names = {judge.lane_name(each) for each in judge.outstanding.values() if not each.is_surely("open")}
+        self.began_to_wait = {name: self.began_to_wait.get(name, self.row) for name in names}
         for key, lane in judge.lanes():
             found = None if key is None else self.who_waits(key, lane)
             if found is None:

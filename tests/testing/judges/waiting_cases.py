@@ -241,6 +241,28 @@ WAITING_CASES = [
         IN_TURN,
     ),
     Case(
+        "what is behind a message that a late ack settles takes its place",
+        Promise.FAIRNESS,
+        [
+            *(A, owned("a"), owned("a", K2), published(0), delivered(0), published(1, None), nacked(0)),
+            *(delivered(1, key=None), Quiet(), published(2, K2), Quiet(), published(3), acked(0, counted=True)),
+            *(acked(1), delivered(3)),
+        ],
+        None,
+        replace(IN_TURN, per_consumer=1),
+    ),
+    Case(
+        "a key whose messages are all done waits anew with the next one",
+        Promise.FAIRNESS,
+        [
+            *(A, owned("a"), owned("a", K2), published(0), delivered(0), published(1, None), nacked(0)),
+            *(delivered(1, key=None), Quiet(), published(2, K2), Quiet(), acked(0, counted=True), published(3)),
+            *(acked(1), delivered(3)),
+        ],
+        (2, 9, 10, 14),
+        replace(IN_TURN, per_consumer=1),
+    ),
+    Case(
         "a key is passed over as often as it may be",
         Promise.FAIRNESS,
         [*QUEUE, acked(0), delivered(2), acked(2), delivered(1, key=K2)],

@@ -159,6 +159,8 @@ class Bookkeeper(Lives):
         message.redriven, message.attempt = True, happening.attempt
         if not lane.size:
             lane.turn = self.position
+        if lane.size == lane.open:
+            lane.waits_since = self.position
         lane.size += 1
         self._list(message)
 

@@ -79,7 +79,7 @@ class Lane:
 
     __slots__ = (
         *("doubtful", "holders", "id", "listed", "most_open", "newest", "open", "place", "size"),
-        *("turn", "turn_limit", "unsure"),
+        *("turn", "turn_limit", "unsure", "waits_since"),
     )
 
     def __init__(self, id: LaneId, guarantees: Guarantees, place: Place | None) -> None:  # noqa: A002  # the field's name
@@ -92,6 +92,7 @@ class Lane:
         self.holders: dict[str, dict[int, Message]] = {}  # who has what open
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
         self.turn = 0  # how many happenings there were when it was last delivered from, or got below its limit
+        self.waits_since = 0  # how many there were when something began to wait in it where nothing had waited
         self.unsure = 0  # how many may be open, or not
         self.doubtful: dict[int, Message] | None = None  # which may be done, or not; None as long as there was none
         self.newest: Message | None = None  # of what was published, done or not

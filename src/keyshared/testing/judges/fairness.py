@@ -47,7 +47,6 @@ class Fairness(Judge):
         super().__init__(books)
         self.known: dict[LaneId, Turn] = {}
         self.fresh: dict[LaneId, Turn] = {}  # of these: what was not seen in a moment of quiet yet
-        self.inherited: dict[int, int] = {}  # since when messages wait that have taken the place of others
         self.ready: dict[str, dict[LaneId, Turn]] = {}  # of the others, by owner: oldest first, without the blamed
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
@@ -74,14 +73,12 @@ class Fairness(Judge):
     def entries(self) -> int:
         """How much is kept."""
         passed = sum(len(turn.passed) for turn in self.known.values())
-        others = len(self.fresh) + len(self.inherited)
-        return len(self.known) + others + passed + sum(1 + len(turns) for turns in self.ready.values())
+        ready = sum(1 + len(turns) for turns in self.ready.values())
+        return len(self.known) + len(self.fresh) + passed + ready
 
     def after(self, seen: Seen) -> Iterable[Violation]:
         for lane in self.books.changed.values():
             self._update(lane)
-        for offset in self.books.ended if self.inherited else ():
-            self.inherited.pop(offset, None)
         match seen.happening:
             case Quiet() | AtRest() if self.fresh:
                 self._note_quiet(seen)
@@ -98,21 +95,16 @@ class Fairness(Judge):
         heir = heir_of(message, self.books.messages)
         if heir is None or heir.delivered is not None:
             return ()
-        self.inherited[heir.offset] = min(self._began(heir), self._began(message))
         turn = self.known.get(message.lane.id)
         if turn is not None and turn.message is message:
             turn.message = heir
         return ()
 
-    def _began(self, message: Message) -> int:
-        """How many happenings there were when a message began to wait that was never delivered."""
-        return self.inherited.get(message.offset, message.published.position + 1)
-
     def _turn_of(self, message: Message) -> int:
-        """How many happenings there were at most when the turn of a message began."""
-        turn = message.lane.turn
-        has_turn = message.delivered is not None or message.redriven  # what comes back takes the turn of its key
-        return turn if has_turn else max(turn, self._began(message))
+        """How many happenings there were at least when the turn of a message began."""
+        lane = message.lane
+        # What comes back takes the turn of its key, and what is published that of an older one which ends undelivered.
+        return lane.turn if was_delivered(message) else max(lane.turn, lane.waits_since)
 
     def _begin_anew(self, consumer: str) -> None:
         """Nothing has waited yet for another session of that name, nor for who may now take more, or less."""

@@ -30,6 +30,8 @@ class Lives(Books):
 
     def _add(self, seen: Seen, offset: int, key: bytes | None, previous: int | None) -> Message:
         lane = self._lane(self.lane_id(offset, key))
+        if lane.size == lane.open:
+            lane.waits_since = self.position
         lane.size += 1
         message = self.messages[offset] = Message(offset, key, lane, seen, previous)
         self.oldest_first.add(offset)
@@ -92,6 +94,8 @@ class Lives(Books):
         message.is_open = False
         if limit and lane.open >= limit:
             lane.turn = self.position
+        if lane.size == lane.open:
+            lane.waits_since = self.position
         lane.open -= 1
         self.open -= 1
         _strike(lane.holders, name, message)
