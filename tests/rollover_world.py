@@ -146,8 +146,9 @@ class World:
     def restart(self, _: int) -> None:
         """The reader crashes: what is outstanding was for nothing, and it goes on from its checkpoint."""
         self.restarts -= 1
-        written = loads(dumps(self.progress.snapshot()))
+        written, drained = loads(dumps(self.progress.snapshot())), self.progress.drained
         self.progress = type(self.progress).restore(written, self.progress.segments)
+        assert drained == self.progress.drained, "what is drained stays drained"
         for key, before in self.delivered.items():
             self.delivered[key] = [each for each in before if each[1:] not in self.outstanding]
         self.outstanding = []

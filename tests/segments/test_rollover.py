@@ -221,7 +221,7 @@ def test_a_restart_goes_on_after_what_was_drained() -> None:
 
 
 @pytest.mark.parametrize("drained", [[2], [1], [0, 3], [0, 77], [-1], ["0"]])
-def test_what_was_drained_is_sealed_and_has_its_ancestors_with_it(drained: list[int]) -> None:
+def test_what_was_drained_has_its_ancestors_with_it(drained: list[int]) -> None:
     with pytest.raises(ArgumentError, match="drained is"):
         SegmentProgress(HALVES.split(1), drained=drained)
 
@@ -289,14 +289,33 @@ def test_of_a_straddling_entry_the_parts_that_are_not_settled_come_again() -> No
     assert (1, 3) == SegmentProgress.restore(progress.snapshot(), WHOLE).offer(0, 0, 20_000, 60_000)
 
 
-def test_an_end_that_was_seen_is_remembered_only_with_the_map_that_explains_it() -> None:
+@pytest.mark.parametrize("offsets", [(), (0,)])
+def test_a_segment_that_was_drained_before_the_map_that_seals_it_stays_drained(offsets: tuple[int, ...]) -> None:
     progress = SegmentProgress(WHOLE)
+    for offset in offsets:
+        progress.offer(0, offset, 5, 5)
     progress.reached_end(0)
-    again = SegmentProgress.restore(progress.snapshot(), WHOLE)
+    for offset in offsets:
+        progress.settle(0, 0, offset)
+    written = json.loads(json.dumps(progress.snapshot()))
 
-    assert ACTIVE is again.state(0)
-    progress.update(HALVES)
-    assert DRAINED is SegmentProgress.restore(progress.snapshot(), HALVES).state(0)
+    for again in (SegmentProgress(WHOLE, drained=progress.drained), SegmentProgress.restore(written, WHOLE)):
+        assert (DRAINED, (), ()) == (again.state(0), again.readable, again.reached_end(0))
+        with pytest.raises(SegmentSealedError):
+            again.offer(0, 1, 5, 5)
+        again.check_invariants()
+        assert written == again.snapshot()
+        assert (1, 2) == again.update(HALVES)
+        again.check_invariants()
+    assert (1, 2) == SegmentProgress.restore(written, HALVES).readable
+
+
+def test_an_end_that_was_seen_is_to_be_seen_again_while_something_is_not_settled() -> None:
+    progress = SegmentProgress(WHOLE)
+    progress.offer(0, 0, 5, 5)
+    progress.reached_end(0)
+
+    assert (0,) == SegmentProgress.restore(progress.snapshot(), WHOLE).readable
 
 
 def test_a_checkpoint_fits_a_newer_map() -> None:
@@ -322,6 +341,7 @@ TOKENS: Any = halfway().snapshot()["cursors"][0][1]  # type: ignore[index]  # pl
         {"more": 1},
         {"drained": (0,)},
         {"drained": ["0"]},
+        {"drained": [0, 0]},
         {"drained": [1]},
         {"cursors": {}},
         {"cursors": [[1]]},
@@ -339,7 +359,7 @@ TOKENS: Any = halfway().snapshot()["cursors"][0][1]  # type: ignore[index]  # pl
         {"cursors": [[1, [None, TOKENS[1]]]]},
         {"cursors": [[1, [ContiguousCursor().to_token().text, TOKENS[1]]]]},
     ],
-    ids=range(21),
+    ids=range(22),
 )
 def test_a_forged_checkpoint_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(SnapshotError):

@@ -68,11 +68,12 @@ class SegmentProgress:
 
     Args:
         segments: The map to begin with.
-        drained: What was drained before a restart; pruned segments may be among them.
+        drained: What was drained before a restart; pruned segments may be among them, and active ones, whose end was
+            seen before the map that seals them.
 
     Raises:
-        ArgumentError: ``segments`` is no map, or ``drained`` names an active segment, one without its ancestors, or one
-            that the map never had.
+        ArgumentError: ``segments`` is no map, or ``drained`` names a segment without its ancestors, or one that the map
+            never had.
 
     Complexity:
         O(1) for an entry, but O(b) to settle one when the end of its segment was seen, and O(s) when a segment drains;
@@ -98,8 +99,8 @@ class SegmentProgress:
         known = {segment.id for segment in segments.segments}
         before = known.intersection(_given("drained", drained, segments))
         for one in before:
-            if segments.is_active(one) or not before.issuperset(segments.ancestors(one)):
-                raise ArgumentError("drained", one, "be sealed, and drained after all its ancestors")
+            if not before.issuperset(segments.ancestors(one)):
+                raise ArgumentError("drained", one, "be drained after all its ancestors")
         self._segments = segments
         self._before = before
         self._readings: dict[int, _Reading] = {}
@@ -139,8 +140,8 @@ class SegmentProgress:
         if type(state["version"]) is not int or state["version"] != _FORMAT_VERSION:
             raise SnapshotError("version", state["version"], f"be {_FORMAT_VERSION}")
         drained, cursors = state["drained"], state["cursors"]
-        if type(drained) is not list or any(type(one) is not int for one in drained):
-            raise SnapshotError("drained", drained, "be a list of ids")
+        if type(drained) is not list or any(type(one) is not int for one in drained) or drained != sorted(set(drained)):
+            raise SnapshotError("drained", drained, "be a list of ids, lowest first, each once")
         check_kind("segments", segments, SegmentMap)
         try:
             progress = cls(segments, drained=drained)
@@ -364,7 +365,7 @@ class SegmentProgress:
         Source:
             PIP-486: the unit of a checkpoint is a bucket of a segment.
         """
-        done = [one for one in self.drained if not self._segments.is_active(one)]
+        done = list(self.drained)
         cursors = [
             [one, [cursor.to_token(max_token_bytes, read_to=reading.next).text for cursor in reading.cursors]]
             for one, reading in sorted(self._readings.items())
