@@ -47,13 +47,14 @@ class World:
         progress: type[SegmentProgress] = SegmentProgress,
         prunes: int = 0,
         restarts: int = 0,
+        breaks: int = 0,
     ) -> None:
         self.truth = segments
         self.keys = list(keys)
         self.changes = list(changes)
         self.producer = producer(segments, limits)
         self.progress = progress(segments)
-        self.prunes, self.restarts = prunes, restarts
+        self.prunes, self.restarts, self.breaks = prunes, restarts, breaks
         # a message that failed over must not come after a newer one of its key, so acks are in order then
         self.in_order = restarts > 0
         self.produced = 0
@@ -76,6 +77,7 @@ class World:
         }
         found: list[Action] = [(kind, 0) for kind, enabled in possible.items() if enabled]
         found += [("broker", segment) for segment, queue in self.to_broker.items() if queue]
+        found += [("lose", segment) for segment, queue in self.to_broker.items() if queue and self.breaks]
         found += [("answer", segment) for segment, queue in self.answers.items() if queue]
         heads = {place[:2]: number for number, place in reversed(list(enumerate(self.outstanding)))}
         found += [("settle", number) for number in (heads.values() if self.in_order else range(len(self.outstanding)))]
@@ -126,6 +128,15 @@ class World:
         kind, sequence_id = self.answers[segment].popleft()
         answer = self.producer.confirmed if kind == "confirmed" else self.producer.refused
         self.queue(answer(segment, sequence_id))
+
+    def lose(self, segment: int) -> None:
+        """The connection breaks: what is on its way to a segment never arrives, and nothing says that it is sealed."""
+        self.breaks -= 1
+        lost = self.to_broker.pop(segment)
+        while self.answers.get(segment):
+            self.answer(segment)
+        for entry in lost:
+            self.queue(self.producer.refused(segment, entry.sequence_id, sealed=False))
 
     def read(self, segment: int) -> None:
         offset = self.position.get(segment, 0)
@@ -193,11 +204,11 @@ class World:
             tuple((s, tuple(e.sequence_id for e in q)) for s, q in sorted(self.to_broker.items()) if q),
             tuple((s, tuple(q)) for s, q in sorted(self.answers.items()) if q),
             tuple((s, e.sequence_id) for s, e in producer.unanswered),
-            tuple((s, lane.closing, tuple(lane.batcher.open_messages)) for s, lane in producer._lanes.items()),
+            tuple((s, lane.closing, lane.sealed, tuple(lane.batcher.open_messages)) for s, lane in producer._lanes.items()),
             tuple(producer._held),
             tuple(sorted(self.position.items())),
             tuple(sorted(self.outstanding)),
-            (self.progress.readable, self.prunes, self.restarts),
+            (self.progress.readable, self.prunes, self.restarts, self.breaks),
         )
 
 

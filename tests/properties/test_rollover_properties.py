@@ -49,11 +49,11 @@ changes = st.sampled_from([split_lowest, merge_lowest, rebucket_lowest])
     st.lists(changes, max_size=4),
     st.integers(1, 4),
     st.lists(st.integers(0, 30), max_size=120),
-    st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)),
 )
-@example([], [split_lowest, rebucket_lowest, merge_lowest, rebucket_lowest], 1, [], (0, 0))
+@example([], [split_lowest, rebucket_lowest, merge_lowest, rebucket_lowest], 1, [], (0, 0, 0))
 def test_the_order_of_keys_survives_any_rollovers(
-    drawn: list[Key], planned: list[Change], batch: int, choices: list[int], budgets: tuple[int, int]
+    drawn: list[Key], planned: list[Change], batch: int, choices: list[int], budgets: tuple[int, int, int]
 ) -> None:
     def possible(change: Change) -> Change:
         return lambda segments: change(segments) if len(segments.active) > 1 else split_lowest(segments)
@@ -65,6 +65,7 @@ def test_the_order_of_keys_survives_any_rollovers(
         limits=BatchLimits(max_messages=batch),
         prunes=budgets[0],
         restarts=budgets[1],
+        breaks=budgets[2],
     )
     run(world, choices)
 
@@ -73,6 +74,11 @@ def test_the_order_of_keys_survives_a_crash_of_the_reader_and_a_pruning_at_any_p
     segments = SegmentMap.equal_width()
     world = World(segments, [LOW, LOW], [split_lowest], limits=SINGLE, prunes=1, restarts=1)
     assert 500 < explore(world, bound=20_000)
+
+
+def test_the_order_of_keys_survives_a_broken_connection_of_the_producer_at_any_point() -> None:
+    world = World(SegmentMap.equal_width(), [LOW, HIGH, LOW], [split_lowest], limits=SINGLE, breaks=1)
+    assert 500 < explore(world, bound=30_000)
 
 
 def run(world: World, choices: Sequence[int]) -> None:
@@ -160,7 +166,7 @@ class ForgetsTheRefused(SegmentProducer):
 
     __slots__ = ()
 
-    def refused(self, segment: int, sequence_id: int) -> list[PublishEntry]:
+    def refused(self, segment: int, sequence_id: int, *, sealed: bool = True) -> list[PublishEntry]:  # noqa: ARG002
         return self.confirmed(segment, sequence_id)
 
     def check_invariants(self) -> None:

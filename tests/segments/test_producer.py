@@ -82,6 +82,41 @@ def test_messages_are_held_between_a_refusal_and_the_newer_map() -> None:
     assert [(1, [0]), (2, [1])] == shape(producer.update(HALVES))
 
 
+def test_what_a_broken_connection_lost_goes_to_the_same_segment_again_when_all_answers_are_there() -> None:
+    producer = sent(SINGLE, LOW, HIGH, LOW)
+
+    assert [] == producer.confirmed(0, 0)
+    assert [] == producer.refused(0, 1, sealed=False)
+    assert [] == producer.send(message(3, HIGH))
+    producer.check_invariants()
+    assert [(0, [1]), (0, [2]), (0, [3])] == shape(producer.refused(0, 2, sealed=False))
+    assert 0 == producer.held
+    producer.check_invariants()
+
+
+def test_what_a_broken_connection_lost_goes_to_the_successors_if_there_was_a_seal_behind_it() -> None:
+    producer = sent(SINGLE, LOW, HIGH)
+
+    assert [] == producer.refused(0, 0, sealed=False)
+    assert [] == producer.refused(0, 1)  # of the broker that was reached again
+    producer.check_invariants()
+    assert [(1, [0]), (2, [1])] == shape(producer.update(HALVES))
+
+
+def test_what_a_broken_connection_lost_goes_to_the_successors_that_are_known_by_then() -> None:
+    producer = sent(SINGLE, LOW)
+    producer.update(HALVES)
+
+    assert [(1, [0])] == shape(producer.refused(0, 0, sealed=False))
+
+
+def test_whether_a_segment_is_sealed_is_yes_or_no() -> None:
+    producer = sent(SINGLE, LOW)
+    with pytest.raises(ArgumentError, match="sealed is None; it must be a bool"):
+        producer.refused(0, 0, sealed=None)  # type: ignore[arg-type]  # on purpose
+    assert [(0, [0])] == shape(list(producer.unanswered))
+
+
 def test_a_seal_elsewhere_holds_nothing_up() -> None:
     segments = HALVES.split(2)
     producer = SegmentProducer(HALVES, SINGLE)
@@ -220,12 +255,16 @@ def test_a_broken_producer_is_found_out() -> None:
     still_open.send(message(0))
     still_open._lanes[0].closing = True
     still_open._blocked = frozenset({0})
+    unsealed = holding()
+    unsealed.confirmed(0, 0)
+    unsealed._lanes[0].sealed = False
     for producer, fact in (
         (holding(_held=[message(2), message(1)]), "in the order"),
         (holding(_blocked=frozenset()), "only what is blocked"),
         (holding(_blocked=frozenset({0, 1})), "under way"),
         (still_open, "which is closing"),
-        (kept, "for its answers only"),
+        (unsealed, "nobody called sealed"),
+        (kept, "sealed segment 0 is kept for its answers only"),
     ):
         with pytest.raises(InvariantError, match=fact):
             producer.check_invariants()

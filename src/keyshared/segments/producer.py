@@ -10,7 +10,7 @@ successor while an entry to a segment whose range it shares is unanswered. Until
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from keyshared._checks import check_kind, checked_now
+from keyshared._checks import check_bool, check_kind, checked_now
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
 from keyshared.errors import InvariantError, SequenceOrderError
 from keyshared.placement.spans import HashRange
@@ -35,21 +35,22 @@ class PublishEntry(NamedTuple):
 class _Lane:
     """What is on its way to one segment."""
 
-    __slots__ = ("batcher", "closing", "segment", "unanswered")
+    __slots__ = ("batcher", "closing", "sealed", "segment", "unanswered")
 
     def __init__(self, segment: Segment, limits: BatchLimits) -> None:
         self.segment = segment
         self.batcher = BucketBatcher(segment.layout, limits)
         self.unanswered: dict[int, EntryBatch] = {}
         self.closing = False  # it refused something, or a newer map says that it is sealed
+        self.sealed = False  # the broker says so, and a newer map will tell what follows
 
 
 class SegmentProducer:
     """Routes messages to segments, batches them by bucket, and sends again what a seal refused.
 
     Order of keys is kept across splits, merges and rebucketings, and every message is confirmed in the end or still
-    known here. If the outcome of an entry is unknown (a lost connection), the caller chooses: `refused` may double it,
-    `confirmed` may lose it. Not thread-safe.
+    known here. If the outcome of an entry is unknown (a lost connection), the caller chooses: `refused` with
+    ``sealed=False`` sends it again and may double it, `confirmed` may lose it. Not thread-safe.
 
     Args:
         segments: The map to begin with.
@@ -156,20 +157,28 @@ class SegmentProducer:
             return []
         return self._settle(lane)
 
-    def refused(self, segment: int, sequence_id: int) -> list[PublishEntry]:
-        """Record that a broker has refused an entry, because the segment is sealed.
+    def refused(self, segment: int, sequence_id: int, *, sealed: bool = True) -> list[PublishEntry]:
+        """Record that a broker has refused an entry, because the segment is sealed, or did not take it otherwise.
 
         Args:
             segment: Where it went.
             sequence_id: Its id.
+            sealed: Whether the segment is sealed. If nothing says so (the connection broke), the entry goes out again
+                without a newer map, to the same segment unless that is sealed by then.
 
         Returns:
-            Entries that waited for this answer: none before the newer map is known and all other answers are there.
+            Entries that waited for this answer: none before all other answers are there, and of a sealed segment none
+            before the newer map is known.
+
+        Raises:
+            ArgumentError: ``sealed`` is no bool.
         """
+        check_bool("sealed", sealed)
         lane = self._lanes.get(segment)
         entry = lane.unanswered.pop(sequence_id, None) if lane is not None else None
         if lane is None or entry is None:
             return []
+        lane.sealed |= sealed
         self._close(lane, entry.messages)
         self._block()
         return self._settle(lane)
@@ -240,6 +249,8 @@ class SegmentProducer:
             lane.batcher.check_invariants()
             if lane.closing and len(lane.batcher):
                 raise InvariantError(f"nothing is open for segment {one}, which is closing")
+            if lane.closing and not (lane.unanswered or lane.sealed):
+                raise InvariantError(f"segment {one}, which nobody called sealed, is closing for its answers only")
             if one not in active and not (lane.closing and lane.unanswered):
                 raise InvariantError(f"sealed segment {one} is kept for its answers only")
 
@@ -263,7 +274,7 @@ class SegmentProducer:
         return self._release() if self._forget_if_done(lane) else []
 
     def _forget_if_done(self, lane: _Lane) -> bool:
-        if not lane.closing or lane.unanswered or lane.segment.id in self._segments.active_ids:
+        if not lane.closing or lane.unanswered or (lane.sealed and lane.segment.id in self._segments.active_ids):
             return False
         self._sent += lane.batcher.stats()
         del self._lanes[lane.segment.id]
