@@ -72,4 +72,4 @@ class LeaseGroups(LeaseObligations[Item]):
         return self._dispatcher.groups()
 
     def _grouped(self, effects: list[Effect[Item]], now: int) -> LeaseAnswer[None, Item]:
-        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(self._at(now), effects))

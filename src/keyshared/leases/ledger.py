@@ -10,9 +10,10 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from keyshared import placement as placements
+from keyshared._checks import OFFSET_STOP
 from keyshared._dispatch.explain import Blocking, Outstanding
 from keyshared._dispatch.snapshot import Reader
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     BlockReason,
     CursorAdvanced,
@@ -173,7 +174,15 @@ class LeaseLedger:
 
     def is_new(self, offset: object) -> bool:
         """Return whether an offset is new to the queue, also to its life before a restart."""
-        return isinstance(offset, int) and (self.tail is None or offset > self.tail)
+        return type(offset) is int and (self.tail is None or offset > self.tail)
+
+    def has_room_for(self, letters: Collection[Any]) -> bool:
+        """Return whether dead letters cannot be refused: time may act before them, for it takes no room away."""
+        if self.tail is None or not self._config.redrive or not all(map(_is_letter, letters)):
+            return False
+        offsets = {letter[0] for letter in letters}
+        new = [offset for offset in offsets if self.dispatcher.describe(offset) is None]
+        return max(offsets, default=self.tail) <= self.tail and len(new) <= self.dispatcher.free_slots
 
     def offered(self, offset: int) -> None:
         """Note a new message that was taken."""
@@ -408,6 +417,13 @@ class LeaseLedger:
         self.book.check_invariants(self.dispatcher.in_flight())
         if self.holes is not None:
             self.holes.check_invariants(len(self.dispatcher.acked_ranges()))
+
+
+def _is_letter(letter: object) -> bool:
+    if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
+        return False
+    offset, attempt, _ = letter
+    return type(offset) is int and offset > -OFFSET_STOP and type(attempt) is int and attempt >= 0
 
 
 def _rank(effect: Effect) -> int:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from keyshared._checks import check_offset
 from keyshared.dispatcher import NO_ITEM, StoredLetter
 from keyshared.effects import Blocked, Effect, Ignored, Item
-from keyshared.hashing.named import Key
+from keyshared.hashing.named import Key, key_bytes
 from keyshared.leases.reading import LeaseReading
 from keyshared.leases.values import LeaseAnswer
 
@@ -73,9 +73,10 @@ class LeaseObligations(LeaseReading[Item]):
         Raises:
             KeyTypeError: The key is of another type.
         """
-        now = self._ledger.checked_now(now_ms)
-        effects = self._dispatcher.unblock(key, now_ms=now)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+        key_bytes(key)  # raises before time acts
+        effects = self._at(now_ms)
+        answer = self._dispatcher.unblock(key, now_ms=self._ledger.now)
+        return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
     def redrive(
         self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
@@ -111,9 +112,12 @@ class LeaseObligations(LeaseReading[Item]):
             ['created']
         """
         now = self._ledger.checked_now(now_ms)
-        answer = self._dispatcher.redrive(key, letters, now_ms=now)
+        key_bytes(key)  # raises before time acts
+        given = list(letters)
+        effects = self._at(now) if self._ledger.has_room_for(given) else []
+        answer = self._dispatcher.redrive(key, given, now_ms=now)
         ignored = [effect for effect in answer if isinstance(effect, Ignored)]
-        return LeaseAnswer(ignored, self._ledger.merged(answer[len(ignored) :], self._at(now)))
+        return LeaseAnswer(ignored, self._ledger.merged(effects, answer[len(ignored) :], self._at(now)))
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Settle a message that has expired: now, or when the lease that covers it ends.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 from keyshared import placement as placements
-from keyshared._checks import check_int, check_kind, configuration
+from keyshared._checks import check_int, check_kind, check_offset, configuration
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.snapshot import Reader
@@ -25,7 +25,7 @@ from keyshared.effects import (
     ReleaseReason,
 )
 from keyshared.errors import ArgumentError, ConsumerExistsError
-from keyshared.hashing.named import Key
+from keyshared.hashing.named import Key, key_bytes
 from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.book import Grant
 from keyshared.leases.config import LeaseConfig
@@ -57,7 +57,9 @@ class LeaseQueue(LeaseAnswers[Item]):
     ``now_ms`` is a monotonic clock in whole milliseconds, None the instant of the previous call; time that goes back
     raises `ClockError`. A handle is an offset and the id of the lease that covers it; what cannot be one raises
     `ArgumentError`. A consumer that was not added, or has left, raises `UnknownConsumerError`. Every call lets time
-    act, so no timer and no sweeper is needed; a call that raises has changed nothing. Not thread-safe.
+    act first, so no timer and no sweeper is needed. A call that raises has changed nothing, so those that the state may
+    refuse (`offer`, `add_consumer`, `set_placement`, `redrive`) are refused by the state as it stands: `handle_timeout`
+    before them lets time act. Not thread-safe.
 
     The type of the items is a parameter, as with `KeySharedDispatcher`: a ``LeaseQueue[Order]`` leases orders.
 
@@ -238,6 +240,8 @@ class LeaseQueue(LeaseAnswers[Item]):
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
+            check_offset("offset", offset)
+            key_bytes(key)  # raises
             return LeaseAnswer(Duplicate(*producer, last), self._at(now))
         effects = self._dispatcher.offer(offset, key, item, not_before_ms=not_before_ms, now_ms=now)
         if is_new:
@@ -247,7 +251,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             if producer is not None:
                 self._producers.take(producer)
         over = self._at(now)
-        return _new(LeaseAnswer, (None, self._ledger.merged(effects, over) if over else effects))
+        return _new(LeaseAnswer, (None, self._ledger.merged(over, effects) if over else effects))
 
     def forget_producer(self, client_id: str) -> None:
         """Forget the numbers of a producer that will never repeat anything."""
@@ -273,7 +277,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             raise ConsumerExistsError(name)
         effects = self._dispatcher.add_consumer(name, weight=weight, limit=0, now_ms=now)
         self._consumers[name] = None
-        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(self._at(now), effects))
 
     def remove_consumer(
         self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None
@@ -317,7 +321,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         now = self._ledger.checked_now(now_ms)
         checked_placement(placement, self._config)
         effects = self._dispatcher.set_placement(placement, now_ms=now)
-        return LeaseAnswer(None, self._ledger.merged(effects, self._at(now)))
+        return LeaseAnswer(None, self._ledger.merged(self._at(now), effects))
 
     # leasing
 

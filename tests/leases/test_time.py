@@ -1,0 +1,116 @@
+"""Time acts first in every call of a lease queue, and not at all in one that is refused."""
+
+from typing import Any
+
+import pytest
+from tests.leasing import WatchedQueue, fill, lease, queue
+
+from keyshared.config import Poison
+from keyshared.dispatcher import StoredLetter
+from keyshared.effects import Blocked, Call, DeadLetter, Ignored, IgnoredReason, Released, ReleaseReason, Skipped
+from keyshared.errors import (
+    ArgumentError,
+    ConsumerExistsError,
+    KeyTypeError,
+    OffsetOrderError,
+    RedriveTooEarlyError,
+    WindowFullError,
+)
+
+EXPIRED = ReleaseReason.ACK_TIMEOUT
+
+
+def over_at_100(*keys: str, **config: Any) -> WatchedQueue:
+    """The first of these keys is leased by ann until 100, and that was its last delivery."""
+    made = queue("ann", **{"max_delivery_attempts": 1, "poison": Poison.BLOCK, **config})
+    fill(made, *keys)
+    lease(made, "ann", 1, now_ms=0)
+    return made
+
+
+def test_a_key_that_is_blocked_by_now_is_unblocked() -> None:
+    made = over_at_100("a")
+
+    assert [Released(0, "ann", 1, EXPIRED, 1, None), Blocked(0, b"a", 1)] == made.unblock("a", now_ms=100).effects
+    assert (0,) == lease(made, "ann").offsets
+
+
+def with_a_letter(**config: Any) -> tuple[WatchedQueue, StoredLetter[Any]]:
+    """Message 0 is in the dead-letter store, 1 of the same key is leased until 100, and that is its last delivery."""
+    made = queue("ann", redrive=True, max_delivery_attempts=1, poison=Poison.QUARANTINE, **config)
+    fill(made, "a")
+    letter = made.reject(0, lease(made, "ann", now_ms=0).id).effects[-1]
+    assert isinstance(letter, DeadLetter)
+    made.dead_lettered(0)
+    made.unblock("a")
+    fill(made, "a", start=1)
+    lease(made, "ann")
+    return made, StoredLetter(letter.offset, letter.attempt, letter.item)
+
+
+def test_a_letter_of_a_key_that_is_in_quarantine_by_now_is_ignored() -> None:
+    made, letter = with_a_letter()
+    ignored = Ignored(0, None, letter.attempt, Call.REDRIVE, IgnoredReason.IS_QUARANTINED)
+
+    result, effects = made.redrive("a", [letter], now_ms=100)
+    assert [ignored] == result
+    assert [Released(1, "ann", 1, EXPIRED, 1, None), DeadLetter(1, b"a", 1, 1, None)] == effects
+
+
+def test_letters_that_are_refused_let_no_time_act() -> None:
+    made, letter = with_a_letter(window=2, max_depth=2)
+    fill(made, "b", start=2)
+
+    for letters, error in (
+        ([letter], WindowFullError),
+        ([StoredLetter(3, 0)], RedriveTooEarlyError),
+        ([StoredLetter(0, -1)], ArgumentError),
+        ([StoredLetter(-(1 << 63), 0)], ArgumentError),
+        ([StoredLetter(True, 0)], ArgumentError),
+        ([(0, 1)], ArgumentError),
+        (["letter"], ArgumentError),
+    ):
+        with pytest.raises(error):
+            made.redrive("a", letters, now_ms=100)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(KeyTypeError):
+        made.redrive(5, [], now_ms=100)  # type: ignore[arg-type]  # on purpose
+    assert 1 == made.stats().leased
+
+
+def test_nothing_is_redriven_where_nothing_can_be() -> None:
+    with pytest.raises(ArgumentError, match="redrive is False"):
+        over_at_100("a").redrive("a", [], now_ms=100)
+    with pytest.raises(RedriveTooEarlyError):
+        queue("ann", redrive=True).redrive("a", [StoredLetter(0, 0)])
+
+
+def test_an_offer_tells_first_what_time_did() -> None:
+    made = over_at_100("a", "b", latest_only=True)
+
+    assert [Released, Blocked, Skipped] == [type(each) for each in made.offer(2, "b", now_ms=100).effects]
+
+
+def test_what_is_refused_by_the_state_as_it_stands_is_not_once_time_has_acted() -> None:
+    made = over_at_100("a", poison=Poison.DROP, window=1, max_depth=1)
+    made.remove_consumer("ann", drain_ms=None)
+
+    with pytest.raises(WindowFullError):
+        made.offer(1, "a", now_ms=100)
+    with pytest.raises(ConsumerExistsError):
+        made.add_consumer("ann", now_ms=100)
+    assert 1 == made.stats().leased, "a call that raises has changed nothing"
+    assert [Released(0, "ann", 1, EXPIRED, 1, None)] == made.handle_timeout(now_ms=100).effects[:1]
+    made.offer(1, "a")
+    made.add_consumer("ann")
+
+
+@pytest.mark.parametrize(
+    ("offset", "key", "error"),
+    [(True, "a", OffsetOrderError), (1 << 64, "a", ArgumentError), (1, 5, KeyTypeError)],
+)
+def test_a_duplicate_has_arguments_that_can_work(offset: Any, key: Any, error: type[ArgumentError]) -> None:
+    made = queue("ann")
+    made.offer(0, "a", producer=("web", 7))
+
+    with pytest.raises(error):
+        made.offer(offset, key, producer=("web", 7))
