@@ -357,6 +357,14 @@ def test_every_reason_is_given_by_some_row() -> None:
     assert set(Reason) == given_reasons
 
 
+@pytest.mark.parametrize(("buckets", "each"), [(1, 1), (2, 1), (3, 2), (4, 2), (1_023, 512), (1_024, 512)])
+def test_a_split_takes_no_bucket_away(buckets: int, each: int) -> None:
+    segments = SegmentMap.equal_width(budget=buckets)
+    halves = apply_decision(segments, Split(0, Reason.MSG_IN), POLICY)
+
+    assert [each, each] == [len(segment.layout) for segment in halves.active]
+
+
 def test_a_decision_becomes_the_next_map() -> None:
     segments = topic(2)
 
@@ -403,8 +411,7 @@ def test_steady_traffic_comes_to_rest_and_no_consumer_loses_its_bucket(
         if isinstance(decision, NoAction):
             break
         assert len(segments.active) <= policy.max_segments
-        if not isinstance(decision, Split):  # a split of an odd number of buckets loses one, by PIP-486
-            assert min(most, segments.stats().buckets) >= served
+        assert min(most, segments.stats().buckets) >= served
     else:
         pytest.fail("the topic swings")
 

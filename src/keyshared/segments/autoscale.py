@@ -7,7 +7,8 @@ threshold most is split. Cold: two quiet neighbours are merged.
 Splitting is quick and merging lazy, and no merge makes a split possible: not for load, because a threshold to split is
 at least twice that to merge, and not for consumers, because nothing is merged while they would get the segment back at
 once. So under constant load a topic comes to rest: it is split as often as it takes, and then merged.
-Buckets are never taken away by this function: consumers come and go, and each rollover makes ordered readers drain.
+No rebucketing and no split takes buckets away: consumers come and go, and each rollover makes ordered readers drain. A
+merger may, where the merged segment would have more than the policy allows, but never one that a consumer has.
 """
 
 from collections.abc import Mapping
@@ -210,7 +211,7 @@ _NEVER: Final = LastActions()
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Split a segment in the middle.
+    """Split a segment in the middle; each half gets half of its buckets, rounded up.
 
     Attributes:
         segment: Which.
@@ -328,8 +329,8 @@ def decide(
         O(n log n), n active segments.
 
     Source:
-        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is never split, and segments
-        that consumers would split again at once are never merged.
+        PIP-483 and PIP-486; differs: rates are compared exactly, a segment of one hash is never split, a split takes
+        no bucket away, and segments that consumers would split again at once are never merged.
 
     Example:
         >>> quiet = SegmentMap.equal_width()
@@ -378,7 +379,9 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
     check_kind("policy", policy, AutoScale)
     match decision:
         case Split():
-            return segments.split(decision.segment)
+            # An odd number rounded down would be a bucket less for the consumers.
+            buckets = -(-len(segments.segment(decision.segment).layout) // 2)
+            return segments.split(decision.segment, layout=BucketLayout.equal_width(buckets))
         case Merge():
             return segments.merge(decision.first, decision.second, max_buckets=policy.max_buckets)
         case Rebucket():
