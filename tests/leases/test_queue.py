@@ -677,6 +677,15 @@ class TestPoison:
         assert Leased(0, b"a1", None, 4) == again.messages[0]
         assert [Blocked(0, b"a1", 4)] == then(made.nack(0, again.id).effects)
 
+    def test_unblocked_with_its_count_it_gets_what_a_reject_left_of_it(self) -> None:
+        made = queue("ann", max_delivery_attempts=3, poison=Poison.BLOCK)
+        fill(made, "a1")
+        made.reject(0, lease(made, "ann").id)
+        made.unblock_offset(0, reset_failures=False)
+
+        made.nack(0, lease(made, "ann").id)
+        assert [Blocked(0, b"a1", 3)] == then(made.nack(0, lease(made, "ann").id).effects)
+
     def test_all_of_a_key_can_be_unblocked(self) -> None:
         made, _ = self.poisoned(Poison.BLOCK)
 
@@ -828,7 +837,7 @@ class TestCaps:
         assert 2 == made.stats().ack_holes
 
         assert NothingToLease(EmptyReason.ACK_HOLES, 0) == made.consume("bob").result == made.consume("ann").result
-        assert NothingToLease(EmptyReason.ACK_HOLES, 0, None, 100) == made.why_empty("bob")
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", 100) == made.why_empty("bob")
         made.nack(0, ann.id)
         assert NothingToLease(EmptyReason.ACK_HOLES, 0) == made.consume("bob", 9).result
         expected = NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", None, Blocking(BlockReason.CONSUMER_FULL, "ann"))
@@ -839,6 +848,18 @@ class TestCaps:
         made.ack(0, again.id)
         assert 1 == made.stats().ack_holes
         assert ((4, 5), (6,)) == (lease(made, "ann", 9).offsets, lease(made, "bob", 9).offsets)
+
+    def test_the_lowest_is_waited_for_until_its_reservation_or_its_drain_ends(self) -> None:
+        made = queue("ann", "bob", max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}))
+        fill(made, "a0", "n1", "n2")
+        reservation = reserve(made, "ann", now_ms=0)
+        made.ack(1, lease(made, "bob", 1).id)
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", 10) == made.why_empty("bob")
+
+        made.commit(reservation.id)
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", 100) == made.why_empty("bob")
+        made.remove_consumer("ann", drain_ms=7)
+        assert NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", 7) == made.why_empty("bob")
 
     def test_holes_are_counted_over_every_way_to_settle(self) -> None:
         made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.DEAD_LETTER)
@@ -1033,6 +1054,16 @@ class TestExpiredVersions:
         gone = [Skipped(offset, b"a1", SkipReason.GONE) for offset in (0, 1)]
         assert LeaseAnswer(None, [*gone, CursorAdvanced(1)]) == made.truncate(2)
 
+    def test_all_below_the_end_of_the_offsets(self) -> None:
+        made = queue("ann")
+        made.offer((1 << 63) - 1, "a")
+        made.truncate(1 << 63)
+
+        assert (0, 1 << 63) == (made.stats().depth, made.keep_from)
+        assert LeaseAnswer(None, []) == made.truncate(1 << 63)
+        with pytest.raises(ArgumentError, match="before is 9223372036854775809"):
+            made.truncate((1 << 63) + 1)
+
 
 class TestProducers:
     """A message that is sent twice is taken once."""
@@ -1162,6 +1193,21 @@ class TestConsumers:
 
         assert [expired(0, "ann", at_ms=600)] == made.handle_timeout(now_ms=600).effects
         assert (None, DONE) == (made.next_deadline_ms(), made.add_consumer("ann"))
+
+    def test_nothing_of_it_is_promised_for_longer_than_the_time_to_drain(self) -> None:
+        made = queue("ann")
+        fill(made, "a", "b")
+        held = lease(made, "ann", 1, now_ms=0)
+        reservation = reserve(made, "ann")
+        made.remove_consumer("ann", drain_ms=7)
+
+        assert [7, 7] == [each.deadline_ms for each in (*made.leases(), *made.reservations())]
+        assert 7 == made.extend(*held.handles[0]).result
+        assert 5 == made.extend(*held.handles[0], extend_ms=5).result
+        assert [5] == [each.deadline_ms for each in made.leases()]
+        assert 7 == made.commit(reservation.id).result.deadline_ms  # type: ignore[union-attr]  # it is a lease
+        made.handle_timeout(now_ms=7)
+        assert [] == made.leases()
 
     def test_the_time_to_drain_can_be_changed(self) -> None:
         made = queue("ann", ranges=letters())
@@ -1337,7 +1383,7 @@ class TestRestart:
         assert cut_off == again.handle_timeout(now_ms=40).effects
 
     @pytest.mark.parametrize(
-        "drains", [[["bob", 5]], [["zoe", 5]], [["ann", 5], ["ann", 5]], [["ann", -1]], [["ann"]], 5]
+        "drains", [[["bob", 5]], [["zoe", 5]], [["ann", 5], ["ann", 5]], [["ann", 0]], [["ann", -1]], [["ann"]], 5]
     )
     def test_a_forged_drain_is_refused(self, drains: object) -> None:
         state = json.loads(json.dumps(self.draining().snapshot()))
@@ -1349,6 +1395,9 @@ class TestRestart:
         ("version", lambda state: state.update(version=2)),
         ("no line", lambda state: state.pop("line")),
         ("tail", lambda state: state.update(tail="9")),
+        ("no tail", lambda state: state.update(tail=None)),
+        ("a tail below what is outstanding", lambda state: state.update(tail=0)),
+        ("a tail of what was not offered", lambda state: state.update(tail=99)),
         ("producers", lambda state: state.update(producers=[])),
         ("a producer's name", lambda state: state.update(producers={5: 1})),
         ("a producer's number", lambda state: state.update(producers={"p": 1.5})),
@@ -1515,6 +1564,7 @@ class TestInvariants:
         ("a grant too few", lambda made: made._book.by_offset.pop(0)),
         ("a count too many", lambda made: made._book.held.update(ann=9)),
         ("a reservation without a deadline", lambda made: setattr(made._book.by_offset[2], "deadline", None)),
+        ("a tail of nothing offered", lambda made: setattr(made._ledger, "tail", 9)),
         ("a hole too many", lambda made: setattr(made._ledger.holes, "count", 3)),
         ("an empty grant", lambda made: made._book._grants.__setitem__(9, Grant(9, "ann", [], committed=True))),
         ("ids that fall", lambda made: made._book._grants.__setitem__(1, made._book._grants.pop(1))),

@@ -184,7 +184,7 @@ class SlowLeases:
             return ("invalid", problem)
         self.make_lease(self.holds[hold_id])
         offsets = [(offset, self.messages[offset].count) for offset in self.holds[hold_id].deadlines]
-        return ("hold", hold_id, offsets, self.now + self.config.visibility_timeout_ms)
+        return ("hold", hold_id, offsets, self.end_of(self.holds[hold_id]))
 
     def abort(self, hold_id: int) -> tuple[Any, ...] | None:
         if problem := self.no_reservation(hold_id):
@@ -254,7 +254,7 @@ class SlowLeases:
         assert hold is not None
         for other in self.lane_held(offset) if self.config.batch_per_key > 1 else [offset]:
             hold.deadlines[other] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
-        return hold.deadlines[offset]
+        return self.end_of(hold, offset)
 
     def dead_lettered(self, offset: int) -> str | None:
         message = self.messages.get(offset)
@@ -481,6 +481,12 @@ class SlowLeases:
         most = self.config.max_in_flight
         return "queue_limit" if most is not None and len(list(self.everything_held())) >= most else None
 
+    def end_of(self, hold: Hold, *offsets: int) -> int:
+        """When the first of these ends, or of all that it covers; what drains ends with the drain."""
+        until = self.draining.get(hold.consumer)
+        ends = [hold.deadlines[offset] for offset in offsets or hold.deadlines]
+        return min(ends if until is None else [*ends, until])
+
     # --- facts found by scanning ------------------------------------------------------------------------------------
 
     @property
@@ -563,6 +569,7 @@ class SlowLeases:
             "held": {name: len(self.held_by(name)) for name in self.everybody if self.held_by(name)},
             "counts": {offset: message.count for offset, message in self.messages.items()},
             "next deadline": None if self.has_rates else min(deadlines + drains, default=None),
+            "deadlines": {hold.id: self.end_of(hold) for hold in self.holds.values()},
             "paused": sorted(name for name, group in self.groups.items() if group.paused),
             "held of groups": {name: self.held_of(name) for name in self.groups if self.held_of(name)},
             "ended": self.ended if self.config.measure else None,

@@ -145,6 +145,7 @@ class Real:
             "held": {name: held for name, held in stats.held.items() if held},
             "counts": {offset: count for offset, count in counts.items() if count is not None},
             "next deadline": None if has_rates else self.queue.next_deadline_ms(),
+            "deadlines": {hold.id: hold.deadline_ms for hold in (*self.queue.leases(), *self.queue.reservations())},
             "paused": [group.name for group in groups if group.paused],
             "held of groups": {group.name: group.open for group in groups if group.open},
             "ended": None if health.ended is None else {how.value: number for how, number in health.ended.items()},

@@ -24,7 +24,7 @@ class _Outstanding:
 
 
 class AckHoles:
-    """Counts the holes that acks leave above the lowest outstanding message.
+    """Counts the settled stretches above the lowest outstanding message.
 
     Attributes:
         count: How many holes there are; neighbouring ones are one.

@@ -67,6 +67,8 @@ class LeaseAnswers(LeaseGroups[Item]):
     ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """Settle a message and every older one of its key that the same lease covers: how far a batch is written.
 
+        With ``ordering_required`` every older one that the lease covers, whatever its key.
+
         Args:
             lease_id: The lease that covers it; the two together are one of `Lease.handles`.
 
@@ -176,11 +178,11 @@ class LeaseAnswers(LeaseGroups[Item]):
         """Move the deadline of one message of a lease, and of its whole batch; no delivery is counted.
 
         Args:
-            extend_ms: From ``now_ms`` on; at most the visibility timeout, which is the default. The deadline never
-                comes earlier than it was.
+            extend_ms: From ``now_ms`` on, be that later or earlier than the deadline was; by default the visibility
+                timeout, which is no bound.
 
         Returns:
-            The deadline that it has now, or `InvalidHandle`.
+            The deadline that it has now, which is never behind the end of its consumer's drain; or `InvalidHandle`.
 
         Raises:
             ArgumentError: That cannot be a handle, or the time is not an int of at least 1.

@@ -137,6 +137,11 @@ class LeaseBook:
             drain = self._drains[consumer] = Drain(consumer)
             self._drain_timers.start(drain, deadline)
 
+    def cut_off(self, consumer: str) -> int | None:
+        """Return when all that a consumer still holds ends because it has left; None for never. O(1)."""
+        drain = self._drains.get(consumer)
+        return None if drain is None else drain.deadline
+
     def _stop_drain(self, consumer: str) -> None:
         drain = self._drains.pop(consumer, None)
         if drain is not None:
@@ -204,7 +209,9 @@ class LeaseBook:
             name, left_ms = stored.items(2)
             if name.text() not in draining or name.text() in self._drains:
                 raise name.refuse("be a consumer that drains, each once")
-            self.drain(name.text(), now + left_ms.count())
+            if left_ms.integer() < 1:
+                raise left_ms.refuse("be ahead: a drain whose time was over has ended")
+            self.drain(name.text(), now + left_ms.integer())
         self.begin_epoch(epoch)
 
     def begin_epoch(self, epoch: int) -> None:

@@ -39,8 +39,8 @@ class LeaseConfig:
         max_delivery_attempts: Deliveries after which a message is poison if none was acked; None for no limit.
         poison: What becomes of a poison message.
         ordering_required: At most one consumer holds anything, and gets it in the order of the queue.
-        max_ack_holes: Above so many acked stretches behind the lowest outstanding message, only that one is handed out;
-            None for no limit, and where ``redrive`` is set or there are groups.
+        max_ack_holes: With more settled stretches than these above the lowest outstanding message, only that one is
+            handed out; None for no limit, and where ``redrive`` is set or there are groups.
         max_in_flight: Messages that are leased or reserved at once; None for no limit.
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.

@@ -6,11 +6,12 @@ be trimmed are asked of it.
 """
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, cast
 
 from keyshared import placement as placements
-from keyshared._checks import OFFSET_STOP
+from keyshared._checks import OFFSET_STOP, require
 from keyshared._dispatch.explain import Blocking, Outstanding
 from keyshared._dispatch.snapshot import Reader
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
@@ -354,11 +355,20 @@ class LeaseLedger:
         room = self.room(consumer)
         if isinstance(room, NothingToLease):
             return room
-        return (explain_lowest if self._too_many_holes else explain_empty)(self.dispatcher, consumer, self.now)
+        if not self._too_many_holes:
+            return explain_empty(self.dispatcher, consumer, self.now)
+        lowest = explain_lowest(self.dispatcher, consumer, self.now)
+        grant = None if lowest is None else self.book.by_offset.get(cast("int", lowest.offset))
+        if lowest is None or grant is None:
+            return lowest
+        return replace(lowest, consumer=grant.consumer, until_ms=self.deadline_of(cast("int", lowest.offset)))
 
     def deadline_of(self, offset: int) -> int:
-        """Return when the lease of a message expires."""
-        return self.dispatcher.describe(offset).deadline_ms  # type: ignore[return-value, union-attr]  # it is leased
+        """Return when what covers a message ends: the lease or reservation, or the drain of who holds it."""
+        message = cast("Outstanding", self.dispatcher.describe(offset))
+        grant = self.book.by_offset[offset]
+        deadlines = (message.deadline_ms, grant.deadline, self.book.cut_off(grant.consumer))
+        return min(deadline for deadline in deadlines if deadline is not None)
 
     def invalid(self, offset: int, lease_id: int) -> InvalidHandle:
         """Return why a handle names no current lease."""
@@ -384,6 +394,14 @@ class LeaseLedger:
         most = self._config.max_ack_holes
         return self.holes is not None and most is not None and self.holes.count > most
 
+    @property
+    def _last_offered(self) -> int | None:
+        """The greatest offset offered, as the dispatcher knows it; just before the start before any."""
+        last, keep_from = self.dispatcher.restart_mark.last, self.dispatcher.resume_offset
+        if keep_from is None:
+            return last
+        return keep_from - 1 if last is None else max(last, keep_from - 1)
+
     # restarts
 
     def dump(self) -> dict[str, object]:
@@ -402,6 +420,8 @@ class LeaseLedger:
         """Take over what is not the dispatcher's, which is restored already."""
         self.now = now
         self.tail = data.field("tail").maybe(Reader.integer)
+        if self.tail != self._last_offered:
+            raise data.field("tail").refuse("be the greatest offset offered")
         self.leased = data.field("leased").count()
         if self.leased and not self._config.measure:
             raise data.field("leased").refuse("be 0: the configuration does not ask for it")
@@ -414,6 +434,7 @@ class LeaseLedger:
     def check_invariants(self) -> None:
         """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
         self.dispatcher.check_invariants()
+        require(self.tail == self._last_offered, "the tail is the greatest offset offered")
         self.book.check_invariants(self.dispatcher.in_flight())
         if self.holes is not None:
             self.holes.check_invariants(len(self.dispatcher.acked_ranges()))

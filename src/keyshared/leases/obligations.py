@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from keyshared._checks import check_offset
+from keyshared._checks import check_offset, check_position
 from keyshared.dispatcher import NO_ITEM, StoredLetter
 from keyshared.effects import Blocked, Effect, Ignored, Item
 from keyshared.hashing.named import Key, key_bytes
@@ -54,8 +54,8 @@ class LeaseObligations(LeaseReading[Item]):
         """Deliver one blocked message again.
 
         Args:
-            reset_failures: Whether its deliveries are counted anew. If not, it gets one more delivery, and is poison
-                again if that is not acked either.
+            reset_failures: Whether its deliveries are counted anew. If not, those so far stay counted: a message that
+                had none left is poison again if the next one is not acked; one that was rejected has what it had left.
 
         Returns:
             None; `Ignored` if the message is not blocked.
@@ -130,8 +130,13 @@ class LeaseObligations(LeaseReading[Item]):
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
-        """Begin the queue at an offset: `gone` for everything outstanding below it."""
-        effects = self._before(before, now_ms)
+        """Begin the queue at an offset: `gone` for everything outstanding below it.
+
+        Args:
+            before: The first offset to keep, such as `keep_from`.
+        """
+        check_position("before", before)
+        effects = self._at(now_ms)
         answer = self._ledger.note(self._dispatcher.truncate(before, now_ms=self._ledger.now))
         return LeaseAnswer(None, self._ledger.merged(effects, answer))
 

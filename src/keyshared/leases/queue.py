@@ -338,7 +338,7 @@ class LeaseQueue(LeaseAnswers[Item]):
 
         Returns:
             `Reservation`, or `NothingToLease` with the reason. A `Load` among the effects stands for a message that has
-            to be read again first: hand it in with `loaded`, and ask again.
+            to be read again first, and counts for ``most``: hand it in with `loaded`, and ask again.
 
         Raises:
             ArgumentError: ``most`` is not an int of at least 1, or ``per_key`` is above the configured batch.
@@ -436,7 +436,8 @@ class LeaseQueue(LeaseAnswers[Item]):
 
     def _new_lease(self, grant: Grant) -> Lease[Item]:
         deadline = self._ledger.now + self._config.visibility_timeout_ms
-        return Lease(grant.id, grant.consumer, grant.messages, deadline)
+        cut_off = self._book.cut_off(grant.consumer)
+        return Lease(grant.id, grant.consumer, grant.messages, deadline if cut_off is None else min(deadline, cut_off))
 
     def _reserved(
         self, reservation_id: int, now_ms: int | None

@@ -88,9 +88,9 @@ class LeaseReading(Generic[Item]):
     def reservations(self) -> list[Reservation[Item]]:
         """Return what is reserved, by id. O(result)."""
         return [
-            Reservation(grant.id, grant.consumer, grant.messages, grant.deadline)
+            Reservation(grant.id, grant.consumer, grant.messages, min(map(self._ledger.deadline_of, grant.deliveries)))
             for grant in self._book.grants()
-            if grant.deadline is not None
+            if not grant.committed
         ]
 
     def why_empty(self, consumer: str) -> NothingToLease | None:
@@ -100,7 +100,8 @@ class LeaseReading(Generic[Item]):
             consumer: Who would ask.
 
         Returns:
-            The cap that is reached, or what the first message waits for that would be this consumer's.
+            The cap that is reached, or what the first message waits for that would be this consumer's. None if one is
+            ready; `reserve` may still answer with only a `Load` of what is spilled and comes before it.
 
         Example:
             >>> from keyshared import HashRing, LeaseQueue

@@ -82,7 +82,7 @@ class Reservation(_Hold[Item_co]):
         id: Names it in ``commit`` and ``abort``; becomes the id of the lease.
         consumer: Whose it is.
         messages: What it covers.
-        deadline_ms: When it ends by itself.
+        deadline_ms: When it ends by itself, or with the drain of its consumer.
     """
 
 
@@ -94,7 +94,8 @@ class Lease(_Hold[Item_co]):
         id: The fencing token of all its messages: rises from lease to lease of the queue.
         consumer: Whose it is.
         messages: What it covers.
-        deadline_ms: When the first of its messages goes back to the queue unless it is settled or extended.
+        deadline_ms: When the first of its messages goes back to the queue unless it is settled or extended; at the
+            latest when the drain of its consumer ends.
     """
 
     @property
@@ -123,8 +124,8 @@ class NothingToLease:
     Attributes:
         reason: Why.
         offset: The offset of the message that this is about.
-        consumer: The consumer that this is about: who holds the line, or what the key waits for.
-        until_ms: When that message's delay or lease is over, if time alone will end it.
+        consumer: The consumer that this is about: who holds the line or the message, or what the key waits for.
+        until_ms: When that message's delay, lease or reservation is over, if time alone will end it.
         blocking: What that message waits for.
     """
 
@@ -206,14 +207,14 @@ class LeaseStats:
     Attributes:
         depth: Messages that are outstanding.
         retained: Offsets from the trim cursor to the end, settled ones and gaps included. This is what
-            Celeriant calls the depth; acked messages above the lowest outstanding one make it larger than it is.
+            Celeriant calls the depth; settled messages above the lowest outstanding one make it larger than it is.
         leased: Messages in leases.
         reserved: Messages in reservations.
         delayed: Messages whose nack delay is not over.
         blocked: Poison messages that wait for unblock or park.
         dead_lettering: Poison messages whose dead letter is being written.
         spilled: Messages whose item was dropped.
-        ack_holes: Acked stretches behind the lowest outstanding message.
+        ack_holes: Settled stretches above the lowest outstanding message.
         held: Messages in leases and reservations of each consumer, draining ones included.
     """
 
