@@ -1370,6 +1370,13 @@ class TestRestart:
             again.consume("ann")
         assert [1, 3] == [each.id for each in again.leases()]
 
+    def test_a_queue_that_was_offered_nothing_may_go_on_with_a_start(self) -> None:
+        state = queue("ann").snapshot()
+        again = LeaseQueue.restore(state, letters({"a-z": "ann"}), LeaseConfig(start=5), now_ms=0)
+
+        again.check_invariants()
+        assert (5, 4) == (again.keep_from, again.snapshot()["tail"])
+
     def draining(self) -> WatchedQueue:
         made = self.held()
         made.remove_consumer("ann", drain_ms=40)

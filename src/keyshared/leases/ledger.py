@@ -419,8 +419,10 @@ class LeaseLedger:
     def load(self, data: Reader, draining: Collection[str], *, now: int, epoch: int) -> None:
         """Take over what is not the dispatcher's, which is restored already."""
         self.now = now
-        self.tail = data.field("tail").maybe(Reader.integer)
-        if self.tail != self._last_offered:
+        self.tail = self._last_offered
+        stored = data.field("tail").maybe(Reader.integer)
+        # Where nothing was offered, the start may be new: it is that of the configuration to go on with.
+        if stored != self.tail and (stored is not None or self.dispatcher.restart_mark.last is not None):
             raise data.field("tail").refuse("be the greatest offset offered")
         self.leased = data.field("leased").count()
         if self.leased and not self._config.measure:
