@@ -300,8 +300,10 @@ def test_only_entries_are_refitted_and_only_to_layouts() -> None:
         refit((message(0),), TWO)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ArgumentError, match="be a BucketLayout"):
         refit(EntryBatch.of([message(0)]), [0])  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ArgumentError, match="bucket hash"):
+    with pytest.raises(ArgumentError, match="bucket_hash is 70000"):
         refit(EntryBatch(0, 65_535, 0, (message(0, 70_000),)), TWO)
+    with pytest.raises(ArgumentError, match="message is 1; it must be a BatchMessage"):
+        refit(EntryBatch(0, 65_535, 0, (1,)), TWO)  # type: ignore[arg-type]  # on purpose
 
 
 def test_a_broken_batcher_is_found_out() -> None:

@@ -131,6 +131,18 @@ def test_loads_of_consumers_and_how_uneven_they_are() -> None:
     assert 1 == imbalance([0, 0])
 
 
+def test_how_uneven_loads_are_is_exact_whatever_numbers_they_are() -> None:
+    for loads, expected in (([1.5, 2.5], Fraction(5, 4)), ([1e308, 1e308], Fraction(1)), ([0.0], Fraction(1))):
+        found = imbalance(loads)  # type: ignore[arg-type]  # floats are taken as they are
+        assert (Fraction, expected) == (type(found), found)
+
+
+@pytest.mark.parametrize("load", ["a", None, -1, True, float("nan"), float("inf")])
+def test_what_is_compared_is_a_load(load: Any) -> None:
+    with pytest.raises(ArgumentError, match="loads is"):
+        imbalance([1, load])
+
+
 def test_load_that_nobody_owns_is_told() -> None:
     half = RangeMap([(HashRange(0, 32_768), "a"), (HashRange(32_768, 32_769), "b")])
 

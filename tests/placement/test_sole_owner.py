@@ -1,5 +1,8 @@
 """One consumer owns everything."""
 
+from math import inf, nan
+from typing import Any
+
 import pytest
 
 from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
@@ -30,5 +33,25 @@ def test_mistakes_raise() -> None:
         SoleOwner("ann").remove("bob")
     with pytest.raises(UnknownConsumerError):
         SoleOwner("ann").set_weight("bob", 1)
+    with pytest.raises(UnknownConsumerError):
+        SoleOwner("ann").remove(["ann"])  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.parametrize("name", ["", 5, None, ["ann"], "\ud800"])
+def test_a_name_is_a_name(name: Any) -> None:
+    placement = SoleOwner("ann")
     with pytest.raises(ArgumentError):
-        SoleOwner("")
+        placement.add(name)
+    with pytest.raises(ArgumentError):
+        SoleOwner(name or "")
+    assert ("ann",) == placement.consumers
+
+
+@pytest.mark.parametrize("weight", ["heavy", nan, inf, -1, 0, True])
+def test_a_weight_that_means_nothing_is_a_weight_all_the_same(weight: Any) -> None:
+    placement = SoleOwner("ann")
+    with pytest.raises(ArgumentError, match="weight is"):
+        placement.add("bob", weight=weight)
+    with pytest.raises(ArgumentError, match="weight is"):
+        placement.set_weight("ann", weight)
+    assert ("ann",) == placement.consumers

@@ -447,7 +447,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
         with tight bounds and growing sequence ids, the messages in their order.
 
     Raises:
-        ArgumentError: An argument is something else, or a message has no valid hash.
+        ArgumentError: An argument is something else, or what is opened is no message that can be batched.
 
     Complexity:
         O(log n), n buckets; O(m log n) if m messages have to be sorted.
@@ -465,7 +465,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
     check_kind("entry", entry, EntryBatch)
     if isinstance(_checked_layout(layout).route(entry.hash_min, entry.hash_max), int):
         return (entry,)
-    parts = layout.split((message.bucket_hash, message) for message in entry.messages)
+    parts = layout.split((message.bucket_hash, message) for message in map(check_message, entry.messages))
     fitted = [EntryBatch.of(message for _, message in part.messages) for part in parts]
     return tuple(sorted(fitted, key=_sequence_id))
 

@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, pairwise
-from math import isfinite, lcm
+from math import lcm
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_int, check_kind, check_number
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError
 from keyshared.placement.ranges import RangeMap
@@ -185,7 +185,7 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
         Maximum by mean, exact; 1 if there is no load at all.
 
     Raises:
-        ArgumentError: There is nothing to compare, or a load is not finite.
+        ArgumentError: There is nothing to compare, or a load is no finite number of at least 0.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -194,11 +194,9 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
     given = tuple(loads)
     if not given:
         raise ArgumentError("loads", given, "name at least one bucket or consumer")
-    for load in given:
-        if isinstance(load, float) and not isfinite(load):
-            raise ArgumentError("loads", load, "be finite")
-    total = sum(given)
-    return Fraction(max(given) * len(given)) / total if total else Fraction(1)
+    exact = [Fraction(check_number("loads", load)) for load in given]
+    total = sum(exact)
+    return max(exact) * len(exact) / total if total else Fraction(1)
 
 
 def hot_slots(histogram: Histogram, n: int) -> tuple[HotSlot, ...]:

@@ -46,7 +46,9 @@ class BucketPlacement:
     Args:
         layout: The buckets.
         consumers: The consumers from the start: names, or a mapping from names to weights.
-        key_hash: What a dispatcher's keys are hashed with: bucket keys by default.
+        key_hash: What a dispatcher's keys are hashed with: bucket keys by default. Its slot of 16 bits has to be the
+            bucket hash of the key. That of `XXH64_SEED_42` is the other half, which finds the segment: a key would go
+            to another consumer than its bucket.
 
     Raises:
         ArgumentError: A value that can never work; a `ConfigError` if it is a setting.

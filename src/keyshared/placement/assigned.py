@@ -68,8 +68,9 @@ class AssignedRanges:
     without a fallback the slot is a hole, and its keys wait.
 
     A consumer that joins with `add` takes part in the fallback; without one it owns nothing until it is assigned
-    something. A consumer that is only named by an assignment takes no part in the fallback. A consumer that is removed
-    loses everything.
+    something. A consumer that is only named by an assignment takes no part in the fallback, and when the last of its
+    ranges is gone it owns nothing; `remove` and `add` it to let it take part. A consumer that is removed loses
+    everything.
 
     Args:
         assignments: Ranges and their owners, assigned one after the other.

@@ -2,7 +2,9 @@
 
 from typing import Final, Self
 
-from keyshared.errors import ConsumerExistsError, UnknownConsumerError
+from keyshared._checks import check_number
+from keyshared.errors import ConsumerExistsError
+from keyshared.placement.protocol import check_name, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight
 from keyshared.placement.spans import Moved
 
@@ -14,13 +16,14 @@ _BITS: Final = 1  # the narrowest space there is
 class SoleOwner:
     """A placement in which one named consumer owns every key, or none owns any.
 
-    A consumer that joins stands by; another placement that names it makes it the owner. Weights mean nothing here.
+    A consumer that joins stands by; another placement that names it makes it the owner. Weights mean nothing here;
+    what is none is refused all the same.
 
     Args:
         owner: The owner of everything; None for no owner.
 
     Raises:
-        ArgumentError: The owner is no non-empty str.
+        ArgumentError: The owner is no name.
 
     Source:
         Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.
@@ -36,6 +39,8 @@ class SoleOwner:
     __slots__ = ("_consumers", "_ranges")
 
     def __init__(self, owner: str | None = None) -> None:
+        if owner is not None:
+            check_name(owner, "owner")
         self._ranges = _all_to(owner)
         self._consumers: dict[str, None] = {} if owner is None else {owner: None}
 
@@ -49,12 +54,15 @@ class SoleOwner:
         """Every consumer that was added, in join order."""
         return tuple(self._consumers)
 
-    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:  # noqa: ARG002  # weights mean nothing here
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer that stands by; nothing moves.
 
         Raises:
             ConsumerExistsError: The name is there already.
+            ArgumentError: The name or the weight can never work.
         """
+        check_name(name)
+        check_number("weight", weight, above=True)
         if name in self._consumers:
             raise ConsumerExistsError(name)
         self._consumers[name] = None
@@ -66,20 +74,22 @@ class SoleOwner:
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
-        self._check_known(name)
+        find_consumer(self._consumers, name)
         del self._consumers[name]
         if name not in self._ranges.owners:
             return []
         before, self._ranges = self._ranges, _all_to(None)
         return before.moved(self._ranges)
 
-    def set_weight(self, name: str, weight: Weight) -> list[Moved]:  # noqa: ARG002  # weights mean nothing here
+    def set_weight(self, name: str, weight: Weight) -> list[Moved]:
         """Change nothing.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
+            ArgumentError: The weight can never work.
         """
-        self._check_known(name)
+        find_consumer(self._consumers, name)
+        check_number("weight", weight, above=True)
         return []
 
     def copy(self) -> Self:
@@ -87,10 +97,6 @@ class SoleOwner:
         twin = type(self)()
         twin._ranges, twin._consumers = self._ranges, dict(self._consumers)  # noqa: SLF001  # of the same class
         return twin
-
-    def _check_known(self, name: str) -> None:
-        if name not in self._consumers:
-            raise UnknownConsumerError(name)
 
 
 def _all_to(owner: str | None) -> RangeMap:
