@@ -111,6 +111,14 @@ def batches() -> LeaseQueue:
     return made
 
 
+def to_the_end() -> SegmentProgress:
+    """One segment was read to its end before the map that seals it, and of the other one something is outstanding."""
+    made = SegmentProgress(SegmentMap.equal_width(2))
+    made.reached_end(0)
+    made.offer(1, 3, 0, 0)
+    return made
+
+
 LETTERS = LeaseConfig(redrive=True, latest_only=True)
 
 
@@ -225,6 +233,11 @@ STORED = {
     "progress": Stored(
         lambda: progress().snapshot(),
         lambda state: SegmentProgress.restore(state, segment_map()),
+        lambda made: made.snapshot(),
+    ),
+    "progress to the end": Stored(
+        lambda: to_the_end().snapshot(),
+        lambda state: SegmentProgress.restore(state, SegmentMap.equal_width(2)),
         lambda made: made.snapshot(),
     ),
     "provenance": Stored(ProvenanceVector({"a": 3}).to_json, ProvenanceVector.from_json, ProvenanceVector.to_json),
