@@ -204,7 +204,9 @@ class World:
             tuple((s, tuple(e.sequence_id for e in q)) for s, q in sorted(self.to_broker.items()) if q),
             tuple((s, tuple(q)) for s, q in sorted(self.answers.items()) if q),
             tuple((s, e.sequence_id) for s, e in producer.unanswered),
-            tuple((s, lane.closing, lane.sealed, tuple(lane.batcher.open_messages)) for s, lane in producer._lanes.items()),
+            tuple(
+                (s, lane.closing, lane.sealed, tuple(lane.batcher.open_messages)) for s, lane in producer._lanes.items()
+            ),
             tuple(producer._held),
             tuple(sorted(self.position.items())),
             tuple(sorted(self.outstanding)),
