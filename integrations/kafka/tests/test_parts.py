@@ -1,10 +1,16 @@
 """The parts alone: what no mock cluster can show, such as gaps, logs that were cut, and refused commits."""
 
 import logging
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -12,13 +18,16 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import Blocked, CursorAdvanced
 from keyshared.errors import ConfigError
-from keyshared.run import RunnerConfig
+from keyshared.run import Letter, RunnerConfig
 from keyshared_kafka import Hooks, ParallelConsumer, PartlyDone, Poison, Reject, RetryLater
 from keyshared_kafka.commits import Commits
+from keyshared_kafka.engines import Threads
+from keyshared_kafka.letters import headers_of
 from keyshared_kafka.member import Member
 from keyshared_kafka.records import with_records
 from keyshared_kafka.settings import key_of, letter_options
 from keyshared_kafka.stays import Stay, token_of
+from tests.running import until
 from tests.test_crashes import environment
 
 GROUP = {"group.id": "billing"}
@@ -296,3 +305,31 @@ def test_the_process_of_a_worker_does_not_outlive_a_consumer_that_is_killed() ->
     assert parent.stdout.readline().strip().isdigit(), "the worker has answered"
     parent.kill()
     parent.communicate(timeout=30)  # the pipe ends when the last process that has it ends, and the worker is one
+
+
+ASKED_TO_STOP = """
+import signal, time
+from keyshared_kafka.processes import make_process
+def handle(seconds):
+    print("begins", flush=True)
+    time.sleep(seconds)
+    return "ends"
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    print(make_process().submit(handle, 1).result(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_handler_in_a_process_finishes_when_a_terminal_or_a_service_manager_tells_all_processes_to_stop(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ASKED_TO_STOP)
+    command = [sys.executable, "-W", "ignore", str(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(), start_new_session=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"begins\n"
+        os.killpg(parent.pid, number)
+        assert parent.communicate(timeout=30)[0] == b"ends\n"
