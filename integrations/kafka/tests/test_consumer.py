@@ -1,8 +1,13 @@
 """The consumer against a Kafka: what the user's program may rely on."""
 
 import asyncio
+import subprocess
+import sys
 import threading
+import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +156,8 @@ def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cl
         until(lambda: ("keyshared_handler_ends_total", (("how", "done"),), 500) in consumer.metrics())
     assert running.error is None
     assert consumer.stats().done == 500, "and when it has ended"
+    assert consumer.busiest_keys() == []
+    assert ("keyshared_handler_ends_total", (("how", "done"),), 500) in consumer.metrics()
     assert hot == list(range(300))
     assert max(cold) < 250
     assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
@@ -194,6 +201,118 @@ def test_a_dead_letter_that_cannot_be_written_stops_the_consumer_before_the_curs
         running.wait()
     assert isinstance(running.error, KafkaException)
     assert max(offset for offset, _ in cluster.committed(topic, topic).values()) <= 0
+
+
+def test_what_is_done_when_an_error_stops_it_is_committed(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"a", b"slow"), (b"b", b"bad")], partition=0)
+    begun = threading.Event()
+
+    def handle(message: Any) -> None:
+        if message.value() == b"bad":
+            assert begun.wait(20)
+            raise Reject("there are no dead letters")
+        begun.set()
+        time.sleep(0.5)
+
+    with Running(ParallelConsumer(cluster.options(topic), [topic], handle, drain_s=10)) as running:
+        running.wait()
+    assert isinstance(running.error, Reject)
+    assert cluster.committed(topic, topic)[0][0] == 1
+
+
+def test_coroutines_that_wait_for_threads_of_the_loop_hold_up_no_commit_no_load_and_no_dead_letter(
+    cluster: Cluster,
+) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"blocks", b"blocks")], partition=0)
+    cluster.produce(topic, [(b"hot", b"%d" % number) for number in range(60)], partition=1)
+    go = threading.Event()
+
+    async def handle(message: Any) -> None:
+        if message.value() == b"blocks":
+            await asyncio.to_thread(go.wait, 60)
+        elif message.value() == b"50":
+            raise Reject("bad")
+
+    consumer = ParallelConsumer(cluster.options(topic), [topic], handle, window=40, dead_letters=topic + ".dlq")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        await consumer.run_async()
+
+    running = threading.Thread(target=asyncio.run, args=(main(),))
+    running.start()
+    try:
+        until(lambda: cluster.committed(topic, topic)[1][0] == 60)
+    finally:
+        go.set()
+        consumer.stop()
+        running.join(30)
+    assert not running.is_alive()
+
+
+def test_a_second_cancellation_changes_nothing(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"k", b"0")], partition=0)
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def handle(_: Any) -> None:
+            begun.set()
+            await asyncio.sleep(1)
+
+        consuming = asyncio.create_task(ParallelConsumer(cluster.options(topic), [topic], handle).run_async())
+        await begun.wait()
+        for _ in range(3):
+            consuming.cancel()
+            await asyncio.sleep(0.1)
+        with pytest.raises(asyncio.CancelledError):
+            await consuming
+
+    running = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
+    running.start()
+    running.join(30)
+    assert not running.is_alive()
+    assert cluster.committed(topic, topic)[0][0] == 1
+
+
+MOCK = Path(__file__).resolve().parents[3] / "examples" / "transports" / "kafka_mock.py"
+
+
+@pytest.mark.skipif(not MOCK.is_file(), reason="the program is in the repository")
+def test_it_stops_while_the_broker_is_away_and_messages_are_being_loaded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("keyshared_kafka.member._LAST_COMMIT_S", 1)
+    monkeypatch.setattr("keyshared_kafka.member._CLOSE_S", 1)
+    done: list[int] = []
+
+    def handle(_: Any) -> None:
+        time.sleep(0.01)
+        done.append(1)
+
+    with subprocess.Popen([sys.executable, str(MOCK), "orders", "2000"], stdout=subprocess.PIPE, text=True) as mock:
+        assert mock.stdout is not None
+        options = {
+            "bootstrap.servers": mock.stdout.readline().strip(),
+            "group.id": "away",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+        consumer = ParallelConsumer(options, ["orders"], handle, order="partition", window=40, workers=4, drain_s=1)
+        try:
+            with Running(consumer) as running:
+                until(lambda: len(done) > 40)
+                mock.kill()
+                until(lambda: consumer.stats().running == 0)  # all that is here is done, and nothing more comes
+                began = time.monotonic()
+        finally:
+            mock.kill()
+    assert running.error is None
+    assert time.monotonic() - began < 10
+    assert "comes again" in caplog.text
 
 
 def in_a_process(message: Any) -> None:

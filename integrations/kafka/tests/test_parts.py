@@ -40,13 +40,22 @@ class Client:
         self.answers = list(answers)
         self.commits: list[tuple[int, str | None]] = []
         self.end = 0
+        self.unknown = ""
 
     def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:  # noqa: ARG002
         code = self.answers.pop(0) if self.answers else 0
         if code:
             raise KafkaException(KafkaError(code))
-        self.commits += [(place.offset, place.metadata) for place in offsets]
-        return offsets
+        known = [place for place in offsets if place.topic != self.unknown]
+        self.commits += [(place.offset, place.metadata) for place in known]
+        unknown: list[Any] = [
+            SimpleNamespace(
+                topic=place.topic, partition=place.partition, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            )
+            for place in offsets
+            if place.topic == self.unknown
+        ]
+        return known + unknown
 
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
         return 0, self.end
@@ -72,6 +81,43 @@ class Client:
 def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ParallelConsumer(options, ["orders"], print, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("metadata_bytes", 10),
+        ("timeout_s", 0),
+        ("timeout_s", 0.0001),
+        ("drain_s", float("inf")),
+        ("drain_s", float("nan")),
+        ("commit_every_s", 1e306),
+        ("window", None),
+        ("window", "many"),
+    ],
+)
+def test_an_error_names_the_setting_that_was_given(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is") as raised:
+        ParallelConsumer(GROUP, ["orders"], print, **{name: value})
+    assert raised.value.parameter == name
+
+
+def test_a_signal_stops_it_from_another_thread_as_its_handler_may_have_interrupted_whoever_has_a_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consumer = ParallelConsumer(GROUP, ["orders"], print)
+    told: list[threading.Thread] = []
+
+    def live(_make: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        until(lambda: len(told) > 0)
+
+    monkeypatch.setattr(consumer, "_live", live)
+    monkeypatch.setattr(consumer, "stop", lambda: told.append(threading.current_thread()))
+    before = signal.getsignal(signal.SIGTERM)
+    consumer.run()
+    assert told[0] is not threading.main_thread()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_one_topic_is_a_list_of_one_and_a_handler_can_be_called() -> None:
@@ -150,6 +196,71 @@ def test_a_commit_that_will_not_pass_stops_the_consumer() -> None:
         commits.answered(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [])
 
 
+def test_a_topic_that_was_deleted_costs_its_commit_alone_and_one_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    commits, client, deleted, stay = Commits(0), Client(), Stay("deleted", 0, 0), Stay("orders", 0, 0)
+    client.unknown = "deleted"
+    deleted.end = 3
+    for position in (1, 2):
+        commits.want(deleted, position, "gone")
+        commits.want(stay, position, "here")
+        assert commits.store(client, [deleted, stay], 0)  # type: ignore[arg-type]
+    assert (client.commits, stay.committed, deleted.committed) == ([(1, "here"), (2, "here")], 2, 0)
+    assert caplog.text.count("deleted-0: not committed") == 1
+    assert not deleted.lags(), "or it would be tried for ever"
+    client.unknown = ""
+    commits.want(deleted, 2, "back")
+    assert commits.store(client, [deleted], 0)  # type: ignore[arg-type]
+    assert deleted.committed == 3, "its end"
+
+
+def test_what_will_not_pass_is_raised_when_all_partitions_have_been_looked_at() -> None:
+    commits, stays = Commits(0), [Stay("orders", at, 0) for at in range(3)]
+    for stay in stays:
+        commits.want(stay, 1, "one")
+    commits.send(Client(), stays)  # type: ignore[arg-type]
+    codes = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.NO_ERROR, KafkaError.REBALANCE_IN_PROGRESS)
+    answers: Any = [
+        SimpleNamespace(topic="orders", partition=at, error=KafkaError(code) if code else None)
+        for at, code in enumerate(codes)
+    ]
+    with pytest.raises(KafkaException):
+        commits.answered(None, answers)
+    client = Client()
+    commits.store(client, stays, 0)  # type: ignore[arg-type]
+    assert ([stay.committed for stay in stays], len(client.commits)) == ([0, 1, 1], 1)
+
+
+def test_a_commit_that_is_on_its_way_when_its_partition_leaves_is_made_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client()
+    commits.want(stay, 5, "five")
+    commits.send(client, [stay])  # type: ignore[arg-type]
+    assert commits.is_open()
+    assert commits.store(client, [stay], 0)  # type: ignore[arg-type]
+    assert client.commits == [(5, "five")] * 2
+    stay.is_gone = True
+    commits.answered(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [])  # of the first: it says nothing any more
+    assert not commits.is_open()
+    assert not caplog.records
+
+
+def test_a_commit_that_was_not_answered_at_the_end_is_kept_as_one_that_was_refused() -> None:
+    commits, stay = Commits(60), Stay("orders", 0, 0)
+    commits.want(stay, 5, "five")
+    commits.send(Client(), [stay])  # type: ignore[arg-type]
+    commits.keep([stay])
+    stay.is_gone = True
+    commits.answered(KafkaError(KafkaError._TIMED_OUT), [])
+    again, client = Stay("orders", 0, 2), Client()
+    assert commits.take_back(again, None) == "five"
+    commits.hurry()  # the last commits wait for no period
+    commits.send(client, [again])  # type: ignore[arg-type]
+    assert client.commits == [(5, "five")]
+
+
 def test_the_last_commit_is_tried_again() -> None:
     busy = KafkaError.REBALANCE_IN_PROGRESS
     commits, stay = Commits(0), Stay("orders", 0, 0)
@@ -166,7 +277,7 @@ def refused(position: int, token: str) -> Commits:
     commits, stay = Commits(0), Stay("orders", 0, 0)
     commits.want(stay, position, token)
     assert not commits.store(Client(KafkaError.REBALANCE_IN_PROGRESS), [stay], 0)  # type: ignore[arg-type]
-    commits.keep(stay)
+    commits.keep([stay])
     stay.is_gone = True
     return commits
 
@@ -195,7 +306,7 @@ def test_what_was_refused_for_a_partition_that_does_not_come_back_is_given_up(ca
     commits = refused(5, "abcd")
     commits.give_up()
     assert "comes again" in caplog.text
-    assert not commits.waits_for_partitions
+    assert not commits.is_open()
     assert commits.take_back(Stay("orders", 0, 2), None) is None
 
 
@@ -247,6 +358,62 @@ def test_a_log_that_was_cut_below_its_reader_begins_anew(caplog: pytest.LogCaptu
     assert old.is_gone
     assert member._stays["orders-0"].next_offset == 4
     assert "was cut" in caplog.text
+
+
+def test_a_partition_whose_handlers_work_on_keeps_no_other_from_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str] = []
+
+    def remove_log(log: str, _: int) -> bool:
+        time.sleep(0.01)
+        left.append(log)
+        return False
+
+    monkeypatch.setattr("keyshared_kafka.engines.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))  # begins late
+    runner: Any = SimpleNamespace(remove_log=remove_log)
+    logs = [f"orders-{partition}" for partition in range(10)]
+    assert not Threads(runner).remove(logs, 0)
+    assert left == logs
+
+
+def test_the_end_of_a_log_is_asked_for_at_each_step_back_and_only_then() -> None:
+    member, told = member_at(10, end=12)
+    client: Any = member._consumer
+    for offset in (7, 8, 9):
+        member._take(Message("orders", 0, offset, b"k", b"v"))
+        client.end = 0  # so that it would begin anew if it asked while it goes forward
+    assert told == []
+    client.end = 6
+    member._take(Message("orders", 0, 5, b"k", b"new"))
+    member._take(Message("orders", 0, 6, b"k", b"new"))
+    assert told == [("lose", ["orders-0"]), ("add", ("orders-0", 5, None))]
+    assert [row[0] for row in member._stays["orders-0"].backlog] == [5, 6]
+
+
+def test_an_error_of_the_function_of_order_says_at_which_message() -> None:
+    member, _ = member_at(0, end=0)
+    member._key_of = key_of(lambda message: cast("Any", message.value())["customer"])
+    with pytest.raises(TypeError) as raised:
+        member._take(Message("orders", 0, 8, b"k", b"v"))
+    assert "orders-0/8" in raised.value.__notes__[0]
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("no customer \ud800"), b"ValueError: no customer \\ud800"),
+        (MuteError(), b"MuteError"),
+        (None, b"an older message of its key is here"),
+    ],
+)
+def test_a_dead_letter_can_be_written_whatever_its_error_says(error: Exception | None, reason: bytes) -> None:
+    letter = Letter("orders-0", 7, None, Message("orders", 0, 7), 2, error)
+    headers: Any = dict(headers_of(letter, "billing"))
+    assert headers["keyshared.reason"] == reason
 
 
 def test_a_message_of_a_partition_that_left_is_passed_over() -> None:

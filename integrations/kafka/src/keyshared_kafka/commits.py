@@ -30,7 +30,7 @@ class Commits:
         self._due_at = 0.0
         self._wanted: dict[Stay, tuple[int, str]] = {}
         self._sent: dict[str, tuple[Stay, int, str]] | None = None
-        self._kept: dict[str, tuple[int, str]] = {}  # by partition: what was refused when it left
+        self._kept: dict[str, tuple[int, str]] = {}  # by partition: what was not committed when it left
 
     def want(self, stay: Stay, position: int, token: str) -> None:
         """Note what the next request has to say of a partition. May be called by any thread."""
@@ -54,33 +54,40 @@ class Commits:
     def answered(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         """Take the answer to `send`. What was refused for the moment is wanted again, unless something newer is."""
         sent, self._sent = self._sent or {}, None
-        for stay, position, token in self._look(sent, error, places):
-            if not stay.is_gone:
-                self._wanted.setdefault(stay, (position, token))
+        self._look(sent, error, places)
+
+    def hurry(self) -> None:
+        """Wait no longer between requests than for what was refused."""
+        self._every_s, self._due_at = min(self._every_s, _AGAIN_S), 0.0
+
+    def is_open(self) -> bool:
+        """Whether something is wanted or on its way, or was refused for a partition that may come back."""
+        return bool(self._wanted or self._sent or self._kept)
 
     def store(self, consumer: Consumer, stays: Iterable[Stay], within_s: float) -> bool:
         """Send what is wanted of these partitions, and wait for the answer; return whether nothing was refused."""
         until = monotonic() + within_s
         stays = list(stays)
+        self._want_unanswered(stays)
         while sent := self._take([stay for stay in stays if stay in self._wanted]):
             error, places = None, []
             try:
                 places = consumer.commit(offsets=_places(sent), asynchronous=False) or []
             except KafkaException as raised:
                 error = raised.args[0]
-            refused = self._look(sent, error, places)
-            for stay, position, token in refused:
-                self._wanted.setdefault(stay, (position, token))
-            if refused:
+            if self._look(sent, error, places):
                 if monotonic() >= until:
                     return False
                 sleep(_AGAIN_S)
         return True
 
-    def keep(self, stay: Stay) -> None:
-        """Remember the commit of a partition that leaves, if it was refused: the partition may come back at once."""
-        if stay in self._wanted:
-            self._kept[stay.name] = self._wanted.pop(stay)
+    def keep(self, stays: Iterable[Stay]) -> None:
+        """Remember commits of partitions that leave, if they were not made: the partitions may come back at once."""
+        stays = list(stays)
+        self._want_unanswered(stays)
+        for stay in stays:
+            if stay in self._wanted:
+                self._kept[stay.name] = self._wanted.pop(stay)
 
     def take_back(self, stay: Stay, token: str | None) -> str | None:
         """Return the token to begin a stay with: what the group has, or what it refused from us, if that says more.
@@ -98,14 +105,16 @@ class Commits:
         """Forget what was refused for partitions that have not come back. Later, their logs may be others."""
         if self._kept:
             for log in sorted(self._kept):
-                text = "%s: the last commit was refused; what it holds comes again"
+                text = "%s: the last commit was refused or not answered; what it holds comes again"
                 logger.warning(text, log, extra=fields("commit_refused", log))
             self._kept.clear()
 
-    @property
-    def waits_for_partitions(self) -> bool:
-        """Whether something was refused for a partition that may come back."""
-        return bool(self._kept)
+    def _want_unanswered(self, stays: Iterable[Stay]) -> None:
+        """Want again what is on its way for these, unless something newer is: its answer may come too late for them."""
+        sent = self._sent or {}
+        for stay in stays:
+            if stay.name in sent and sent[stay.name][0] is stay:
+                self._wanted.setdefault(stay, sent[stay.name][1:])
 
     def _take(self, stays: Iterable[Stay]) -> dict[str, tuple[Stay, int, str]]:
         taken = {}
@@ -117,23 +126,37 @@ class Commits:
 
     def _look(
         self, sent: dict[str, tuple[Stay, int, str]], error: KafkaError | None, places: list[TopicPartition]
-    ) -> list[tuple[Stay, int, str]]:
-        """Return what was refused for the moment; raise what will not pass."""
+    ) -> bool:
+        """Want again what was refused for the moment; return whether anything was. At last raise what will not pass."""
         errors = {name_of(place.topic, place.partition): place.error for place in places}
-        refused = []
+        refused, failed = [], None
         for name, (stay, position, token) in sent.items():
             fault = errors.get(name) or error
             if fault is None:
-                stay.committed = max(stay.committed, position)
+                stay.committed, stay.is_unknown = max(stay.committed, position), False
             elif fault.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and token:
                 text = "%s: the broker takes no token of %d bytes; lower metadata_bytes"
                 logger.warning(text, name, len(token), extra=fields("token_refused", name, bytes=len(token)))
                 refused.append((stay, position, ""))
             elif fault.code() in REFUSED:
                 refused.append((stay, position, token))
-            else:
-                raise KafkaException(fault)
-        return refused
+            elif fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                _say_once_that_it_is_unknown(stay)
+            elif not stay.is_gone:
+                failed = failed or fault
+        for stay, position, token in refused:
+            if not stay.is_gone:
+                self._wanted.setdefault(stay, (position, token))
+        if failed is not None:
+            raise KafkaException(failed)
+        return bool(refused)
+
+
+def _say_once_that_it_is_unknown(stay: Stay) -> None:
+    if not stay.is_unknown:
+        text = "%s: not committed: its topic was deleted, or has not so many partitions any more"
+        logger.warning(text, stay.name, extra=fields("commit_unknown", stay.name))
+    stay.is_unknown = True
 
 
 def _places(sent: dict[str, tuple[Stay, int, str]]) -> list[TopicPartition]:

@@ -2,12 +2,11 @@
 
 import asyncio
 import signal
-from asyncio import CancelledError, get_running_loop
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from asyncio import AbstractEventLoop, CancelledError, get_running_loop
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from threading import Event, current_thread, get_ident, main_thread
+from threading import Event, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from keyshared._checks import check_int, check_kind, configuration
@@ -16,6 +15,7 @@ from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.errors import ConfigError
 from keyshared.run import AsyncRunner, BusyKey, Hooks, Letter, RunnerConfig, RunnerStats, StoppedError, ThreadRunner
+from keyshared.run.signals import listening
 from keyshared_kafka.engines import Engine, Tasks, Threads
 from keyshared_kafka.letters import Letters
 from keyshared_kafka.member import Member
@@ -34,6 +34,7 @@ DEFAULT_WORKERS: Final = 16
 DEFAULT_RETRIES: Final = 5
 DEFAULT_WINDOW: Final = 10_000
 DEFAULT_METADATA_BYTES: Final = 4_096
+LEAST_METADATA_BYTES: Final = 64  # any position fits
 
 Handler: TypeAlias = (
     "Callable[[Message[Any, Any]], object | Awaitable[object]]"
@@ -118,18 +119,19 @@ class ParallelConsumer:
         if dead_letters is None and poison.archive and poison is not Poison.DEAD_LETTER:
             raise ConfigError("dead_letters", None, f"name a topic with {poison}")
         self._drain_ms = _milliseconds("drain_s", drain_s)
+        timeout_ms = None if timeout_s is None else _milliseconds("timeout_s", timeout_s, 1, ", or None for ever")
         with configuration():
             self._config = RunnerConfig(
                 workers=workers,
                 batch=batch,
-                timeout_ms=None if timeout_s is None else _milliseconds("timeout_s", timeout_s),
-                window=window,
+                timeout_ms=timeout_ms,
+                window=check_int("window", window, 1),
                 max_tracked=10 * window,
                 max_loaded_per_key=max(1, window // 10),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
                 commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
-                token_bytes=metadata_bytes,
+                token_bytes=check_int("metadata_bytes", metadata_bytes, LEAST_METADATA_BYTES),
                 stop_ms=self._drain_ms,
                 measure=measure,
             )
@@ -152,7 +154,7 @@ class ParallelConsumer:
             StoppedError: It has run before.
             BaseException: What went wrong: the connection for good, a dead letter that could not be written, a hook.
         """
-        with self._signals():
+        with listening((signal.SIGTERM, signal.SIGINT), self.stop):
             if self._is_async:
                 asyncio.run(self.run_async())
                 return
@@ -167,18 +169,23 @@ class ParallelConsumer:
         make = self._with_threads
 
         def with_tasks(member: Member, letters: Letters | None, reader: Reader) -> Engine:
-            return Tasks(self._tasks(member, letters, reader), loop, thread)
+            return self._with_tasks(member, letters, reader, loop, thread)
 
         if self._is_async:
             make = with_tasks
-        with ThreadPoolExecutor(1, "keyshared-kafka") as pool:
-            living = loop.run_in_executor(pool, self._live, make)
+        pool = ThreadPoolExecutor(1, "keyshared-kafka")
+        living = loop.run_in_executor(pool, self._live, make)
+        pool.shutdown(wait=False)  # after that call; waiting for it here would stop the loop, which it needs
+        cancelled: CancelledError | None = None
+        while not living.done():
             try:
-                await asyncio.shield(living)
-            except CancelledError:
+                await asyncio.wait([living])
+            except CancelledError as error:  # perhaps not the first one
+                cancelled = error
                 self.stop()
-                await living
-                raise
+        living.result()
+        if cancelled is not None:
+            raise cancelled
 
     def stop(self) -> None:
         """Ask it to finish, commit and leave. Returns at once; may be called from any thread, and from a handler."""
@@ -187,13 +194,15 @@ class ParallelConsumer:
     def stats(self) -> RunnerStats:
         """Return the figures of this moment.
 
+        When it has ended, they are those of its end.
+
         Raises:
-            StoppedError: It does not run.
+            StoppedError: It has not begun to run.
         """
-        return self._running().ask(lambda runner: runner.stats())
+        return self._begun().ask(lambda runner: runner.stats())
 
     def metrics(self, busiest: int = 0) -> list[MetricRow]:
-        """Return the figures of this moment under the names of keyshared's page on health; none while it does not run.
+        """Return the figures of this moment under the names of keyshared's page on health; none before it runs.
 
         ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). May be called from
         any thread.
@@ -208,29 +217,29 @@ class ParallelConsumer:
         """Return what a message waits for; None if it is at a handler, or done.
 
         Raises:
-            StoppedError: It does not run.
-            UnknownLogError: The partition is not here.
+            StoppedError: It has not begun to run.
+            UnknownLogError: The partition is not here, or no more.
         """
-        return self._running().ask(lambda runner: runner.why_blocked(name_of(topic, partition), offset))
+        return self._begun().ask(lambda runner: runner.why_blocked(name_of(topic, partition), offset))
 
     def busiest_keys(self, most: int = 10) -> list[BusyKey]:
-        """Return the keys with the most messages that are not done.
+        """Return the keys with the most messages that are not done; none when it has ended.
 
         Raises:
-            StoppedError: It does not run.
+            StoppedError: It has not begun to run.
         """
-        return self._running().ask(lambda runner: runner.busiest_keys(most))
+        return self._begun().ask(lambda runner: runner.busiest_keys(most))
 
     def unblock(self, topic: str, partition: int, key: bytes | str) -> None:
         """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
 
         Raises:
-            StoppedError: It does not run.
-            UnknownLogError: The partition is not here.
+            StoppedError: It has not begun to run.
+            UnknownLogError: The partition is not here, or no more.
         """
-        self._running().ask(lambda runner: runner.unblock(name_of(topic, partition), key))
+        self._begun().ask(lambda runner: runner.unblock(name_of(topic, partition), key))
 
-    def _running(self) -> Engine:
+    def _begun(self) -> Engine:
         if self._engine is None:
             raise StoppedError
         return self._engine
@@ -250,6 +259,7 @@ class ParallelConsumer:
             if letters is not None:
                 letters.close()
             reader.close()
+            engine.stop()
 
     def _with_threads(self, member: Member, letters: Letters | None, reader: Reader) -> Engine:
         return Threads(
@@ -264,45 +274,37 @@ class ParallelConsumer:
             )
         )
 
-    def _tasks(self, member: Member, letters: Letters | None, reader: Reader) -> "AsyncRunner[Message[Any, Any]]":
-        async def commit(log: str, position: int, token: str) -> None:
-            await asyncio.to_thread(member.commit, log, position, token)
+    def _with_tasks(
+        self, member: Member, letters: Letters | None, reader: Reader, loop: AbstractEventLoop, thread: int
+    ) -> Engine:
+        # Threads of our own: handlers may have all those of the loop.
+        loads, writes = ThreadPoolExecutor(1, "keyshared-loads"), ThreadPoolExecutor(1, "keyshared-letters")
 
         async def load(log: str, offsets: Sequence[int]) -> "dict[int, Message[Any, Any] | None]":
-            return await asyncio.to_thread(reader.load, log, offsets)
+            return await loop.run_in_executor(loads, reader.load, log, offsets)
 
         async def write(letter: "Letter[Message[Any, Any]]") -> None:
             if letters is not None:
-                await asyncio.to_thread(letters.write, letter)
+                await loop.run_in_executor(writes, letters.write, letter)
 
-        return AsyncRunner(
+        runner = AsyncRunner(
             self._handle,
-            commit=commit,
+            commit=member.commit,
             dead_letter=None if letters is None else write,
             load=load,
             hooks=self._hooks,
             config=self._config,
         )
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Stop in order at SIGTERM and SIGINT, if this is the main thread."""
-        if current_thread() is not main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, lambda *_: self.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return Tasks(runner, loop, thread, (loads, writes))
 
 
 def _retries(retries: object) -> int:
     return check_int("retries", retries, 0, " or a RetryPolicy")
 
 
-def _milliseconds(name: str, seconds: object) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
-        raise ConfigError(name, seconds, "be a number of seconds")
-    return round(seconds * 1_000)
+def _milliseconds(name: str, seconds: object, least: int = 0, alternative: str = "") -> int:
+    """Return whole milliseconds, at least so many."""
+    known = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not known or not least <= seconds * 1_000 < float("inf"):  # type: ignore[operator]
+        raise ConfigError(name, seconds, f"be a finite number of seconds of at least {least / 1_000:g}{alternative}")
+    return round(seconds * 1_000)  # type: ignore[operator]

@@ -3,11 +3,12 @@
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from keyshared.run import AsyncRunner, ThreadRunner, UnknownLogError
+from keyshared.run import AsyncRunner, StoppedError, ThreadRunner, UnknownLogError
 from keyshared_kafka.stays import Row
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ class Engine(Protocol):
     def give(self, log: str, rows: Sequence[Row]) -> None:
         """Hand messages over for which there is room."""
 
-    def stop(self, within_ms: int) -> bool:
-        """Stop; return whether all handlers have finished in time."""
+    def stop(self) -> None:
+        """End, when all partitions have left and no load goes on.
+
+        Raises:
+            BaseException: What has stopped the runner before, if that was an error.
+        """
 
 
 class Threads:
@@ -63,7 +68,9 @@ class Threads:
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
         with ThreadPoolExecutor(len(logs)) as pool:  # each call waits, and all shall begin to leave at once
-            return all(pool.map(lambda log: self._remove(log, within_ms), logs))
+            return all(
+                [*pool.map(lambda log: self._remove(log, within_ms), logs)]
+            )  # the first False ends no other call
 
     def lose(self, logs: Iterable[str]) -> None:
         for log in logs:
@@ -75,8 +82,9 @@ class Threads:
     def give(self, log: str, rows: Sequence[Row]) -> None:
         self.runner.submit_many(log, rows)
 
-    def stop(self, within_ms: int) -> bool:
-        return self.runner.stop(within_ms)
+    def stop(self) -> None:
+        with suppress(StoppedError):  # of a load for a partition that has left: it was ended because nobody wants it
+            self.runner.stop(0)
 
     def _remove(self, log: str, within_ms: int) -> bool:
         try:
@@ -92,12 +100,16 @@ class Tasks:
         runner: The runner.
         loop: Its loop.
         thread: The thread that the loop runs in.
+        pools: What else it needs; they end with it.
     """
 
-    def __init__(self, runner: "AsyncRunner[Message[Any, Any]]", loop: AbstractEventLoop, thread: int) -> None:
+    def __init__(
+        self, runner: "AsyncRunner[Message[Any, Any]]", loop: AbstractEventLoop, thread: int, pools: Sequence[Executor]
+    ) -> None:
         self.runner = runner
         self._loop = loop
         self._thread = thread
+        self._pools = pools
 
     def ask(self, question: "Callable[[Host[Message[Any, Any]]], Answer]") -> Answer:
         if get_ident() == self._thread or not self._loop.is_running():
@@ -139,8 +151,13 @@ class Tasks:
     def give(self, log: str, rows: Sequence[Row]) -> None:
         self._call(self.runner.submit_many(log, rows))
 
-    def stop(self, within_ms: int) -> bool:
-        return self._call(self.runner.stop(within_ms))
+    def stop(self) -> None:
+        try:
+            with suppress(StoppedError):  # as above
+                self._call(self.runner.stop(0))
+        finally:
+            for pool in self._pools:
+                pool.shutdown(wait=False)
 
     def _call(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -25,7 +25,7 @@ def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[st
         (('h', b'1'), ('keyshared.reason', b'ValueError: no'))
     """
     message, error = letter.message, letter.error
-    reason = "an older message of its key is here" if error is None else f"{type(error).__name__}: {error}"
+    reason = "an older message of its key is here" if error is None else _said(error)
     facts = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -35,7 +35,17 @@ def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[st
         "reason": reason[:_REASON_CHARACTERS],
     }
     headers: Any = message.headers() or []
-    return [*headers, *((f"keyshared.{name}", str(fact).encode()) for name, fact in facts.items())]
+    return [
+        *headers,
+        *((f"keyshared.{name}", str(fact).encode(errors="backslashreplace")) for name, fact in facts.items()),
+    ]
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - an error that cannot say what it is
+        return type(error).__name__
 
 
 class Letters:

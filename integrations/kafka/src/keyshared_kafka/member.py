@@ -1,7 +1,7 @@
 """The member of the group: polls, hands over, follows rebalances."""
 
 from collections.abc import Mapping, Sequence
-from threading import Event
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any, Final
 
@@ -24,7 +24,8 @@ _ROOM_S: Final = 0.02  # how long messages wait for room before their partition 
 _ASK_S: Final = 10  # how long the broker may take for an answer
 _ASKS: Final = 6
 _REFUSED_LEAVING_S: Final = 0.4  # a group that rebalances takes no commit until its members come again
-_REFUSED_STOPPING_S: Final = 10.0  # likewise, and these members are we
+_LAST_COMMIT_S: Final = 10.0  # likewise, and these members are we; or the broker is away
+_CLOSE_S: Final = 2.0  # how long the client may take to leave; while the broker is away it would wait for a commit
 
 
 class Member:
@@ -48,6 +49,7 @@ class Member:
         self._theirs = options.get("on_commit")
         self._consumer = Consumer({**options, "on_commit": self._on_commit})
         self._engine: Engine | None = None
+        self._stop = Event()
         self._is_leaving = False
 
     def commit(self, log: str, position: int, token: str) -> None:
@@ -57,8 +59,11 @@ class Member:
             self._commits.want(stay, position, token)
 
     def consume(self, engine: Engine, stop: Event, drain_ms: int) -> None:
-        """Consume until it is asked to stop or something fails; then let handlers finish, commit and leave."""
-        self._engine = engine
+        """Consume until it is asked to stop or something fails; then let handlers finish, commit and leave.
+
+        The engine is left without partitions, for its owner to end.
+        """
+        self._engine, self._stop = engine, stop
         try:
             self._consumer.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -69,25 +74,42 @@ class Member:
                 self._turn(engine)
         finally:
             try:
-                if not engine.stop(drain_ms):
-                    text = "handlers work on after %d ms; their messages come again"
-                    logger.warning(text, drain_ms, extra={"kafka": {"event": "late", "partitions": [*self._stays]}})
-                self._store_all()
+                self._let_finish(engine, drain_ms)
             finally:
-                self._commits.give_up()
-                self._gone(list(self._stays))
-                self._consumer.close()
+                try:
+                    self._store_all()
+                finally:
+                    self._commits.give_up()
+                    self._gone(list(self._stays))
+                    self._close()
+
+    def _let_finish(self, engine: Engine, drain_ms: int) -> None:
+        names = list(self._stays)
+        if names and not engine.remove(names, drain_ms) and engine.runner.error is None:
+            text = "handlers work on after %d ms; their messages come again"
+            logger.warning(text, drain_ms, extra={"kafka": {"event": "late", "partitions": names}})
 
     def _store_all(self) -> None:
         """Commit for the last time. A group that rebalances may take no commit: stay in it until it is at rest."""
         self._is_leaving = True
-        until = monotonic() + _REFUSED_STOPPING_S
-        while not self._commits.store(self._consumer, self._stays.values(), 0) or self._commits.waits_for_partitions:
-            if monotonic() >= until:
-                for stay in self._stays.values():
-                    self._commits.keep(stay)
+        until = monotonic() + _LAST_COMMIT_S
+        self._commits.hurry()
+        while True:
+            self._commits.send(self._consumer, self._stays.values())
+            if not self._commits.is_open():
                 return
-            self._consumer.consume(_BATCH, _HELD_S)  # rebalances happen in it; what it reads comes again, at others
+            if monotonic() >= until:
+                self._commits.keep(self._stays.values())
+                return
+            self._consumer.consume(_BATCH, _HELD_S)  # answers and rebalances come in it; messages come again, at others
+
+    def _close(self) -> None:
+        closing = Thread(target=self._consumer.close, name="keyshared-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
+        if closing.is_alive():
+            text = "%s: no broker answers; the group waits for session.timeout.ms before it goes on without this member"
+            logger.warning(text, ", ".join(self._topics), extra={"kafka": {"event": "late", "topics": self._topics}})
 
     # polls
 
@@ -121,19 +143,26 @@ class Member:
         if error is not None:
             stay.end = offset
             return
+        goes_back, stay.last_offset = offset <= stay.last_offset, offset
         if stay.next_offset is not None and offset < stay.next_offset:
-            stay = self._begin_anew_if_truncated(stay, offset)
+            stay = self._begin_anew_if_truncated(stay, offset) if goes_back else None
             if stay is None:
                 return
         stay.next_offset = offset + 1
-        stay.backlog.append((offset, self._key_of(message), message))
+        stay.backlog.append((offset, self._key(stay, offset, message), message))
+
+    def _key(self, stay: Stay, offset: int, message: "Message[Any, Any]") -> bytes | str | None:
+        try:
+            return self._key_of(message)
+        except Exception as error:
+            error.add_note(f"by the function of order, for {stay.name}/{offset}")
+            raise
 
     def _begin_anew_if_truncated(self, stay: Stay, offset: int) -> Stay | None:
         """Return another stay for a log that has lost its end and was read again; None for a message that was read."""
         read_to = stay.next_offset or 0
-        if stay.known_end < read_to:
-            stay.known_end = self._consumer.get_watermark_offsets(stay.place(), timeout=_ASK_S, cached=False)[1]
-        if stay.known_end >= read_to or self._engine is None:
+        end = self._consumer.get_watermark_offsets(stay.place(), timeout=_ASK_S, cached=False)[1]
+        if end >= read_to or self._engine is None:
             return None
         logger.warning(
             "%s: the log was cut below offset %d, where it was read; it is read from %d",
@@ -145,6 +174,7 @@ class Member:
         self._engine.lose([stay.name])
         self._gone([stay.name])
         again = Stay(stay.topic, stay.partition, None)
+        again.last_offset = offset
         self._stays[again.name] = again
         self._engine.add(again.name, offset, None)
         if stay.is_paused:
@@ -212,8 +242,8 @@ class Member:
             logger.warning(text, names, self._drain_ms, extra={"kafka": {"event": "late", "partitions": names}})
         stays = [self._stays[name] for name in names]
         self._commits.store(consumer, stays, _REFUSED_LEAVING_S)
+        self._commits.keep(stays)
         for stay in stays:
-            self._commits.keep(stay)
             logger.info("%s: handed over", stay.name, extra=fields("left", stay.name, committed=stay.committed))
         self._gone(names)
 
@@ -243,7 +273,7 @@ class Member:
             self._stays.pop(name).is_gone = True
 
     def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-        """Ask what the group has committed; the broker may be away for a while."""
+        """Ask what the group has committed; the broker may be away for a while. Nothing counts if it is to stop."""
         asks = 0
         while True:
             asks += 1
@@ -254,6 +284,8 @@ class Member:
                 error, answers = raised.args[0], []
             if error is None:
                 return answers
+            if self._stop.is_set():
+                return []
             if asks == _ASKS or error.code() not in REFUSED:
                 raise KafkaException(error)
             sleep(1)

@@ -36,10 +36,11 @@ class Stay:
         self.next_offset = committed
         self.committed = -1 if committed is None else committed
         self.end: int | None = None
-        self.known_end = -1  # the log held messages up to here when that was last asked for
+        self.last_offset = self.committed - 1  # of the message that came last
         self.backlog: deque[Row] = deque()
         self.is_paused = False
         self.is_gone = False
+        self.is_unknown = False  # its topic was deleted when it was to be committed last
 
     def place(self, offset: int | None = None, metadata: str | None = None) -> TopicPartition:
         """Name the partition to the client."""
@@ -66,7 +67,7 @@ class Stay:
     def lags(self) -> bool:
         """Whether all that was read is done and committed, and the end of the log is not."""
         read = -1 if self.next_offset is None else self.next_offset
-        return self.end is not None and read <= self.committed < self.end
+        return self.end is not None and not self.is_unknown and read <= self.committed < self.end
 
 
 def name_of(topic: str, partition: int) -> str:
