@@ -72,7 +72,7 @@ def test_a_list_gets_a_level_above_those_below_it() -> None:
         (["a", None], "tree[1]", "branch", None),
         ({1: "ab"}, "tree", "branch", "ab"),
         ({1: {2: ["a", "b"]}}, "tree", "branch", {2: ["a", "b"]}),
-        (chain(MAX_DEPTH + 2), "tree" + "[1]" * (MAX_DEPTH + 1), "depth", MAX_DEPTH + 1),
+        (chain(MAX_DEPTH + 1), "tree" + "[1]" * MAX_DEPTH, "depth", MAX_DEPTH + 1),
         (endless(), "tree[1][0]", "cluster", "c1"),
     ],
 )

@@ -12,6 +12,7 @@ from tests.work import work_of
 
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
+    MAX_DEPTH,
     MAX_LINKS,
     Copy,
     DistributionTree,
@@ -19,6 +20,7 @@ from keyshared.distribution import (
     Follows,
     Hop,
     LinkMove,
+    Quiesced,
     Quiescence,
     Replication,
     TreeChange,
@@ -33,16 +35,18 @@ ALONE = DistributionTree("c1")
 ROOMY = DistributionTree([["1", ["2", "3"]], ["4", "5"]])
 
 
+def drained(world: Replication, change: TreeChange[DistributionTree]) -> Quiesced[DistributionTree]:
+    drain = Quiescence(change)
+    while not drain.observe(world.log_ends(), world.positions()):
+        for hop in drain.watch:
+            if hop in world.ready():
+                world.work(hop)
+    return drain.quiesced()
+
+
 def in_good_order(world: Replication, change: TreeChange[DistributionTree]) -> DistributionTree:
     """Drain what has to be drained, and bring the change into force."""
-    quiesced = None
-    if change.needs_drain:
-        drain = Quiescence(change)
-        while not drain.observe(world.log_ends(), world.positions()):
-            for hop in drain.watch:
-                if hop in world.ready():
-                    world.work(hop)
-        quiesced = drain.quiesced()
+    quiesced = drained(world, change) if change.needs_drain else None
     world.apply(change)
     return change.before.apply(change, quiesced)
 
@@ -443,6 +447,62 @@ def test_a_change_of_another_tree_is_refused() -> None:
     for wrong in (change, None, "change"):
         with pytest.raises(ArgumentError, match="be proposed by this very tree"):
             later.apply(wrong)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_change_and_its_proof_are_those_of_one_edition() -> None:
+    tree = DistributionTree([["a", "x"], ["b", "c"]])
+    add, move = tree.propose_add("n", near="c"), tree.propose_move(Hop("a", 32, "b"), "c")
+    world = Replication(tree.clusters, tree.hops())
+    proof = drained(world, move)
+    moved = in_good_order(world, move)
+    back = in_good_order(world, moved.propose_move(Hop("a", 32, "c"), "b"))
+    again = back.propose_move(Hop("a", 32, "b"), "c")
+
+    assert (0, 1, 2) == (tree.edition, moved.edition, back.edition)
+    assert (tree, move) == (back, again)
+    for old in (add, move):
+        with pytest.raises(ArgumentError, match="be proposed by this very tree"):
+            back.apply(old, proof)
+    with pytest.raises(QuiesceError, match="the proof is that of another change"):
+        back.apply(again, proof)
+    assert moved == in_good_order(world, again)
+
+
+def test_a_tree_that_is_stored_keeps_its_edition() -> None:
+    tree = DistributionTree(["a", "b"])
+    later = tree.apply(tree.propose_add("c", near="a"))
+
+    for stored in (
+        pickle.loads(pickle.dumps(later)),  # noqa: S301  # our own bytes
+        copy.deepcopy(later),
+        DistributionTree(later.nested, later.hops(), later.edition),
+        DistributionTree.from_hops(later.nested, later.hops(), later.edition),
+    ):
+        assert (later, 1) == (stored, stored.edition)
+    for wrong in (-1, 1.0, True):
+        with pytest.raises(ArgumentError) as caught:
+            DistributionTree(["a", "b"], edition=wrong)  # type: ignore[arg-type]  # that is the point
+        assert "edition" == caught.value.parameter
+
+
+def test_a_tree_does_not_grow_deeper_than_one_may_be() -> None:
+    tree = DistributionTree("c0")
+    for number in range(1, MAX_DEPTH + 1):
+        change = tree.propose_add(f"c{number}", near=tree.clusters)
+        tree = change.after
+    with pytest.raises(TopologyError) as caught:
+        tree.propose_add("one more", near=tree.clusters)
+
+    assert ("depth", MAX_DEPTH + 1) == (caught.value.parameter, caught.value.value)
+    assert MAX_DEPTH == tree.max_hops
+    assert tree == pickle.loads(pickle.dumps(tree)) == DistributionTree(tree.nested)  # noqa: S301  # our own bytes
+    assert tree.propose_renumber().after == tree
+    assert "one more" in tree.propose_add("one more", near="c0", wide=True).after.clusters
+
+
+def test_what_looks_like_a_link_is_none() -> None:
+    with pytest.raises(ArgumentError, match="hop is .* it must be a Hop"):
+        DistributionTree(BALANCED).propose_move(("1", 3, "3"), "4")  # type: ignore[arg-type]  # that is the point
 
 
 class TestWork:

@@ -15,7 +15,7 @@ lead to the source of the history stop one level after the other, and where each
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from keyshared._checks import check_kind, check_mapping
 from keyshared.distribution.distributor import Hop
@@ -23,7 +23,15 @@ from keyshared.errors import ArgumentError, QuiesceError, shown
 
 __all__ = ["Follows", "LinkMove", "Quiesced", "Quiescence", "TreeChange"]
 
-_Tree = TypeVar("_Tree")
+
+class _Tracked(Protocol):
+    """What is changed, and knows how often it was."""
+
+    @property
+    def edition(self) -> int: ...
+
+
+_Tree = TypeVar("_Tree", bound=_Tracked)
 
 
 class LinkMove(NamedTuple):
@@ -80,6 +88,11 @@ class TreeChange(Generic[_Tree]):
     silent: tuple[str, ...] = ()
     fill: Hop | None = None
     follows: tuple[Follows, ...] = ()
+
+    @property
+    def edition(self) -> int:
+        """The edition of the tree that proposed it, the only one that it can be applied to."""
+        return self.before.edition
 
     @property
     def needs_drain(self) -> bool:
@@ -141,7 +154,7 @@ class TreeChange(Generic[_Tree]):
         pending = tuple(map(str, self.drains))
         if quiesced is None:
             raise QuiesceError("copies may be under way and no proof of a drain was given", pending)
-        if quiesced != Quiesced(self):
+        if quiesced != Quiesced(self) or quiesced.change.edition != self.edition:
             raise QuiesceError("the proof is that of another change", pending)
 
 
@@ -149,8 +162,10 @@ class TreeChange(Generic[_Tree]):
 class Quiesced(Generic[_Tree]):
     """The proof that everything that a change would have broken has been drained. Made by `Quiescence.quiesced`.
 
+    One that a host makes itself is no proof, but the host's claim.
+
     Attributes:
-        change: The change that it allows.
+        change: The change that it allows, of this edition of its tree.
     """
 
     change: TreeChange[_Tree]

@@ -23,6 +23,7 @@ __all__ = [
     "at",
     "count_links",
     "crowded",
+    "depth",
     "highest_level",
     "leaves",
     "parse",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 LEVEL_STEP: Final = 16  # levels between two nodes that are handed out: four clusters fit one below the other
-MAX_DEPTH: Final = 100  # a message may take a hop for every level above it; and the walks here are recursive
+MAX_DEPTH: Final = 100  # nodes one below the other: a message may take a hop for each; and the walks are recursive
 
 Nested: TypeAlias = object
 """A cluster's name, a list of branches, or a mapping ``{level: list of branches}``; checked by `parse`."""
@@ -100,8 +101,8 @@ def _read(nested: Nested, path: Path, seen: dict[str, Path]) -> Branch:
             raise TopologyError(path_text(path), "cluster", nested, f"be named once; it is at {where} already")
         seen[nested] = path
         return nested
-    if len(path) > MAX_DEPTH:
-        raise TopologyError(path_text(path), "depth", len(path), f"be at most {MAX_DEPTH}")
+    if len(path) >= MAX_DEPTH:
+        raise TopologyError(path_text(path), "depth", len(path) + 1, f"be at most {MAX_DEPTH}")
     level: int | None = None
     branches: object = nested
     if isinstance(nested, Mapping):
@@ -156,6 +157,11 @@ def count_links(branch: Branch) -> int:
         return 0
     across = len(leaves(branch)) * (len(branch.branches) - 1)
     return across + sum(map(count_links, branch.branches))
+
+
+def depth(branch: Branch) -> int:
+    """Count the nodes that stand one below the other, at most."""
+    return 0 if isinstance(branch, str) else 1 + max(map(depth, branch.branches))
 
 
 def path_text(path: Path) -> str:

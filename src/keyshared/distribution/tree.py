@@ -11,11 +11,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_kind, check_text
+from keyshared._checks import check_int, check_kind, check_text
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
 from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop, check_flags
 from keyshared.distribution.shape import (
+    MAX_DEPTH,
     Branch,
     Nested,
     Node,
@@ -23,6 +24,7 @@ from keyshared.distribution.shape import (
     add,
     count_links,
     crowded,
+    depth,
     leaves,
     parse,
     path_of,
@@ -62,11 +64,13 @@ class DistributionTree:
             between), ``{level: [...]}`` is a node with a level of your own. Two or more branches to a node.
         hops: Links that have a target of your choice. The others get one by default: the clusters of a subtree copy
             to those of its sibling in turn, so that no link carries more than it has to.
+        edition: Of a tree that was stored as its shape and links: its `edition`.
 
     Raises:
         TopologyError: The shape is not in order (see `parse`), or a link is not: its cluster, level or target is not
             in the tree, its target is not in a sibling subtree of that level or is the cluster itself, or it is given
             twice.
+        ArgumentError: ``edition`` is not an int of at least 0.
 
     Complexity:
         O(n d k), n clusters, d the depth, k the branches of a node; O(n) for each of ``hops``.
@@ -85,18 +89,19 @@ class DistributionTree:
         (32, 16)
     """
 
-    __slots__ = ("_hops", "_levels", "_links", "_root")
+    __slots__ = ("_edition", "_hops", "_levels", "_links", "_root")
 
-    def __init__(self, nested: Nested, hops: Iterable[Hop] = ()) -> None:
-        self._fill(parse(nested), hops)
+    def __init__(self, nested: Nested, hops: Iterable[Hop] = (), edition: int = 0) -> None:
+        self._fill(parse(nested), hops, check_int("edition", edition, 0))
 
     @classmethod
-    def from_hops(cls, nested: Nested, hops: Iterable[Hop]) -> "DistributionTree":
+    def from_hops(cls, nested: Nested, hops: Iterable[Hop], edition: int = 0) -> "DistributionTree":
         """Check links that are deployed somewhere: nothing is given by default.
 
         Args:
             nested: The shape.
             hops: Every link.
+            edition: As for the constructor.
 
         Returns:
             The tree; its `hops` are these links.
@@ -112,7 +117,7 @@ class DistributionTree:
 which get nothing from there otherwise
         """
         given = tuple(hops)
-        built = cls(nested, given)
+        built = cls(nested, given, edition)
         there = set(given)
         for slot, hop in zip(_slots(built._root), built._links, strict=True):
             if hop not in there:
@@ -120,17 +125,21 @@ which get nothing from there otherwise
                 raise TopologyError(path_text(slot.path), _target_of(*slot.key), None, requirement)
         return built
 
-    @classmethod
-    def _from_root(cls, root: Branch, hops: Iterable[Hop]) -> "DistributionTree":
-        built = cls.__new__(cls)
-        built._fill(root, hops)
+    def _changed(self, root: Branch, hops: Iterable[Hop]) -> "DistributionTree":
+        """Make the tree that a change leads to."""
+        built = DistributionTree.__new__(DistributionTree)
+        built._fill(root, hops, self._edition + 1)
         return built
 
-    def _fill(self, root: Branch, hops: Iterable[Hop]) -> None:
+    def _fill(self, root: Branch, hops: Iterable[Hop], edition: int) -> None:
         self._root = root
+        self._edition = edition
         links = count_links(root)
         if links > MAX_LINKS:
             raise TopologyError("tree", "number of links", links, f"be at most {MAX_LINKS}; put clusters under nodes")
+        deep = depth(root)  # of a shape that was read it is known; a change puts a node above what is there
+        if deep > MAX_DEPTH:
+            raise TopologyError("tree", "depth", deep, f"be at most {MAX_DEPTH}; add clusters wide")
         slots = _slots(root)
         chosen = _placed(root, slots, hops)
         self._links = tuple(
@@ -156,6 +165,14 @@ which get nothing from there otherwise
     def root(self) -> Branch:
         """The shape as branches; immutable."""
         return self._root
+
+    @property
+    def edition(self) -> int:
+        """How many changes led here: a tree that was changed back is equal to the old one, and of another edition.
+
+        Not a part of equality. Changes and proofs are those of one edition.
+        """
+        return self._edition
 
     @property
     def max_hops(self) -> int:
@@ -285,7 +302,8 @@ which get nothing from there otherwise
         Raises:
             ArgumentError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to
                 the new cluster.
-            TopologyError: There is no free level (see `crowded`), or no node to be a branch of.
+            TopologyError: There is no free level (see `crowded`), no node to be a branch of, or the tree becomes too
+                deep or gets too many links.
 
         Example:
             >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
@@ -308,7 +326,7 @@ which get nothing from there otherwise
         for name in asked:
             self._known("near", name)
         root = add(self._root, path_of(self._root, asked), cluster, wide=wide)
-        after = DistributionTree._from_root(root, self._links)
+        after = self._changed(root, self._links)
         there = set(self._links)
         added = tuple(hop for hop in after._links if hop not in there)
         feeds = {hop.cluster: hop for hop in added if hop.target == cluster}
@@ -337,7 +355,7 @@ which get nothing from there otherwise
             where = path_text(slot.path)
             raise TopologyError(where, _target_of(*slot.key), target, f"be one of {_shown(others)} instead")
         moved = LinkMove(hop, hop._replace(target=target))
-        after = DistributionTree._from_root(self._root, (moved.new if other == hop else other for other in self._links))
+        after = self._changed(self._root, (moved.new if other == hop else other for other in self._links))
         return TreeChange(self, after, moved=(moved,), drains=self._inside([slot]))
 
     def propose_remove(self, cluster: str) -> "TreeChange[DistributionTree]":
@@ -376,16 +394,13 @@ which get nothing from there otherwise
         Returns:
             The change: every link moves to its new level.
 
-        Raises:
-            TopologyError: The tree is too deep for that.
-
         Complexity:
             As the constructor.
         """
         root = relevel(self._root)
         slots = _slots(root)
         hops = [Hop(slot.cluster, slot.node.level, old.target) for slot, old in zip(slots, self._links, strict=True)]
-        after = DistributionTree._from_root(root, hops)
+        after = self._changed(root, hops)
         moved = tuple(LinkMove(old, new) for old, new in zip(self._links, after._links, strict=True) if old != new)
         if not moved:
             return TreeChange(self, after)
@@ -405,10 +420,10 @@ which get nothing from there otherwise
             The tree from now on.
 
         Raises:
-            ArgumentError: The change was proposed by another tree.
+            ArgumentError: The change was proposed by another tree, or by another edition of this one.
             QuiesceError: It needs a proof, and this is none, or that of another change.
         """
-        if getattr(change, "before", None) != self:
+        if getattr(change, "before", None) != self or change.edition != self._edition:
             raise ArgumentError("change", change, "be proposed by this very tree; propose it again")
         change.check_quiesced(quiesced)
         return change.after
@@ -436,7 +451,7 @@ which get nothing from there otherwise
         return cluster
 
     def _slot_of(self, hop: Hop) -> _Slot:
-        if hop not in self._links:
+        if check_kind("hop", hop, Hop) not in self._links:
             raise ArgumentError("hop", hop, "be one of hops()")
         return next(slot for slot, other in zip(_slots(self._root), self._links, strict=True) if other == hop)
 
@@ -460,7 +475,7 @@ which get nothing from there otherwise
         if isinstance(self._root, str):
             raise ArgumentError("cluster", cluster, "not be the only one")
         kept = [hop for hop in self._links if cluster not in (hop.cluster, hop.target)]
-        after = DistributionTree._from_root(remove(self._root, cluster), kept)
+        after = self._changed(remove(self._root, cluster), kept)
         stays = set(kept)
         new = {(hop.cluster, hop.level): hop for hop in after._links if hop not in stays}
         moved, removed = [], []
@@ -483,7 +498,7 @@ which get nothing from there otherwise
         return f"<DistributionTree of {len(self._hops)} clusters, {len(self._links)} links: {self.nested}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return DistributionTree, (self.nested, self._links)
+        return DistributionTree, (self.nested, self._links, self._edition)
 
 
 def _slots(root: Branch) -> tuple[_Slot, ...]:
