@@ -81,6 +81,7 @@ class Changing:
     drain: Callable[[Planned], Quiescence[DistributionTree]] = Quiescence
     replication: type[Replication] = Replication
     names: int = 0
+    reborn: bool = False  # whether new clusters take the names of those that are gone
     speeds: dict[Hop, float] = field(default_factory=dict)
     world: Replication = field(init=False)
 
@@ -121,7 +122,8 @@ class Changing:
     def change(self, kind: str) -> bool:
         """Make a change in good order; whether there was one to make."""
         self.names += 1
-        change = a_change(self.tree, kind, self.random, f"new {self.names}")
+        gone = sorted(self.world._gone - {*self.tree.clusters}) if self.reborn else []
+        change = a_change(self.tree, kind, self.random, gone[0] if gone else f"new {self.names}")
         if change is None:
             return False
         change = self.plan(change)
@@ -202,6 +204,7 @@ class _State:
         world._logs = {cluster: list(log) for cluster, log in world._logs.items()}
         world._positions = dict(world._positions)
         world._next = copy.copy(world._next)
+        world._gone = set(world._gone)
         world.arrivals = list(world.arrivals)
         drain = copy.copy(self.drain)
         if drain is not None:

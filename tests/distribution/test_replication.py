@@ -1,5 +1,6 @@
 """The simulation of clusters that distribute, and the judge of what arrived."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,6 +219,57 @@ class TestReplication:
         clusters.settle()
         assert clusters.report().exactly_once_in_order
 
+    def test_a_cluster_with_the_name_of_one_that_is_gone_is_another_one(self) -> None:
+        tree = DistributionTree([["a", "b"], "c"])
+        for filled in (True, False):
+            clusters = Replication(tree.clusters, tree.hops())
+            for _ in range(2):
+                clusters.produce("a")
+                clusters.settle()
+                remove = tree.propose_remove("b")
+                clusters.apply(remove)
+                add = remove.after.propose_add("b", near="a")
+                starts = add.starts(clusters.log_ends(), clusters.positions())
+                clusters.apply(add if filled else replace(add, fill=None), starts=starts)
+                tree = add.after
+                clusters.settle()
+            report = clusters.report()
+
+            assert {"a", "b (1)", "b (2)", "c", *("b" * filled)} == {arrival.cluster for arrival in clusters.arrivals}
+            assert filled == report.exactly_once_in_order
+            assert (() if filled else (Case("a", 0, "b"), Case("a", 1, "b"))) == report.lost
+
+    def test_a_new_cluster_takes_nobodys_log(self) -> None:
+        tree = DistributionTree(["a", "b"])
+        add = tree.propose_add("c", near="a")
+        clusters = Replication("abc", tree.hops())
+        clusters.produce("c")
+        with pytest.raises(ArgumentError, match="change is 'c'; it must add a cluster whose log is empty"):
+            clusters.apply(add)
+        assert {"a": 0, "b": 0, "c": 1} == clusters.log_ends()
+
+        empty = Replication("abc", tree.hops())
+        empty.apply(add)
+        empty.produce("c")
+        empty.settle()
+        assert empty.report().exactly_once_in_order
+
+    def test_clusters_that_link_to_each_other_can_both_be_destroyed(self) -> None:
+        tree = DistributionTree([["1", "2"], ["3", "4"]])
+        assert {Hop("1", 32, "3"), Hop("3", 32, "1")} < set(tree.hops())
+        first = tree.propose_loss("1")
+        second = tree.apply(first).propose_loss("3")
+        clusters = Replication(tree.clusters, tree.hops())
+        for lost in ("1", "3"):
+            clusters.destroy(lost)
+        for loss in (first, second):
+            clusters.apply(loss)
+
+        assert set(second.after.hops()) == set(clusters.positions())
+        clusters.produce("2")
+        assert clusters.settle()
+        assert clusters.report().exactly_once_in_order
+
     def test_records_in_circles_are_stopped(self) -> None:
         class NoFlags(Hop):
             """Copies whatever comes."""
@@ -267,6 +319,9 @@ class TestReplication:
             (ArgumentError, lambda: clusters.produce("1", flags=-1)),
             (ArgumentError, lambda: clusters.work(Hop("3", 3, "1"))),
             (ArgumentError, lambda: clusters.work(Hop("9", 3, "1"))),
+            (ArgumentError, lambda: clusters.work(tuple(FIRST))),  # type: ignore[arg-type]  # that is the point
+            (ArgumentError, lambda: clusters.settle(max_copies=-1)),
+            (ArgumentError, lambda: run(TREE, [], max_copies=-1)),
             (ArgumentError, lambda: clusters.down("9")),
             (ArgumentError, lambda: clusters.up("9")),
             (ArgumentError, lambda: clusters.destroy("9")),

@@ -501,7 +501,7 @@ def test_a_tree_does_not_grow_deeper_than_one_may_be() -> None:
 
 
 def test_what_looks_like_a_link_is_none() -> None:
-    with pytest.raises(ArgumentError, match="hop is .* it must be a Hop"):
+    with pytest.raises(ArgumentError, match=r"hop is .* it must be a Hop"):
         DistributionTree(BALANCED).propose_move(("1", 3, "3"), "4")  # type: ignore[arg-type]  # that is the point
 
 

@@ -30,6 +30,23 @@ def test_whatever_was_changed_and_whatever_lags_every_cluster_has_everything_onc
     assert set(life.tree.hops()) == set(life.world.positions())
 
 
+@given(mixes(("add", "add above", "add wide", "remove", "move")), st.integers(2, 6), seeds)
+def test_a_cluster_that_takes_the_name_of_one_that_is_gone_has_everything_once(
+    kinds: list[str], leaves: int, seed: int
+) -> None:
+    random = dice(seed)
+    life = Changing(tree_with_odd_levels(random, leaves), random, reborn=True)
+    for kind in ("remove", "add", *kinds):
+        life.traffic(random.choice((0, 5, 20)))
+        life.change(kind)
+    report = life.end()
+
+    assert ((), (), ()) == (report.lost, report.perished, report.duplicated), (life.tree, kinds)
+    for cluster, log in life.world._logs.items():
+        there = [arrival[2:4] for arrival in life.world.arrivals if arrival.cluster == cluster]
+        assert [record[:2] for record in log] == there
+
+
 @given(mixes((*KINDS, "loss")), st.integers(1, 6), seeds)
 def test_a_loss_among_other_changes_costs_nothing_that_clusters_produced_which_are_there(
     kinds: list[str], leaves: int, seed: int

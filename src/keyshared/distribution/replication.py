@@ -8,9 +8,10 @@ says when it happens. It obeys any links, wrong ones too, and asks for no proof:
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_kind, checked_kinds
+from keyshared._checks import check_int, check_kind, checked_kinds
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.arrivals import RecordArrival, Report, judge
 from keyshared.distribution.change import TreeChange
@@ -128,6 +129,9 @@ class _Record(NamedTuple):
 class Replication:
     """Clusters with logs and links with positions, moved by hand. Not thread-safe.
 
+    ``arrivals`` has what came where up to now, for `judge`. A cluster that is added under the name of one that is gone
+    is another cluster: of the one that is gone, ``"c1"`` becomes ``"c1 (1)"`` there.
+
     Args:
         clusters: Names of the clusters.
         hops: The links between them: those of a tree (`DistributionTree.hops`), or wrong ones.
@@ -148,7 +152,7 @@ class Replication:
         (3, True)
     """
 
-    __slots__ = ("_down", "_logs", "_next", "_now_ms", "_positions", "arrivals")
+    __slots__ = ("_down", "_gone", "_logs", "_next", "_now_ms", "_positions", "arrivals")
 
     def __init__(self, clusters: Iterable[str], hops: Iterable[Hop]) -> None:
         names, links = tuple(clusters), tuple(checked_kinds("hop", hops, Hop))
@@ -158,6 +162,7 @@ class Replication:
         self._logs: dict[str, list[_Record]] = {name: [] for name in names}
         self._positions = dict.fromkeys(links, 0)
         self._down: set[str] = set()
+        self._gone: set[str] = set()
         self._next: Counter[str] = Counter()
         self._now_ms = 0
         self.arrivals: list[RecordArrival] = []
@@ -211,7 +216,7 @@ class Replication:
             ArgumentError: The link is not one of `ready`.
             ClockError: Time went back.
         """
-        if hop not in self._positions or not self._is_ready(hop):
+        if check_kind("hop", hop, Hop) not in self._positions or not self._is_ready(hop):
             raise ArgumentError("hop", hop, "be one of ready()")
         self._tick(now_ms)
         record = self._next_of(hop)
@@ -280,17 +285,17 @@ class Replication:
             now_ms: When, not before the previous call.
 
         Raises:
-            ArgumentError: The change moves a link that is not there, or adds one that is; the cluster that a new one is
-                filled from is down or gone; or a start is none.
+            ArgumentError: The change moves a link that is not there (those from a cluster that is gone may be missing),
+                or adds one that is; a new cluster has records already; the one that it is filled from is down or gone;
+                or a start is none.
             ClockError: Time went back.
         """
         check_kind("change", change, TreeChange)
-        for moved in change.moved:
-            if moved.old not in self._positions:
-                raise ArgumentError("change", moved.old, "move links that are there")
-        for hop in change.added:
-            if hop in self._positions:
-                raise ArgumentError("change", hop, "add links that are not there yet")
+        self._check_links(change)
+        before, after = change.before.clusters, change.after.clusters
+        new = [cluster for cluster in after if cluster not in before]
+        for cluster in filter(self._logs.get, new):
+            raise ArgumentError("change", cluster, "add a cluster whose log is empty")
         if change.fill is not None:
             self._usable(change.fill.cluster)
         begins = self._begins(change, starts)
@@ -303,8 +308,8 @@ class Replication:
             if hop not in removed
         }
         self._positions.update(begins)
-        before, after = change.before.clusters, change.after.clusters
-        self._logs.update((cluster, []) for cluster in after if cluster not in before)  # a destroyed one stays away
+        for cluster in new:  # and no other: a destroyed one stays away
+            self._begin(cluster)
         if change.fill is not None:
             self._fill(change.fill, begins[change.fill])
         for cluster in before:
@@ -322,8 +327,10 @@ class Replication:
             Whether that came to an end. It does not if records go in circles: then one more copy would have been made.
 
         Raises:
+            ArgumentError: ``max_copies`` is not an int of at least 0.
             ClockError: Time went back.
         """
+        check_int("max_copies", max_copies, 0)
         self._tick(now_ms)
         end = len(self.arrivals) + max_copies
         while ready := self.ready():
@@ -358,6 +365,14 @@ class Replication:
     def _next_of(self, hop: Hop) -> _Record:
         return self._logs[hop.cluster][self._positions[hop]]
 
+    def _check_links(self, change: TreeChange[DistributionTree]) -> None:
+        for moved in change.moved:
+            if moved.old not in self._positions and moved.old.cluster not in self._gone:
+                raise ArgumentError("change", moved.old, "move links that are there")
+        for hop in change.added:
+            if hop in self._positions:
+                raise ArgumentError("change", hop, "add links that are not there yet")
+
     def _begins(self, change: TreeChange[DistributionTree], starts: Mapping[Hop, int] | None) -> dict[Hop, int]:
         """Return where each added link begins, within the log that it reads."""
         begins = change.starts(self.log_ends(), self.positions()) if starts is None else starts
@@ -377,9 +392,24 @@ class Replication:
         for record in self._logs[hop.cluster][:end]:
             self._append(hop.target, record._replace(flags=flags), hop)
 
+    def _begin(self, cluster: str) -> None:
+        """Give a new cluster a log. What came to an earlier one of its name came to another cluster."""
+        self._logs[cluster] = []
+        self._gone.discard(cluster)
+        named = {arrival.cluster for arrival in self.arrivals}
+        if cluster in named:
+            earlier = next(
+                name for turn in count(1) if (name := f"{cluster} ({turn})") not in named | self._logs.keys()
+            )
+            self.arrivals[:] = (
+                arrival._replace(cluster=earlier) if arrival.cluster == cluster else arrival
+                for arrival in self.arrivals
+            )
+
     def _forget(self, cluster: str) -> None:
         """Drop a cluster that is gone: its log, and the positions of the links from it."""
         del self._logs[cluster]
+        self._gone.add(cluster)
         self._down.discard(cluster)
         self._positions = {hop: position for hop, position in self._positions.items() if hop.cluster != cluster}
 
@@ -425,7 +455,8 @@ def run(
         max_copies: How many copies that may take.
 
     Raises:
-        ArgumentError: The schedule names what is not there, or holds something else.
+        ArgumentError: The schedule names what is not there, or holds something else; or ``max_copies`` is not an int
+            of at least 0.
         ClockError: It goes back in time.
 
     Complexity:
@@ -441,6 +472,7 @@ def run(
         (Case(origin='c1', sequence=0, cluster='c4'),)
     """
     check_kind("tree", tree, DistributionTree)
+    check_int("max_copies", max_copies, 0)
     world = Replication(tree.clusters, tree.hops())
     for step in schedule:
         _take(world, step)
