@@ -112,17 +112,20 @@ class Registry:
 
 def produce(registry: Registry, draw: st.DrawFn, prefix: str) -> None:
     subject, schema = prefix + draw(st.sampled_from(TOPICS)), draw(st.sampled_from(TEXTS))
-    match draw(st.sampled_from(["post", "post", "post with reference", "delete", "delete", "restore", "level"])):
+    kinds = ["post", "post", "post with reference", "delete", "delete", "restore", "level", "careless delete"]
+    match draw(st.sampled_from(kinds)):
         case "post":
             registry.post(subject, schema, [])
         case "post with reference":
             live = [one for one in registry.slots.values() if not one.deleted and not one.references]
             if live:
                 registry.post(subject, schema, [Reference("other", *draw(st.sampled_from(live)).slot)])
-        case "delete":
-            free = [slot for slot, one in registry.slots.items() if not one.deleted and not registry.users(slot)]
+        case "delete" | "careless delete" as kind:  # not every registry minds what is used
+            live = [one for one in registry.slots.values() if not one.deleted]
+            free = [one for one in live if kind == "careless delete" or not registry.users(one.slot)]
             if free:
-                registry.delete(*draw(st.sampled_from(free)))
+                one = draw(st.sampled_from(free))
+                registry.slots[one.slot] = replace(one, deleted=True)
         case "restore":
             gone = [one for one in registry.slots.values() if one.deleted and registry.may_restore(one)]
             if gone:

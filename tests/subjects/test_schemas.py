@@ -124,6 +124,16 @@ def test_what_was_deleted_there_only_is_brought_back() -> None:
     assert ((Register(ORDERS_THERE),), ()) == (plan.steps, plan.present)
 
 
+@pytest.mark.parametrize(("mine", "theirs"), [(2, 1), (1, 2)])
+def test_a_version_is_not_brought_back_beside_another_one_of_the_same_schema(mine: int, theirs: int) -> None:
+    here = replace(ORDERS, version=mine)
+    other = replace(ORDERS_THERE, version=theirs)
+    plan = SCHEMAS.propose("c2", view(here), view(other, replace(ORDERS_THERE, version=mine, deleted=True)))
+
+    assert ((), ()) == (plan.steps, plan.present)
+    assert (Conflict(here, "t-orders-value", (Clash(ClashReason.OTHER_VERSION, (other,)),)),) == plan.conflicts
+
+
 def test_a_registry_that_is_read_only_holds_deletes_and_levels() -> None:
     here = view(replace(ORDERS, deleted=True), t_eu_orders_value=Compatibility.FULL)
     plan = SCHEMAS.propose("c2", here, view(ORDERS_THERE, modes={None: Mode.READONLY}))
@@ -257,6 +267,20 @@ def test_what_a_schema_in_conflict_uses_is_not_deleted_before_it() -> None:
     assert (HeldStep(SoftDelete("t-orders-value", 1), behind=replace(BILLS, deleted=True)),) == plan.held
 
 
+def test_what_a_schema_uses_that_comes_with_the_same_plan_is_not_deleted() -> None:
+    here = view(replace(ORDERS, deleted=True), BILLS)
+    delete = SoftDelete("t-orders-value", 1)
+    plan = SCHEMAS.propose("c2", here, view())
+
+    assert (Register(ORDERS_THERE), Register(BILLS_THERE)) == plan.steps
+    assert (HeldStep(delete, behind=BILLS_THERE),) == plan.held
+    again = SCHEMAS.propose("c2", here, view(ORDERS_THERE, BILLS_THERE))
+    assert ((), plan.held) == (again.steps, again.held)
+    gone = view(replace(ORDERS, deleted=True), replace(BILLS, deleted=True))
+    assert SoftDelete("t-bills-value", 1) in SCHEMAS.propose("c2", gone, view()).steps
+    assert SCHEMAS.propose("c2", gone, view()).is_complete
+
+
 def test_what_the_target_itself_uses_is_not_deleted() -> None:
     local = Registration("x-local-value", 1, 9, "local", references=[Reference("o", "t-orders-value", 1)])
     plan = SCHEMAS.propose("c2", view(replace(ORDERS, deleted=True)), view(ORDERS_THERE, local))
@@ -280,9 +304,13 @@ def test_what_comes_after_a_delete_that_is_held_is_held() -> None:
 
 def test_a_history_that_no_registry_should_have_gets_the_plain_order() -> None:
     used = [Reference("one", ORDERS.subject, 1), Reference("two", ORDERS.subject, 2)]
-    here = view(replace(ORDERS, deleted=True), replace(ORDERS, version=2), replace(BILLS, references=used))
-    steps = SCHEMAS.propose("c2", here, view()).steps
-    assert [Register, Register, Register, SoftDelete] == [type(step) for step in steps]
+    bills = replace(BILLS, references=used)
+    orders = replace(ORDERS, deleted=True), replace(ORDERS, version=2)
+    steps = SCHEMAS.propose("c2", view(*orders, replace(bills, deleted=True)), view()).steps
+    assert [Register, Register, Register, SoftDelete, SoftDelete] == [type(step) for step in steps]
+    waiting = SCHEMAS.propose("c2", view(*orders, bills), view())
+    assert (Register(ORDERS_THERE),) == waiting.steps
+    assert [Register, Register, SoftDelete] == [type(held.step) for held in waiting.held]
 
 
 def test_schemas_that_use_each_other_in_a_circle_are_refused() -> None:

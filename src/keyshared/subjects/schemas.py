@@ -380,17 +380,14 @@ class _Comparison:
     def _compare(self, one: Registration) -> None:
         wanted = self._wanted(one)
         found = self.there_slots.get(wanted.slot)
-        if found is not None and (found.id, found.content) == (wanted.id, wanted.content):
-            if one.deleted or not found.deleted:
-                self.present.append(found)
-                if found.deleted:
-                    self.gone[one.slot] = found
-                else:
-                    self.usable.add(one.slot)
-                return
-            clashes = self._unusable(one)  # the same schema under its old id and version brings it back
-        else:
-            clashes = [*self._unusable(one), *_clashes(self, one, wanted)]
+        if found is not None and _is_same(found, wanted) and (one.deleted or not found.deleted):
+            self.present.append(found)
+            if found.deleted:
+                self.gone[one.slot] = found
+            else:
+                self.usable.add(one.slot)
+            return
+        clashes = [*self._unusable(one), *_clashes(self, one, wanted)]
         if clashes:
             self.waiting.add(one.slot)
             self.conflicts.append(Conflict(one, wanted.subject, tuple(clashes)))
@@ -454,10 +451,12 @@ class _Comparison:
         for slot in self.users.get(one.slot, ()):
             if slot in self.waiting:
                 return self.here_slots[slot]
-        for user in self.there_users.get((delete.subject, delete.version), ()):
-            if user.slot not in self.deleted_there:
-                return user
-        return None
+        there = self.there_users.get((delete.subject, delete.version), ())
+        left = [user for user in there if user.slot not in self.deleted_there]
+        # Users that come now, and stay, are told as they will be there: so the next plan says the same.
+        coming = [slot for slot in self.users.get(one.slot, ()) if slot in self.registers and slot not in self.deletes]
+        left += [self._wanted(self.here_slots[slot]) for slot in coming]
+        return min(left, key=_slot_of, default=None)
 
     def _compare_levels(self, subject: str) -> None:
         translated = self.translated[subject]
@@ -477,8 +476,9 @@ def _clashes(run: _Comparison, one: Registration, wanted: Registration) -> list[
     others = tuple(there for there in run.there_by_id.get(wanted.id, ()) if there.content != wanted.content)
     if others:
         clashes.append(Clash(ClashReason.ID_TAKEN, others))
-    if wanted.slot in run.there_slots:
-        clashes.append(Clash(ClashReason.VERSION_TAKEN, (run.there_slots[wanted.slot],)))
+    found = run.there_slots.get(wanted.slot)
+    if found is not None and not _is_same(found, wanted):  # the same one, deleted there, is brought back
+        clashes.append(Clash(ClashReason.VERSION_TAKEN, (found,)))
     alike = tuple(run.there_by_content.get(wanted.content, ()))
     # A primary that has the schema under several ids itself, as imports can leave it, hands on all of them.
     if alike and not {there.id for there in alike}.intersection(run.here_ids[one.content]):
@@ -493,6 +493,14 @@ def _clashes(run: _Comparison, one: Registration, wanted: Registration) -> list[
     if versions:
         clashes.append(Clash(ClashReason.OTHER_VERSION, versions))
     return clashes
+
+
+def _is_same(one: Registration, other: Registration) -> bool:
+    return (one.id, one.content) == (other.id, other.content)
+
+
+def _slot_of(one: Registration) -> _Slot:
+    return one.slot
 
 
 def _grouped(pairs: Iterable[tuple[_K, _T]]) -> dict[_K, list[_T]]:
