@@ -218,6 +218,23 @@ class TestRefused:
             (Command(2, 0, "add_consumer", consumer="ann"), "consumer 'ann' is already there"),
             (Command(2, 0, "set_limit", consumer="ann"), "limit is None"),
             (Command(2, 0, "publish", offset=4), "command is 'publish'"),
+            (Command(2, 0, ["ack"]), "command is ['ack']; it must be one of"),  # type: ignore[arg-type]  # on purpose
+            (Command(2, 0, "redrive", key="k", letters=5), "letters is 5; it must be a collection"),  # type: ignore[arg-type]  # on purpose
+            (Command(2, 0, "redrive", key="k", letters=""), "letters is ''; it must be a collection"),  # type: ignore[arg-type]  # on purpose
+            (Command(2, 0, "set_filters", consumer="ann", filters=""), "patterns is ''"),
+            (Command(2, 0, "add_consumer", consumer="ben", filters=0), "patterns is 0"),  # type: ignore[arg-type]  # on purpose
+            (Command(2, 0, "set_active", consumer="ann", resumed=0), "resumed is 0"),  # type: ignore[arg-type]  # on purpose
+            *(
+                (Command(2, 0, name, 4, "k", "ann", 1, **{field: 1 << 63}), f"{field} is 9223372036854775808")  # type: ignore[arg-type]  # one of several fields
+                for name, field in (
+                    ("offer", "duration_ms"),
+                    ("extend", "duration_ms"),
+                    ("set_limit", "limit"),
+                    ("set_weight", "weight"),
+                    ("set_group", "per_second"),
+                    ("set_group", "burst"),
+                )
+            ),
         ],
     )
     def test_the_reason_is_the_error(self, command: Command, reason: str) -> None:
@@ -260,15 +277,38 @@ class TestRefused:
         with pytest.raises(InvariantError):
             journal.apply(command)
 
-    @pytest.mark.parametrize("command", [Command("1", 0, "ack"), Command(1, None, "ack")])  # type: ignore[arg-type]  # on purpose
+    def test_what_fell_due_before_a_command_that_is_refused_is_told(self) -> None:
+        journal = joined(DispatcherConfig(ack_timeout_ms=1_000, retry=RetryPolicy(base_delay_ms=0), redrive=True))
+        journal.apply(offer(1, 0))
+        told = journal.apply(Command(2, 1_500, "redrive", key="k", letters=5))  # type: ignore[arg-type]  # on purpose
+        assert [("released", 0), ("deliver", 0), ("refused", None)] == seen(told)
+        assert [1, 2, 3] == [outcome.position for outcome in told]
+
+    @pytest.mark.parametrize("number", [(1 << 63) - 1, 1])
+    def test_a_number_of_63_bits_is_stored(self, number: int) -> None:
+        journal = joined(AT_ONCE)
+        later = Command(number, number, "offer", number, "k", duration_ms=number)
+        assert [] == journal.apply(later)
+        assert 2 * number == journal.next_deadline_ms() == again(journal).next_deadline_ms()
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            Command("1", 0, "ack"),  # type: ignore[arg-type]  # on purpose
+            Command(1, None, "ack"),  # type: ignore[arg-type]  # on purpose
+            Command(1 << 63, 0, "ack"),
+            Command(1, 10**5_000, "ack"),
+        ],
+    )
     def test_a_command_without_a_place_or_a_time_is_the_callers_mistake(self, command: Command) -> None:
         journal = joined()
         before = journal.to_bytes()
 
         with pytest.raises(ArgumentError, match="be an int"):
             journal.apply(command)
-        with pytest.raises(ArgumentError, match="until_ms"):
-            journal.advance("soon")  # type: ignore[arg-type]  # on purpose
+        for wrong in ("soon", 1 << 63):
+            with pytest.raises(ArgumentError, match="until_ms"):
+                journal.advance(wrong)  # type: ignore[arg-type]  # on purpose
         assert before == journal.to_bytes()
 
 
@@ -319,6 +359,26 @@ class TestState:
         wider.apply(offer(1, 0))
 
         assert 7 == wider.next_deadline_ms()
+
+    def test_what_waited_is_taken_when_a_wider_configuration_has_room(self) -> None:
+        tight = joined(DispatcherConfig(window=1, max_tracked=1, ack_timeout_ms=None))
+        tight.apply(offer(1, 0, at_ms=5))
+        for number in (1, 2, 3):
+            tight.apply(offer(number + 1, number, f"k{number}", at_ms=5))
+        wide = DispatcherConfig(window=3, max_tracked=3, ack_timeout_ms=None)
+        journal, other = again(tight, wide), again(tight, wide)
+
+        assert (3, None) == (tight.unread, tight.next_deadline_ms())
+        assert (3, 5) == (journal.unread, journal.next_deadline_ms())
+        assert [] == journal.advance(4)
+        told = journal.advance(5)
+        assert [("deliver", 1), ("deliver", 2)] == seen(told)
+        assert [(4, 5)] * 2 == [(outcome.sequence, outcome.at_ms) for outcome in told]
+        assert (1, None) == (journal.unread, journal.next_deadline_ms())
+        later = Command(9, 9, "handle_timeout")
+        assert told == other.apply(later)
+        assert [] == journal.apply(later)
+        assert journal.to_bytes() == other.to_bytes()
 
     @pytest.mark.parametrize(
         ("state", "match"),

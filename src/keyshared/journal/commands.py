@@ -7,7 +7,7 @@ None in a field is None for the argument. An outcome is one effect, with the fie
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_kind
+from keyshared._checks import check_bool, check_kind, check_offset, check_several
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -30,7 +30,18 @@ from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.placement.ranges import Weight
 
-__all__ = ["COMMANDS", "LATE", "OFFER", "REFUSED", "Command", "Fields", "OutcomeRow", "call", "fields_of"]
+__all__ = [
+    "COMMANDS",
+    "LATE",
+    "OFFER",
+    "REFUSED",
+    "Command",
+    "Fields",
+    "OutcomeRow",
+    "call",
+    "check_numbers",
+    "fields_of",
+]
 
 OFFER: Final = "offer"
 """The command that brings a message; whoever keeps the messages that do not fit yet carries it out."""
@@ -44,7 +55,7 @@ LATE: Final = "late"
 
 
 class Command(NamedTuple):
-    """One call of a dispatcher.
+    """One call of a dispatcher. Its numbers have at most 63 bits.
 
     Attributes:
         sequence: Its place in the total order of the commands of one dispatcher; gaps are legal.
@@ -160,13 +171,15 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "gone": lambda d, c, now: d.gone(c.offset, now_ms=now),
     "truncate": lambda d, c, now: d.truncate(c.offset, now_ms=now),
     "add_consumer": lambda d, c, now: d.add_consumer(
-        c.consumer, filters=c.filters or (), weight=c.weight, limit=c.limit, now_ms=now
+        c.consumer, filters=() if c.filters is None else c.filters, weight=c.weight, limit=c.limit, now_ms=now
     ),
     "remove_consumer": lambda d, c, now: d.remove_consumer(c.consumer, drain_ms=c.duration_ms, now_ms=now),
     "set_inactive": lambda d, c, now: d.set_inactive(c.consumer, now_ms=now),
-    "set_active": lambda d, c, now: d.set_active(c.consumer, resumed=bool(c.resumed), now_ms=now),
+    "set_active": lambda d, c, now: d.set_active(
+        c.consumer, resumed=c.resumed is not None and check_bool("resumed", c.resumed), now_ms=now
+    ),
     "set_limit": lambda d, c, now: d.set_limit(c.consumer, c.limit, now_ms=now),
-    "set_filters": lambda d, c, now: d.set_filters(c.consumer, c.filters or (), now_ms=now),
+    "set_filters": lambda d, c, now: d.set_filters(c.consumer, () if c.filters is None else c.filters, now_ms=now),
     "set_weight": lambda d, c, now: d.set_weight(c.consumer, c.weight, now_ms=now),
     "pause_group": lambda d, c, now: d.pause_group(c.group, now_ms=now),
     "resume_group": lambda d, c, now: d.resume_group(c.group, now_ms=now),
@@ -185,8 +198,19 @@ _CALLS: Final[Mapping[str, _Call]] = {
 
 def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written down
     """Letters as a dispatcher takes them; what cannot be one stays as it is, and the dispatcher says so."""
-    return [(*row, None) if isinstance(row, list | tuple) else row for row in rows or ()]
+    given = () if rows is None else check_several("letters", rows, "pairs of an offset and an attempt")
+    return [(*row, None) if isinstance(row, list | tuple) else row for row in given]
 
+
+def check_numbers(command: Command) -> None:
+    """Refuse what no table can hold, and the state of a dispatcher could not be written with."""
+    for name in _NUMBERS:
+        value = getattr(command, name)
+        if type(value) is int:  # the dispatcher says what is wrong with anything else
+            check_offset(name, value)
+
+
+_NUMBERS: Final = ("duration_ms", "limit", "weight", "per_second", "burst")
 
 COMMANDS: Final = (OFFER, *_CALLS)
 """What a command may be: methods of the dispatcher, except those that need more than a row can hold."""
@@ -217,7 +241,8 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
         ([], 'c1')
     """
     check_kind("dispatcher", dispatcher, KeySharedDispatcher)
-    method = _CALLS.get(check_kind("command", command, Command).command)
+    name = check_kind("command", command, Command).command
+    method = _CALLS.get(name) if isinstance(name, str) else None
     if method is None:
         raise ArgumentError("command", command.command, f"be one of {', '.join(COMMANDS)}")
     return method(dispatcher, command, now_ms)

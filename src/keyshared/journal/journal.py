@@ -25,7 +25,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Done, Effect, Ending, Load, Skipped, SkipReason
 from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
-from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, fields_of
+from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, check_numbers, fields_of
 from keyshared.ring import HashRing
 
 __all__ = ["DEFAULT_MAX_BYTES", "Journal"]
@@ -50,7 +50,9 @@ class Journal:
     """One dispatcher and what it needs to go on: the instant, the last command, the messages that do not fit yet.
 
     A journal is its dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message
-    for which there is no room waits here, in the order of the log, until there is. Neither is an outcome.
+    for which there is no room waits here, in the order of the log, until there is. Neither is an outcome. Only where
+    the configuration bounds what waits for one key or consumer (``max_waiting_per_key`` and the like), a message beyond
+    that is refused and not kept: such a bound asks the sender to wait, and here that has passed.
 
     A command that the dispatcher refuses changes nothing and is an outcome, "refused": a log cannot take a row back,
     and one wrong row must not stop all that follow it.
@@ -118,7 +120,8 @@ class Journal:
         Args:
             state: What it returned.
             placement: As the original's.
-            config: To go on with. Another one than the original's is legal if all that is outstanding fits into it.
+            config: To go on with. Another one than the original's is legal if all that is outstanding fits into it. If
+                it is wider, what has room now is taken by the next call, at the instant that has been reached.
             joined: The `ring` of another journal made from ``placement``. If the same consumers joined this one, in the
                 same order and with the same weights, it is copied, and they need not join one by one.
             max_bytes: How much the state may take once it is inflated; no more than that is ever inflated.
@@ -174,14 +177,14 @@ class Journal:
             The outcomes, in order.
 
         Raises:
-            ArgumentError: ``sequence`` or ``at_ms`` is not an int. Nothing has changed.
+            ArgumentError: ``sequence`` or ``at_ms`` is not an int of at most 63 bits. Nothing has changed.
 
         Complexity:
             That of the dispatcher's method, and O(log n) for each deadline that passed.
         """
         check_kind("command", command, Command)
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
-            check_int(name, value)
+            check_offset(name, value)
         out: list[OutcomeRow] = []
         if self._sequence is not None and command.sequence <= self._sequence:
             self._look_back(command, out)
@@ -232,13 +235,13 @@ class Journal:
             The outcomes, in order.
 
         Raises:
-            ArgumentError: ``until_ms`` is not an int.
+            ArgumentError: ``until_ms`` is not an int of at most 63 bits.
 
         Complexity:
             O(log n) for each deadline, and for each time that it comes again: a message that may be retried for ever
             times out and goes out once more for each ``ack_timeout_ms`` that passes.
         """
-        check_int("until_ms", until_ms)
+        check_offset("until_ms", until_ms)
         out: list[OutcomeRow] = []
         self._pass_to(until_ms, out)
         return out
@@ -267,7 +270,7 @@ class Journal:
 
     def next_deadline_ms(self) -> int | None:
         """Return when `advance` has something to do next, or None. O(log n) amortised."""
-        return self._dispatcher.next_deadline_ms()
+        return self._now if self._has_room else self._dispatcher.next_deadline_ms()
 
     # inside
 
@@ -340,13 +343,21 @@ class Journal:
     def _newest(self) -> int | None:
         return next(reversed(self._unread), self._last)
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether something waits although there is room: only where a state goes on with a wider configuration."""
+        return bool(self._unread) and self._dispatcher.free_slots > 0
+
     def _pass_to(self, until: int, out: list[OutcomeRow]) -> None:
         dispatcher = self._dispatcher
+        if until >= self._now and self._has_room:
+            self._take([], out)
         while (deadline := dispatcher.next_deadline_ms()) is not None and deadline <= until:
             self._now = max(deadline, self._now)
             self._take(dispatcher.handle_timeout(now_ms=self._now), out)
 
     def _call(self, command: Command) -> list[Effect]:
+        check_numbers(command)
         if command.command == OFFER:
             return self._read(command)
         effects = call(self._dispatcher, command, now_ms=self._now)
