@@ -393,7 +393,7 @@ class Replication:
             self._append(hop.target, record._replace(flags=flags), hop)
 
     def _begin(self, cluster: str) -> None:
-        """Give a new cluster a log. What came to an earlier one of its name came to another cluster."""
+        """Begin the log of a new cluster. What came to an earlier one of its name came to another cluster."""
         self._logs[cluster] = []
         self._gone.discard(cluster)
         named = {arrival.cluster for arrival in self.arrivals}
