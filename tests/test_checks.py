@@ -20,6 +20,7 @@ from keyshared._checks import (
     check_int,
     check_kind,
     check_log_offset,
+    check_log_position,
     check_number,
     check_offset,
     check_position,
@@ -52,6 +53,7 @@ def test_what_is_no_int_or_too_small_is_refused_by_name(value: object) -> None:
         (check_offset, [1 - OFFSET_STOP, OFFSET_STOP - 1]),
         (check_position, [1 - OFFSET_STOP, OFFSET_STOP]),
         (check_log_offset, [0, OFFSET_STOP - 1]),
+        (check_log_position, [0, OFFSET_STOP]),
     ],
 )
 def test_offsets_and_positions_have_one_bound(check: Callable[[str, object], None], taken: list[int]) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "check_int",
     "check_kind",
     "check_log_offset",
+    "check_log_position",
     "check_mapping",
     "check_members",
     "check_number",
@@ -293,6 +294,20 @@ def check_log_offset(parameter: str, value: object) -> None:
     """
     if type(value) is not int or not 0 <= value < OFFSET_STOP:
         raise ArgumentError(parameter, value, f"be an int from 0 up to {OFFSET_BITS} bits")
+
+
+def check_log_position(parameter: str, value: object) -> None:
+    """Check the next offset to read of a log whose offsets are never negative.
+
+    Args:
+        parameter: What it is called in the error.
+        value: The position.
+
+    Raises:
+        ArgumentError: It is no int, negative, or above the greatest offset by more than one.
+    """
+    if type(value) is not int or value != OFFSET_STOP:
+        check_log_offset(parameter, value)
 
 
 def check_text(parameter: str, value: object) -> str:

@@ -1,12 +1,15 @@
 """The provenance vector: what it covers, where it resumes, and which data it refuses."""
 
 import pickle
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from keyshared.errors import ArgumentError, SnapshotError
-from keyshared.offsets import ProvenanceVector
+from keyshared.offsets import OffsetIndex, ProvenanceVector
 
 TARGET = [(70, "us", 0), (71, "us", 1), (72, "eu", 0), (73, "eu", 1), (74, "eu", 2)]
 
@@ -57,6 +60,38 @@ def test_as_a_filter_it_lets_every_record_through_once() -> None:
     vector = ProvenanceVector({"eu": 1, "us": 0})
     assert [71, 74] == new(vector)
     assert [] == new(vector)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=30), st.data())
+def test_an_index_for_each_origin_finds_what_reading_the_log_finds(
+    steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    newest: Counter[str] = Counter()
+    log, by_origin = [], {origin: OffsetIndex(interval=1) for origin in "abcd"}
+    for at, (origin, step) in enumerate(steps):
+        newest[origin] += step
+        log.append((at, origin, newest[origin]))
+        by_origin[origin].append(at, newest[origin])
+    vector = ProvenanceVector(data.draw(st.dictionaries(st.sampled_from("abcx"), st.integers(0, 20))))
+
+    assert vector.first_uncovered(log) == vector.find_uncovered(by_origin)
+
+
+def test_an_origin_of_which_nothing_is_left_moves_nobody_back() -> None:
+    log = [(0, "us", 0), *((1 + number, "eu", number) for number in range(200))]
+    vector = ProvenanceVector({"us": 0, "eu": 197})
+    by_origin = {"us": OffsetIndex(), "eu": OffsetIndex()}
+    for at, origin, offset in log:
+        by_origin[origin].append(at, offset)
+
+    assert 199 == vector.first_uncovered(log) == vector.find_uncovered(by_origin)
+    vector.observe("eu", 199)
+    assert vector.find_uncovered(by_origin) is None
+    assert ProvenanceVector().find_uncovered({}) is None
+    for wrong, parameter in (([by_origin], "by_origin"), ({"eu": log}, "by_origin['eu']")):
+        with pytest.raises(ArgumentError) as caught:
+            vector.find_uncovered(wrong)  # type: ignore[arg-type]  # that is the point
+        assert parameter == caught.value.parameter
 
 
 def test_merging_covers_what_either_covers_and_leaves_the_other_alone() -> None:

@@ -310,7 +310,7 @@ TIMESTAMP = "be None or an int of at most 63 bits and a sign"
         (GroupPartition, ("t", True, "g"), ArgumentError("partition", True, "be an int of at least 0")),
         (GroupCommit, (("t", 0, "g"), 1), ArgumentError("position", ("t", 0, "g"), "be a GroupPartition")),
         (GroupCommit, (POSITION, -1), ArgumentError("offset", -1, OFFSET)),
-        (GroupCommit, (POSITION, 1 << 63), ArgumentError("offset", 1 << 63, OFFSET)),
+        (GroupCommit, (POSITION, (1 << 63) + 1), ArgumentError("offset", (1 << 63) + 1, OFFSET)),
         (GroupCommit, (POSITION, 1, None), ArgumentError("metadata", None, "be a str")),
         (GroupTimestamp, (None, 1, CopyFlags()), ArgumentError("position", None, "be a GroupPartition")),
         (GroupTimestamp, (POSITION, 1.5, CopyFlags()), ArgumentError("timestamp_epoch_ms", 1.5, TIMESTAMP)),
@@ -339,6 +339,24 @@ def test_a_bad_argument_is_named(
     with pytest.raises(ArgumentError) as caught:
         call(*arguments)
     assert error.args == caught.value.args
+
+
+def test_a_log_may_be_full() -> None:
+    last = (1 << 63) - 1
+    log = OffsetIndex(start=last)
+    log.append(last, 7)
+    end = OffsetCommitter().propose(GroupTimestamp(POSITION, 8, CopyFlags(1)), TargetGroup(), log)
+
+    assert isinstance(end, GroupCommit)
+    assert 1 << 63 == log.end == end.offset
+    assert end == OffsetCommitter().propose(
+        GroupTimestamp(POSITION, 8, CopyFlags(1)), TargetGroup(), log, offset=log.end
+    )
+    again = OffsetCommitter().propose(GroupTimestamp(POSITION, 8, CopyFlags(1)), TargetGroup(False, end.offset), log)
+    assert Declined(POSITION, DeclineReason.NOT_AHEAD) == again
+    assert OffsetDistributor().translate(GroupCommit(POSITION, end.offset), log) == GroupTimestamp(
+        POSITION, 7 - 60_000, CopyFlags(1)
+    )
 
 
 @pytest.mark.parametrize("parameter", ["lag_ms", "outage_ms", "skew_ms"])

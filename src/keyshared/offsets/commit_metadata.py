@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
-from keyshared._checks import check_int, check_kind, check_log_offset
+from keyshared._checks import check_int, check_kind, check_log_position
 from keyshared.copyflags import CopyFlags
 from keyshared.errors import ArgumentError
 
@@ -55,7 +55,8 @@ class OffsetEnvelope:
         offset: The offset that was committed with it.
 
     Raises:
-        ArgumentError: ``flags`` are no flags, or a number is no int or has more than 63 bits.
+        ArgumentError: ``flags`` are no flags, the timestamp is no int or has more than 63 bits, or ``offset`` is not an
+            int from 0 to 2**63.
     """
 
     flags: CopyFlags
@@ -67,7 +68,7 @@ class OffsetEnvelope:
         timestamp = self.timestamp_epoch_ms
         if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
             raise ArgumentError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
-        check_log_offset("offset", self.offset)
+        check_log_position("offset", self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
     try:
         when = None if timestamp == _BEGINNING else int(timestamp)
         envelope = OffsetEnvelope(CopyFlags(int(flags, 16)), when, int(offset))
-    except ArgumentError:  # nineteen digits can be more than 63 bits
+    except ArgumentError:  # nineteen digits can be more than there may be
         return MetadataProblem.DAMAGED
     # One envelope has one form, checksum included.
     return CommitMetadata(foreign, envelope) if _written(envelope) == tag + rest else MetadataProblem.DAMAGED

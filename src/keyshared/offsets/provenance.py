@@ -11,8 +11,9 @@ offsets anew and needs another name.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared._checks import check_kind, check_log_offset, check_text, checked_rows
-from keyshared.errors import ArgumentError, SnapshotError
+from keyshared._checks import check_kind, check_log_offset, check_mapping, check_members, check_text, checked_rows
+from keyshared.errors import ArgumentError, SnapshotError, shown
+from keyshared.offsets.translate import OffsetLookup
 
 __all__ = ["ProvenanceVector"]
 
@@ -102,7 +103,7 @@ class ProvenanceVector:
             records: Records of the log in its order, as (offset, origin, origin offset). Not read further than needed.
 
         Returns:
-            The offset to resume at; None if all of them are covered: resume at the end of the log.
+            The offset to resume at; None if all of them are covered: resume behind the last of them.
 
         Raises:
             ArgumentError: As in `observe`, for one of the records read.
@@ -118,6 +119,39 @@ class ProvenanceVector:
             ),
             None,
         )
+
+    def find_uncovered(self, by_origin: Mapping[str, OffsetLookup]) -> int | None:
+        """Do as `first_uncovered` without reading the log, by an index of it for each origin.
+
+        Args:
+            by_origin: For each origin that the log may have, where its records lie: a look-up such as an `OffsetIndex`,
+                with the origin's offsets for timestamps.
+
+        Returns:
+            The offset to resume at, as exact as the indexes are and never behind the right one; None if all records are
+            covered: resume behind the last of them.
+
+        Raises:
+            ArgumentError: It is no mapping, or something in it is no look-up.
+
+        Complexity:
+            One look-up for each origin.
+
+        Example:
+            >>> from keyshared.offsets import OffsetIndex
+            >>> by_origin = {"eu": OffsetIndex(interval=1), "us": OffsetIndex(interval=1)}
+            >>> for at, origin, offset in [(70, "us", 0), (71, "eu", 0), (72, "eu", 1)]:
+            ...     by_origin[origin].append(at, offset)
+            >>> ProvenanceVector({"eu": 0, "us": 0}).find_uncovered(by_origin)
+            72
+        """
+        found = []
+        for origin, index in check_mapping("by_origin", by_origin).items():
+            check_members(f"by_origin[{shown(origin)}]", index, OffsetLookup)
+            low = index.find_offset(self._positions.get(origin, -1) + 1).low
+            if low < index.end:  # else nothing of it is left, wherever its last record lies
+                found.append(low)
+        return min(found, default=None)
 
     def merge(self, other: "ProvenanceVector") -> None:
         """Add what another vector covers, such as that of a group's earlier life on another cluster.

@@ -21,7 +21,7 @@ from keyshared._checks import (
     check_bool,
     check_int,
     check_kind,
-    check_log_offset,
+    check_log_position,
     check_members,
     check_text,
     configuration,
@@ -138,8 +138,8 @@ class GroupCommit:
         metadata: The commit's own string.
 
     Raises:
-        ArgumentError: ``position`` is no `GroupPartition`, ``offset`` not an int from 0 up to 63 bits, or ``metadata``
-            no text.
+        ArgumentError: ``position`` is no `GroupPartition`, ``offset`` not an int from 0 to 2**63, or ``metadata`` no
+            text.
     """
 
     position: GroupPartition
@@ -148,7 +148,7 @@ class GroupCommit:
 
     def __post_init__(self) -> None:
         check_kind("position", self.position, GroupPartition)
-        check_log_offset("offset", self.offset)
+        check_log_position("offset", self.offset)
         check_kind("metadata", self.metadata, str)
 
 
@@ -189,8 +189,8 @@ class TargetGroup:
         metadata: The metadata of that commit.
 
     Raises:
-        ArgumentError: ``active`` is no bool, ``committed`` neither None nor an int from 0 up to 63 bits, or
-            ``metadata`` no text.
+        ArgumentError: ``active`` is no bool, ``committed`` neither None nor an int from 0 to 2**63, or ``metadata`` no
+            text.
     """
 
     active: bool = False
@@ -200,7 +200,7 @@ class TargetGroup:
     def __post_init__(self) -> None:
         check_bool("active", self.active)
         if self.committed is not None:
-            check_log_offset("committed", self.committed)
+            check_log_position("committed", self.committed)
         check_kind("metadata", self.metadata, str)
 
 
@@ -339,14 +339,15 @@ class OffsetCommitter:
             sent: The latest timestamp of the position.
             group: How the group stands here.
             log: The partition on this cluster.
-            offset: Where to resume, if a provenance vector has told; the timestamp is not looked up then.
+            offset: Where to resume, if a provenance vector has told; the timestamp is not looked up then. If the vector
+                covers everything (it answers None), that is the log's end, not None.
 
         Returns:
             The commit to make; or the reason why there is none: ACTIVE_GROUP, NOT_AHEAD, FOREIGN_METADATA,
             UNREADABLE_METADATA, METADATA_TOO_LONG or METADATA_NOT_UTF8.
 
         Raises:
-            ArgumentError: ``offset`` is neither None nor an int from 0 up to 63 bits.
+            ArgumentError: ``offset`` is neither None nor an int from 0 to 2**63.
 
         Complexity:
             One look-up in the log.
@@ -355,7 +356,7 @@ class OffsetCommitter:
         check_kind("group", group, TargetGroup)
         check_members("log", log, OffsetLookup)
         if offset is not None:
-            check_log_offset("offset", offset)
+            check_log_position("offset", offset)
         if group.active:
             return Declined(sent.position, DeclineReason.ACTIVE_GROUP)
         found = _resume(sent.timestamp_epoch_ms, log) if offset is None else offset
