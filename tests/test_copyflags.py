@@ -177,6 +177,15 @@ def test_a_record_made_of_another_one_loses_the_headers_of_the_distribution_only
     assert headers == strip_distribution_headers(headers, [])
 
 
+@pytest.mark.parametrize("name", [b"Axual-Copy-Flags", 5, None])
+def test_a_header_whose_name_is_no_text_is_refused(name: Any) -> None:
+    headers = [("trace", b"7"), (name, b"\5")]
+    for call in (FlagsHeader().read, lambda rows: FlagsHeader().write(rows, CopyFlags(1)), strip_distribution_headers):
+        with pytest.raises(ArgumentError) as caught:
+            call(headers)
+        assert ("header", headers[1]) == (caught.value.parameter, caught.value.value)
+
+
 @pytest.mark.parametrize("prefixes", ["Axual-", [""], [b"Axual-"], [None]])
 def test_a_prefix_that_would_strip_everything_or_nothing_is_refused(prefixes: Any) -> None:
     with pytest.raises(ArgumentError, match="prefixes"):

@@ -9,6 +9,7 @@ import pytest
 from tests.hostile import Named, Unprintable, cyclic, nested, shared
 
 from keyshared import errors
+from keyshared.config import RetryPolicy
 from keyshared.distribution import Hop
 from keyshared.errors import (
     MESSAGE_LIMIT,
@@ -379,6 +380,8 @@ def test_a_value_is_shown_by_its_fields_without_asking_for_all_of_them() -> None
         Named(shared(60))
     )
     assert "Hop(cluster='a', level=1, target='b')" == shown(Hop("a", 1, "b"))
+    assert "<class 'keyshared.distribution.distributor.Hop'>" == shown(Hop)
+    assert "<class 'keyshared.config.retry.RetryPolicy'>" == shown(RetryPolicy)
     assert "ArgumentError('window', -1, 'be at least 1')" == repr(ArgumentError("window", -1, "be at least 1"))
     assert f"{b'x' * 80!r} and more, 1000 bytes in all" == shown(b"x" * 1_000)
 

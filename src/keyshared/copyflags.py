@@ -6,7 +6,7 @@ its work has been done already. A program that produces a record from another on
 `strip_distribution_headers`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self, TypeAlias
 
@@ -304,10 +304,11 @@ class FlagsHeader:
         Raises:
             SnapshotError: The header is there but holds no flags. There is no safe guess: none set would send the
                 record in circles, all set would lose it.
+            ArgumentError: A header is no name and value, or its name no str.
         """
         found: bytes | None = None
         present = False
-        for name, value in checked_rows("header", headers, 2, "a name and a value"):
+        for name, value in _named(headers):
             if name == self.name:
                 found, present = value, True
         if not present:
@@ -325,12 +326,11 @@ class FlagsHeader:
 
         Returns:
             A new list: the other headers as they were, then the flags, once.
+
+        Raises:
+            ArgumentError: As in `read`, or the codec cannot write the flags.
         """
-        kept = [
-            (name, value)
-            for name, value in checked_rows("header", headers, 2, "a name and a value")
-            if name != self.name
-        ]
+        kept = [(name, value) for name, value in _named(headers) if name != self.name]
         return [*kept, (self.name, self.codec.encode(flags))]
 
 
@@ -351,7 +351,8 @@ def strip_distribution_headers(
         A new list without them; the order of the others stays.
 
     Raises:
-        ArgumentError: ``prefixes`` is a single text, or holds something that is not a text or is empty.
+        ArgumentError: ``prefixes`` is a single text, or holds something that is not a text or is empty; or a header is
+            no name and value, or its name no str.
 
     Source:
         Axual strips its own headers with an interceptor, by name; differs: by prefix, so that a new one is not missed.
@@ -361,11 +362,16 @@ def strip_distribution_headers(
         [('trace', b'7')]
     """
     wanted = tuple(check_text("prefixes", prefix) for prefix in check_several("prefixes", prefixes, "prefixes"))
-    return [
-        (name, value)
-        for name, value in checked_rows("header", headers, 2, "a name and a value")
-        if not name.startswith(wanted)
-    ]
+    return [(name, value) for name, value in _named(headers) if not name.startswith(wanted)]
+
+
+def _named(headers: Headers) -> Iterator[tuple[str, bytes | None]]:
+    """Check that headers have names: one in bytes would be equal to no name, and its flags would pass for none."""
+    for row in checked_rows("header", headers, 2, "a name and a value"):
+        name, value = row
+        if not isinstance(name, str):
+            raise ArgumentError("header", row, "have a str for its name")
+        yield name, value
 
 
 _INTS: Final = frozenset({int, CopyFlags})  # a bool is no set of levels

@@ -678,7 +678,7 @@ def _cut(text: str, limit: int) -> str:
 
 def _field_names(value: object) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass or of a named tuple; none for anything else."""
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return tuple(field.name for field in fields(value) if field.repr)
     return getattr(value, "_fields", ()) if isinstance(value, tuple) else ()
 

@@ -151,10 +151,27 @@ def test_a_pattern_tells_what_it_was_made_of() -> None:
     assert ("-key", "-value") == pattern.suffixes
 
 
-@pytest.mark.parametrize("text", ["", "[a|b", "[a||b]", "[a|b]-", "a b", "{a}-b"])
+@pytest.mark.parametrize(
+    "text", ["", "[a|b", "[a||b]", "[a|b]-", "a b", "{a}-b", "[a|b]c", "a[b]", "a-b[c]-d", "[a][b]", "[a|b].c"]
+)
 def test_brackets_hold_names_only(text: str) -> None:
     with pytest.raises(ArgumentError):
         NamePattern.from_brackets(text)
+
+
+def test_what_stands_beside_a_bracket_is_not_taken_for_a_part_of_a_name() -> None:
+    with pytest.raises(ArgumentError, match="have '-' between a bracket and what stands beside it"):
+        NamePattern.from_brackets("[tenant|instance]topic")
+    assert "{a}-{b}-{c}-{d}" == NamePattern.from_brackets("a-[b|c]-[d]").text
+
+
+def test_a_field_that_the_pattern_does_not_have_has_no_value() -> None:
+    pattern = NamePattern("{topic}")
+    assert (True, False) == (pattern.allows("topic", "x"), pattern.allows("nothing", "x"))
+    parsed = pattern.parse("x")
+    assert isinstance(parsed, ParsedName)
+    with pytest.raises(KeyError, match="nothing"):
+        parsed["nothing"]
 
 
 def test_a_separator_is_not_empty() -> None:

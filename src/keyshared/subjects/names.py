@@ -71,6 +71,11 @@ class ParsedName:
     suffix: str = ""
 
     def __getitem__(self, field: str) -> str:
+        """Return the value of a field.
+
+        Raises:
+            KeyError: The pattern has no such field.
+        """
         return dict(self.fields)[field]
 
 
@@ -185,7 +190,13 @@ class NamePattern:
             '{tenant}-{environment}-{topic}'
         """
         check_text("separator", separator)
-        flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), check_text("text", text))
+        for group in _BRACKETS.finditer(check_text("text", text)):
+            before, behind = text[: group.start()], text[group.end() :]
+            if (before and not before.endswith(separator)) or (behind and not behind.startswith(separator)):
+                raise ArgumentError(
+                    "text", text, f"have {shown(separator)} between a bracket and what stands beside it"
+                )
+        flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), text)
         braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
         if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
             raise ArgumentError("text", text, f"be names of fields such as [tenant|environment]{separator}topic")
@@ -239,7 +250,9 @@ class NamePattern:
         return self._known.get(field, ())
 
     def allows(self, field: str, value: str) -> bool:
-        """Return whether a field may have a value."""
+        """Return whether a field may have a value; never if there is no such field."""
+        if field not in self._fields:
+            return False
         if field in self._known:
             return value in self._known[field]
         return bool(value) and not (field in self._plain and self._has_separator(value))
