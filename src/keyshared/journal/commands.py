@@ -203,7 +203,12 @@ def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written do
 
 
 def check_numbers(command: Command) -> None:
-    """Refuse what no table can hold, and the state of a dispatcher could not be written with."""
+    """Refuse numbers that no table can hold, and that no state could be written with.
+
+    Raises:
+        ArgumentError: A number has more than 63 bits.
+    """
+    check_kind("command", command, Command)
     for name in _NUMBERS:
         value = getattr(command, name)
         if type(value) is int:  # the dispatcher says what is wrong with anything else
@@ -241,7 +246,7 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
         ([], 'c1')
     """
     check_kind("dispatcher", dispatcher, KeySharedDispatcher)
-    name = check_kind("command", command, Command).command
+    name: object = check_kind("command", command, Command).command
     method = _CALLS.get(name) if isinstance(name, str) else None
     if method is None:
         raise ArgumentError("command", command.command, f"be one of {', '.join(COMMANDS)}")
