@@ -54,6 +54,21 @@ def test_wherever_the_log_is_cut_the_outcomes_and_the_state_are_those_of_the_who
     assert uncut.advance(10_000) == journal.advance(10_000)
 
 
+@given(st.integers(0, 1 << 32))
+def test_nothing_waits_where_a_wider_configuration_has_room(seed: int) -> None:
+    log = written_log(Random(seed), LENGTH)
+    before, after = log.commands[: LENGTH // 2], log.commands[LENGTH // 2 :]
+    tight = Journal(ring(), log.config)
+    list(tight.apply_all(before))
+    wide = log.config.__class__.from_json({**log.config.to_json(), "max_tracked": 500})
+    journal, other = (Journal.from_bytes(tight.to_bytes(), ring(), wide) for _ in range(2))
+    told = journal.advance(tight._now)
+
+    assert (journal.unread == 0) or (journal.dispatcher.free_slots == 0)
+    assert list(other.apply_all(after)) == told + list(journal.apply_all(after))
+    assert other.to_bytes() == journal.to_bytes()
+
+
 def by_hand(log: Log) -> Iterator[tuple[Any, ...]]:
     """A host that shares nothing with the journal but the names of commands, and has room for everything."""
     dispatcher, now = KeySharedDispatcher(ring(), log.config), 0
