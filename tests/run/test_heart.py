@@ -99,6 +99,21 @@ def test_a_full_log_is_roomy_again_when_another_has_left() -> None:
     assert [action.log.name for action in heart.advance() if isinstance(action, Roomy)] == ["greedy"]
 
 
+def test_a_full_log_is_roomy_when_a_quarter_of_what_it_may_use_is_free_however_many_logs_there_are() -> None:
+    heart = heart_of("stuck", "other", *map(str, range(8)), window=100, workers=20)
+    for offset in range(100):
+        heart.submit("stuck", offset, "key", offset)
+    for offset in range(heart.room("other")):
+        heart.submit("other", offset, f"key-{offset}", offset)
+    runs = [run for run in begun(heart, 0) if run.log.name == "other"]
+    assert len(runs) == 10, "its share"
+    roomy = []
+    for run in runs:
+        heart.ended(run, None)
+        roomy.append([action.log.name for action in heart.advance() if isinstance(action, Roomy)])
+    assert roomy == [[], ["other"], *[[]] * 8], "a quarter of its share, rounded down"
+
+
 def test_a_commit_is_made_when_a_restart_would_redo_less_and_not_more_often_than_allowed() -> None:
     heart = heart_of("log", workers=3, commits=True, commit_every_ms=100)
     for offset in range(3):

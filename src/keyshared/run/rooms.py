@@ -38,8 +38,7 @@ class Rooms(Generic[Message]):
 
     def room(self, log: Log[Message]) -> int:
         """How many messages of a log may be submitted now."""
-        share = max(1, self._budget // len(self._logs))
-        return max(0, min(max(self._budget - self._used, share - log.used), log.dispatcher.free_slots))
+        return max(0, min(self._most(log) - log.used, log.dispatcher.free_slots))
 
     def newly_full(self, log: Log[Message]) -> list[Full[Message]]:
         """Return `Full` if a log has no room, and that was not said."""
@@ -49,11 +48,16 @@ class Rooms(Generic[Message]):
         return [Full(log)]
 
     def newly_roomy(self) -> list[Roomy[Message]]:
-        """Return the logs that were full, and have room for a quarter of the budget again."""
-        roomy = [log for log in self.full if self.room(log) >= max(1, self._budget // 4)]
+        """Return the logs that were full, and have a quarter of what they may use now free again."""
+        roomy = [log for log in self.full if self.room(log) >= max(1, self._most(log) // 4)]
         for log in roomy:
             del self.full[log]
         return [Roomy(log) for log in roomy]
+
+    def _most(self, log: Log[Message]) -> int:
+        """How many messages of a log may be in memory now: what all others leave, or its share."""
+        share = max(1, self._budget // len(self._logs))
+        return max(share, self._budget - (self._used - log.used))
 
     def forget(self, log: Log[Message]) -> None:
         """Stop counting a log that leaves."""

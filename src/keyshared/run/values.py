@@ -236,7 +236,7 @@ class Hooks:
         committed: A commit was made: log, position, token.
         noticed: A notice of the dispatcher: log, effect (`Blocked`, `Dropped`, `Skipped`, `Spilled`, ...).
         full: A log has no room: log. Stop reading it.
-        roomy: A quarter of its room is free again: log. Read on.
+        roomy: A quarter of the room that it has now is free again: log. Read on.
 
     Raises:
         ConfigError: One of them cannot be called.
