@@ -170,6 +170,14 @@ def test_whoever_handles_interrupts_goes_on_doing_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_whoever_begins_to_handle_interrupts_in_the_block_goes_on_doing_so() -> None:
+    def mine(*_: object) -> None: ...
+
+    with ThreadRunner[int](print):
+        signal.signal(signal.SIGINT, mine)
+    assert signal.getsignal(signal.SIGINT) is mine
+
+
 def test_a_runner_in_another_thread_leaves_interrupts_alone() -> None:
     handlers: list[object] = []
 

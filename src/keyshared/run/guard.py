@@ -39,11 +39,12 @@ class _Interrupts:
         return True
 
     def free(self) -> None:
-        """Hold interrupts no longer."""
+        """Hold interrupts no longer. Whoever has begun to handle them meanwhile goes on doing so."""
         self._holders -= 1
         if not self._holders:
             self.thread = None
-            signal(SIGINT, default_int_handler)
+            if getsignal(SIGINT) == self._handle:
+                signal(SIGINT, default_int_handler)
 
     def raise_pending(self) -> None:
         """Raise the interrupt that came inside."""
