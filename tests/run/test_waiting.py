@@ -262,6 +262,55 @@ def test_a_signal_ends_a_block_of_tasks_in_order() -> None:
     assert (done, commits[-1]) == ([0], 1)
 
 
+def no_commit(*_: object) -> None:
+    raise OSError("no commit")
+
+
+def test_a_last_commit_that_fails_after_a_signal_is_raised_by_the_block_of_threads() -> None:
+    begun = Event()
+
+    def handle(_: int) -> None:
+        begun.set()
+        wait_until(lambda: runner._heart.is_stopping)
+
+    runner = ThreadRunner(handle, commit=no_commit, config=ONE)
+
+    def serve() -> None:
+        with runner.stopping_on_signals():
+            runner.add_log("log", start=0)
+            runner.submit("log", 0, "key", 0)
+            assert begun.wait(LONG_S)
+            signal.raise_signal(signal.SIGTERM)
+            runner.sleep(LONG_MS)
+
+    with pytest.raises(OSError, match="no commit"):
+        serve()
+
+
+def test_a_last_commit_that_fails_after_a_signal_is_raised_by_the_block_of_tasks() -> None:
+    async def main() -> None:
+        begun, release = asyncio.Event(), asyncio.Event()
+
+        async def handle(_: int) -> None:
+            begun.set()
+            await release.wait()
+
+        async with AsyncRunner(handle, commit=no_commit, config=ONE).stopping_on_signals() as runner:
+            runner.add_log("log", start=0)
+            await runner.submit("log", 0, "key", 0)
+            await begun.wait()
+            signal.raise_signal(signal.SIGTERM)
+            try:
+                while True:
+                    runner.room("log")
+                    await asyncio.sleep(0)  # the cancellation comes after the error of the call
+            finally:
+                release.set()
+
+    with pytest.raises(OSError, match="no commit"):
+        asyncio.run(main())
+
+
 def test_a_signal_in_the_last_drain_ends_that_too() -> None:
     async def main() -> None:
         begun = asyncio.Event()

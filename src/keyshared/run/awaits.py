@@ -88,8 +88,9 @@ class WaitingTasks(Host[Message]):
         """Use it in the place of the runner's own block, to stop in order when the process is asked to end.
 
         Whatever the block waits for is cancelled then, and the block ends without an error. Handlers finish meanwhile,
-        what is done is committed, and whoever listened for the signal before does so again. Outside the main thread no
-        signal is listened for.
+        what is done is committed, and whoever listened for the signal before does so again. If an error stops the
+        runner meanwhile, such as that of the last commit, the block raises it. Outside the main thread no signal is
+        listened for.
 
         Args:
             signals: Which; SIGTERM if none is named.
@@ -116,6 +117,8 @@ class WaitingTasks(Host[Message]):
             except (StoppedError, UnknownLogError):  # the logs have left, too
                 if not asked.to_stop:
                     raise
+                if self.error is not None:
+                    raise self.error from None
 
     async def __aenter__(self) -> Self:
         self._body.enter()
