@@ -120,6 +120,7 @@ PRIVATE = frozenset(
         "placement.unweighted",
         "run.actions",
         "run.alarms",
+        "run.clock",
         "run.executors",
         "run.heart",
         "run.host",

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from keyshared.hashing.named import Key
 from keyshared.run.body import Body
+from keyshared.run.clock import seconds
 from keyshared.run.host import Host, Message, left_ms, until_ms
 from keyshared.run.signals import Asked, listening
 from keyshared.run.values import StoppedError, UnknownLogError
@@ -146,7 +147,7 @@ class WaitingTasks(Host[Message]):
     async def _wait(self, ms: int | None = None) -> None:
         loop = get_running_loop()
         waiter: Future[None] = loop.create_future()
-        timer = None if ms is None else loop.call_later(ms / 1_000, _end, waiter)
+        timer = None if ms is None else loop.call_later(seconds(ms), _end, waiter)
         self._waiters.add(waiter)
         try:
             await waiter

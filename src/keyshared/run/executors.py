@@ -8,7 +8,19 @@ from typing import Any
 
 from keyshared.run.values import NotAwaitedError
 
-__all__ = ["InExecutors", "check_answer"]
+__all__ = ["InExecutors", "NoExecutorError", "check_answer"]
+
+
+class NoExecutorError(Exception):
+    """A worker has no executor, or one that takes nothing, so nothing has handled its message.
+
+    Attributes:
+        error: Why.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def check_answer(answer: object) -> None:

@@ -6,6 +6,8 @@ from threading import Lock, get_ident, main_thread
 from types import FrameType, TracebackType
 from typing import Final, Self
 
+from keyshared.run.clock import seconds
+
 __all__ = ["Guard"]
 
 
@@ -101,7 +103,7 @@ class Guard:
         return len(self._bells)
 
     def wait(self, left_ms: int | None = None) -> None:
-        """Wait for `wake`, without the lock. An interrupt ends it."""
+        """Wait for `wake`, without the lock; for an hour at most if there is a time. An interrupt ends it."""
         bell = Lock()
         bell.acquire()
         self._bells[bell] = None
@@ -111,7 +113,7 @@ class Guard:
             if is_held:
                 _INTERRUPTS.place = _Place.WAITING
                 _INTERRUPTS.raise_pending()
-            bell.acquire(timeout=-1 if left_ms is None else left_ms / 1_000)
+            bell.acquire(timeout=-1 if left_ms is None else seconds(left_ms))
         finally:
             if is_held:
                 _INTERRUPTS.place = _Place.INSIDE

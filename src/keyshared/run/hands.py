@@ -6,6 +6,7 @@ from queue import SimpleQueue
 from threading import Condition, Lock, Thread, current_thread
 from typing import Generic, TypeVar
 
+from keyshared.run.clock import now_ms, seconds
 from keyshared.run.log import Run
 
 __all__ = ["Calls", "Crew", "Sleeper", "Todo"]
@@ -19,19 +20,34 @@ class Crew:
 
     def __init__(self) -> None:
         self._threads: list[Thread] = []
+        self._callers: list[Thread] = []
 
-    def begin(self, works: Iterable[Callable[[], None]]) -> None:
-        """Start a thread for each, if that was not done."""
+    def begin(self, works: Iterable[Callable[[], None]], calls: Iterable[Callable[[], None]] = ()) -> None:
+        """Start a thread for each, if that was not done.
+
+        Args:
+            works: What ends by itself once the runner has stopped and every handler has ended.
+            calls: What makes calls of the user, which may never return.
+        """
         if not self._threads:
-            self._threads += [Thread(target=work, name="keyshared", daemon=True) for work in works]
-            for thread in self._threads:
+            self._threads += map(_thread, works)
+            self._callers += map(_thread, calls)
+            for thread in (*self._threads, *self._callers):
                 thread.start()
 
-    def join(self) -> None:
-        """Wait for the end of all but the calling one."""
-        for thread in self._threads:
-            if thread is not current_thread():
-                thread.join()
+    def join(self, until_ms: int) -> None:
+        """Wait for the end of all but the calling one; for those that make calls until a time, or an hour at most."""
+        for thread in self._others(self._threads):
+            thread.join()
+        for thread in self._others(self._callers):
+            thread.join(seconds(until_ms - now_ms()))
+
+    def _others(self, threads: list[Thread]) -> list[Thread]:
+        return [thread for thread in threads if thread is not current_thread()]
+
+
+def _thread(work: Callable[[], None]) -> Thread:
+    return Thread(target=work, name="keyshared", daemon=True)
 
 
 class Todo(Generic[Message]):
@@ -119,9 +135,9 @@ class Sleeper:
         self._until_ms: int | None = 0  # None: until it is woken
 
     def sleep(self, until_ms: int | None, *, now_ms: int) -> None:
-        """Sleep until a time, or until somebody knows of an earlier one."""
+        """Sleep until a time, or until somebody knows of an earlier one; for an hour at most."""
         self._until_ms = until_ms
-        self._alarm.wait(None if until_ms is None else max(0, until_ms - now_ms) / 1_000)
+        self._alarm.wait(None if until_ms is None else seconds(until_ms - now_ms))
 
     def wake_at(self, due_ms: int | None) -> None:
         """See that it is awake at a time; None for never."""

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from time import monotonic_ns
 from typing import Any, Final, Generic, TypeVar, assert_never, cast, overload
 
 from keyshared._checks import check_callable, check_int, check_kind
@@ -27,11 +26,12 @@ from keyshared.run.actions import (
     Withdraw,
     WriteLetter,
 )
+from keyshared.run.clock import now_ms
 from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
 from keyshared.run.values import BusyKey, Hooks, RunnerConfig, RunnerStats
 
-__all__ = ["Asked", "Handle", "Host", "left_ms", "now_ms", "until_ms"]
+__all__ = ["Asked", "Handle", "Host", "left_ms", "until_ms"]
 
 Message = TypeVar("Message")
 Handle = Callable[[Message], object] | Callable[[list[Message]], object]
@@ -39,11 +39,6 @@ Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message] | Settle[Mess
 Ended = tuple[Run[Message], BaseException | None, int]
 
 NO_HOOKS: Final = Hooks()
-
-
-def now_ms() -> int:
-    """The clock of both runners."""
-    return monotonic_ns() // 1_000_000
 
 
 def until_ms(within_ms: int | None, name: str = "within_ms") -> int | None:
@@ -147,7 +142,7 @@ class Host(ABC, Generic[Message]):
         with self._guard:
             if not self._heart.room(log):
                 return False
-            self._heart.submit(log, offset, key, message)
+            self._heart.submit(log, offset, key, message, now_ms=now_ms())
             self._has_more()
             return True
 
@@ -213,7 +208,7 @@ class Host(ABC, Generic[Message]):
         """Take of these what there is room for; what raises is taken out."""
         many = min(self._heart.room(log), len(rows), most)
         try:
-            self._heart.submit_many(log, (rows.popleft() for _ in range(many)))
+            self._heart.submit_many(log, (rows.popleft() for _ in range(many)), now_ms=now_ms())
         finally:
             self._has_more()
 
@@ -290,7 +285,7 @@ class Host(ABC, Generic[Message]):
         """Whether a drain need not wait any longer."""
         if self._heart.hurry():
             self._step()
-        return self._heart.is_stopping or self._heart.is_idle()
+        return self._is_over or self._heart.is_stopping or self._heart.is_idle()
 
     def _is_drained(self) -> bool:
         self._heart.check_open()
@@ -338,6 +333,13 @@ class Host(ABC, Generic[Message]):
 
     def _answer(self, asked: Asked[Message], answer: Any, error: BaseException | None) -> None:  # noqa: ANN401
         """Report what came of a call of ``commit``, ``dead_letter``, ``load`` or ``settled``."""
+        try:
+            self._take_answer(asked, answer, error)
+        except BaseException as fault:  # noqa: BLE001  # our own, as in a step
+            self._break(fault)
+        self._step()
+
+    def _take_answer(self, asked: Asked[Message], answer: Any, error: BaseException | None) -> None:  # noqa: ANN401
         match asked:
             case Commit(log, position, token):
                 self._heart.committed(asked, error, now_ms=now_ms())
@@ -376,16 +378,16 @@ class Host(ABC, Generic[Message]):
         if hook is not None:
             try:
                 hook(*arguments)
-            except Exception as error:  # noqa: BLE001  # it stops the runner in order
+            except BaseException as error:  # noqa: BLE001  # it stops the runner in order
                 self._heart.fail(error)
 
 
-def _of_each(answer: Any, offsets: tuple[int, ...]) -> tuple[dict[int, Any], Exception | None]:  # noqa: ANN401
+def _of_each(answer: Any, offsets: tuple[int, ...]) -> tuple[dict[int, Any], BaseException | None]:  # noqa: ANN401
     """What a ``load`` has answered for each offset, and why that is not all."""
     messages: dict[int, Any] = {}
     try:
         for offset in offsets:
             messages[offset] = answer[offset]
-    except Exception as error:  # noqa: BLE001  # an offset that is left out, or no mapping at all
+    except BaseException as error:  # noqa: BLE001  # an offset that is left out, or no mapping at all
         return messages, error
     return messages, None

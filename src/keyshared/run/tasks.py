@@ -13,8 +13,9 @@ from keyshared._checks import check_callable
 from keyshared.errors import ArgumentError
 from keyshared.run.awaits import WaitingTasks
 from keyshared.run.body import Body
-from keyshared.run.executors import InExecutors, check_answer
-from keyshared.run.host import Asked, Handle, Message, now_ms
+from keyshared.run.clock import now_ms, seconds
+from keyshared.run.executors import InExecutors, NoExecutorError, check_answer
+from keyshared.run.host import Asked, Handle, Message
 from keyshared.run.log import Run
 from keyshared.run.signals import Asked as AskedToStop
 from keyshared.run.values import Hooks, Letter, RunnerConfig
@@ -133,7 +134,7 @@ class AsyncRunner(WaitingTasks[Message]):
             self._timer_ms = due_ms
             self._timer = None
             if due_ms is not None and not self._is_over:
-                self._timer = self._loop.call_later(max(0, due_ms - now_ms()) / 1_000, self._ring)
+                self._timer = self._loop.call_later(seconds(due_ms - now_ms()), self._ring)
 
     def _ring(self) -> None:
         self._timer = self._timer_ms = None  # a loop may fire early: then the step sets it again

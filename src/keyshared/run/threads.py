@@ -6,16 +6,18 @@ from typing import Any, Final
 
 from keyshared._checks import check_callable
 from keyshared.run.actions import Commit, LoadMany, Settle, WriteLetter
-from keyshared.run.executors import InExecutors, check_answer
+from keyshared.run.clock import now_ms
+from keyshared.run.executors import InExecutors, NoExecutorError, check_answer
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Calls, Crew, Sleeper, Todo
-from keyshared.run.host import Asked, Handle, Message, now_ms
+from keyshared.run.host import Asked, Handle, Message
 from keyshared.run.log import Run
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 from keyshared.run.waits import WaitingThreads
 
 __all__ = ["ThreadRunner"]
 
+_LATEST_NEWS_MS: Final = 100  # how late an end is told while all workers are busy
 _KINDS: Final = {"commit": Commit, "dead_letter": WriteLetter, "load": LoadMany, "settled": Settle}
 
 
@@ -93,7 +95,7 @@ class ThreadRunner(WaitingThreads[Message]):
 
     def _begin_work(self) -> None:
         calls = [calls.work for calls in self._asked.values()]
-        self._crew.begin([self._watch_the_clock, *[self._work_on] * self._config.workers, *calls])
+        self._crew.begin([self._watch_the_clock, *[self._work_on] * self._config.workers], calls)
 
     def _end_work(self) -> None:
         self._todo.wake_all()
@@ -144,7 +146,7 @@ class ThreadRunner(WaitingThreads[Message]):
         return min((each for each in times if each is not None), default=None)
 
     def _soon_ms(self) -> int:
-        return now_ms() + max(1, self._config.commit_every_ms)
+        return now_ms() + max(1, min(_LATEST_NEWS_MS, self._config.commit_every_ms))
 
     def _call(self, asked: Asked[Message]) -> None:
         if asked.log.is_gone:

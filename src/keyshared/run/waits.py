@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from keyshared.hashing.named import Key
+from keyshared.run.clock import now_ms
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Crew
 from keyshared.run.host import Host, Message, left_ms, until_ms
@@ -135,17 +136,19 @@ class WaitingThreads(Host[Message]):
             within_ms: As for `remove_log`.
 
         Returns:
-            Whether every handler has finished in time. A thread that has not works on and is left to the interpreter.
+            Whether every handler has finished in time. A thread that has not works on and is left to the interpreter,
+            and so is a call of ``commit``, ``dead_letter``, ``load`` or ``settled`` that does not return.
 
         Raises:
             BaseException: What has stopped the runner before, if that was an error.
         """
+        until = now_ms() + self._allowed(within_ms)
         with self._guard:
             self._begin_stop(within_ms)
             while not self._is_over:
                 self._news.wait()
         if self._is_finished:
-            self._crew.join()
+            self._crew.join(until)
         return self._outcome()
 
     @contextmanager
