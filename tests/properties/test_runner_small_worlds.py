@@ -71,6 +71,7 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
         (broken.TellsBeforeTheLetterIsWritten, "told what is settled", "told too early"),
         (broken.TellsTwiceAtOnce, "told what is settled", "two are told at once"),
         (broken.LeavesWithoutTellingTheLast, "stopped before it is told", "not all is told"),
+        (broken.BelievesTheRefusalOfALostLog, "lost", "was asked for a log that has gone counts"),
         (broken.RunsABatchBesideItself, "a batch that fails again", "two of a key at once|passes"),
     ],
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from keyshared.effects import DeadLetter, Deliver
 from keyshared.run import PartlyDone
-from keyshared.run.actions import Overdue, Settle, Withdraw
+from keyshared.run.actions import Commit, Overdue, Settle, Withdraw
 from keyshared.run.batches import next_run
 from keyshared.run.heart import Heart
 from keyshared.run.leftovers import Leftovers
@@ -170,3 +170,12 @@ class LeavesWithoutTellingTheLast(Heart[Any]):
             log.is_settling = False
             self._let_leave()
         return log.is_leaving
+
+
+class BelievesTheRefusalOfALostLog(Heart[Any]):
+    """A store that refuses the commit of a log that is somebody else's stops everything."""
+
+    def committed(self, asked: Commit[Any], error: BaseException | None, *, now_ms: int | None = None) -> None:
+        super().committed(asked, error, now_ms=now_ms)
+        if error is not None:
+            self.fail(error)

@@ -13,8 +13,9 @@ from keyshared import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason
 from keyshared.errors import ArgumentError, OffsetOrderError
-from keyshared.run import AsyncRunner, Hooks, Letter, Reject, RunnerConfig, StoppedError, UnknownLogError
+from keyshared.run import AsyncRunner, Hooks, Letter, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
 
+LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 
 
@@ -367,3 +368,50 @@ def test_what_waits_for_a_task_when_its_log_leaves_is_taken_back() -> None:
 
     asyncio.run(serve())
     assert (begun, commits[-1]) == ([0, 1], 2)
+
+
+class ExitError(BaseException):
+    """What is no `Exception`, and ends no loop."""
+
+
+@pytest.mark.parametrize("what", ["ended", "committed"])
+def test_a_hook_that_wants_out_ends_the_block_with_that(what: str) -> None:
+    def leave(*_: object) -> None:
+        raise ExitError
+
+    async def serve() -> None:
+        hooks = Hooks(**{what: leave})
+        async with AsyncRunner[int](no_work, commit=lambda *_: None, hooks=hooks) as runner:
+            runner.add_log("log", start=0)
+            await runner.submit_many("log", [(n, "key", n) for n in range(3)])
+
+    with pytest.raises(ExitError):
+        asyncio.run(asyncio.wait_for(serve(), LONG_S))
+
+
+async def no_work(_: int) -> None: ...
+
+
+def test_a_time_that_is_too_far_for_a_clock_ends_nothing() -> None:
+    far = 10**400
+
+    async def serve() -> None:
+        ran = [asyncio.Event(), asyncio.Event()]
+
+        async def handle(message: int) -> None:
+            ran[message].set()
+            if message == 0:
+                raise RetryLater(far)
+
+        runner = AsyncRunner(handle)
+        runner.add_log("log", start=0)
+        await runner.submit("log", 0, "a", 0)
+        await ran[0].wait()
+        draining = asyncio.create_task(runner.drain(far))
+        await runner.submit("log", 1, "b", 1)
+        await ran[1].wait()
+        runner.lose_log("log")
+        assert await draining
+        assert await runner.stop(far)
+
+    asyncio.run(asyncio.wait_for(serve(), LONG_S))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
@@ -18,7 +19,18 @@ from keyshared import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason
 from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError
-from keyshared.run import Hooks, Letter, Reject, RetryLater, RunnerConfig, StoppedError, ThreadRunner, UnknownLogError
+from keyshared.run import (
+    Hooks,
+    Letter,
+    Reject,
+    RetryLater,
+    RunnerConfig,
+    StoppedError,
+    ThreadRunner,
+    UnknownLogError,
+    host,
+)
+from keyshared.run.clock import now_ms
 from keyshared.run.hands import Crew, Sleeper
 
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
@@ -533,3 +545,156 @@ def test_the_clock_does_not_sleep_after_the_step_that_ends_the_runner(monkeypatc
     runner._watch_the_clock()  # as above
     assert runner.stop()
     assert True not in slept
+
+
+@pytest.mark.parametrize("what", ["load", "commit", "settled"])
+def test_a_stop_waits_no_longer_than_it_may_for_a_call_that_does_not_return(what: str) -> None:
+    begun, release = Event(), Event()
+
+    def hang(_: str, asked: Any, *__: object) -> Mapping[int, int]:
+        begun.set()
+        release.wait(LONG_S)
+        return dict.fromkeys(asked, 0) if what == "load" else {}
+
+    calls: dict[str, Any] = {what: hang}
+    runner = ThreadRunner[int](lambda _: None, config=RunnerConfig(workers=1, max_loaded_per_key=1), **calls)
+    runner.add_log("log", start=0)
+    runner.submit_many("log", [(n, "key", n) for n in range(4)])
+    assert begun.wait(LONG_S)
+    runner.lose_log("log")
+    began = time.monotonic()
+    assert runner.stop(50)
+    assert time.monotonic() - began < LONG_S / 2
+    release.set()
+
+
+@pytest.mark.parametrize("what", ["commit", "load"])
+def test_what_comes_of_a_call_for_a_log_that_was_lost_meanwhile_means_nothing(what: str) -> None:
+    begun, release, done = Event(), Event(), Event()
+    told: list[str] = []
+
+    def answer(log: str, *_: object) -> None:
+        if log == "lost":
+            begun.set()
+            assert release.wait(LONG_S)
+            if what == "load":
+                raise OSError("it is somebody else's")
+
+    def handle(log: str) -> None:
+        if log == "kept":
+            done.set()
+
+    calls: dict[str, Any] = {what: answer}
+    hooks = Hooks(committed=lambda log, *_: told.append(log))
+    config = RunnerConfig(workers=1, max_loaded_per_key=1)
+    with ThreadRunner(handle, hooks=hooks, config=config, **calls) as runner:
+        for log in ("lost", "kept"):
+            runner.add_log(log, start=0)
+        runner.submit_many("lost", [(n, "key", "lost") for n in range(4)])
+        assert begun.wait(LONG_S)
+        runner.lose_log("lost")
+        release.set()
+        runner.submit("kept", 0, "key", "kept")
+        assert done.wait(LONG_S)
+    assert told == (["kept"] if what == "commit" else [])
+
+
+@pytest.mark.parametrize("what", ["ended", "committed", "load"])
+def test_an_exit_in_a_hook_or_an_answer_ends_the_block_with_it(what: str) -> None:
+    class Answer(dict[int, int]):
+        def __missing__(self, _: int) -> int:
+            sys.exit(3)
+
+    hooks = Hooks(**{what: lambda *_: sys.exit(3)}) if what != "load" else None
+    load = (lambda *_: Answer()) if what == "load" else None
+    ran: list[int] = []
+
+    def serve() -> None:
+        config = RunnerConfig(workers=1, max_loaded_per_key=1)
+        with ThreadRunner(ran.append, commit=lambda *_: None, load=load, hooks=hooks, config=config) as runner:
+            runner.add_log("log", start=0)
+            runner.submit_many("log", [(n, "key", n) for n in range(3)])
+
+    outcome: list[BaseException] = []
+
+    def note() -> None:
+        try:
+            serve()
+        except BaseException as error:  # noqa: BLE001  # it is the outcome
+            outcome.append(error)
+
+    program = Thread(target=note, daemon=True)
+    program.start()
+    program.join(LONG_S)
+    assert [repr(error) for error in outcome] == ["SystemExit(3)"]
+
+
+def test_a_fault_of_our_own_ends_a_drain_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = ThreadRunner[int](lambda _: None, commit=lambda *_: None)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("our own")
+
+    monkeypatch.setattr(runner._heart, "committed", fail)
+    runner.add_log("log", start=0)
+    runner.submit("log", 0, "key", 0)
+    with pytest.raises(AssertionError, match="our own"):
+        runner.drain(1_000 * LONG_S)
+    assert repr(runner.error) == "AssertionError('our own')"
+
+
+def test_a_time_that_is_too_far_for_a_clock_ends_nothing() -> None:
+    far = 10**400
+    runs: list[str] = []
+
+    def handle(message: str) -> None:
+        runs.append(message)
+        if message == "far":
+            raise RetryLater(far)
+        if runs.count(message) == 1:
+            raise ValueError(message)
+
+    runner = ThreadRunner(handle, config=RunnerConfig(workers=1, retry=RetryPolicy(base_delay_ms=20)))
+    runner.add_log("log", start=0)
+    runner.submit("log", 0, "a", "far")
+    while runner.stats().put_off == 0:
+        time.sleep(0.001)
+    runner.submit("log", 1, "b", "near")
+    until = time.monotonic() + LONG_S
+    while runner.stats().done == 0:
+        assert time.monotonic() < until, "nobody looks at the clock any more"
+        time.sleep(0.001)
+    runner.lose_log("log")
+    assert runner.drain(far)
+    assert runner.stop(far)
+
+
+def test_ends_are_told_soon_though_all_workers_are_busy_and_commits_are_rare() -> None:
+    told, release = Event(), Event()
+
+    def handle(message: int) -> None:
+        if message == 0:
+            time.sleep(0.05)  # the others have begun, and some wait behind them
+        else:
+            release.wait(LONG_S)
+
+    config = RunnerConfig(workers=2, commit_every_ms=10**6)
+    with ThreadRunner[int](handle, settled=lambda *_: told.set(), config=config) as runner:
+        runner.add_log("log", start=0)
+        runner.submit_many("log", [(n, f"key-{n}", n) for n in range(8)])
+        assert told.wait(LONG_S / 2)
+        release.set()
+
+
+@pytest.mark.parametrize("submit", ["submit", "try_submit"])
+def test_the_age_of_a_message_counts_from_its_own_time(submit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead_ms, release = [0], Event()
+    monkeypatch.setattr(host, "now_ms", lambda: now_ms() + ahead_ms[0])
+    runner = ThreadRunner[int](lambda _: release.wait(LONG_S), config=RunnerConfig(measure=True))
+    runner.add_log("log", start=0)
+    ahead_ms[0] = 10**6
+    getattr(runner, submit)("log", 0, "key", 0)
+    (age,) = [value for name, _, value in runner.metrics() if name == "keyshared_oldest_age_seconds"]
+    assert age < 500
+    release.set()
+    assert runner.stop()

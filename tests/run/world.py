@@ -260,6 +260,8 @@ class World:
             self.rejected.add(messages[0])
 
     def answer(self, asked: Any, error: BaseException | None) -> None:
+        if asked.log.is_gone and error is None:
+            error = OSError("it is somebody else's")
         self.story.append(f"answer {type(asked).__name__} {error}")
         self.asked.remove(asked)
         if isinstance(asked, Commit):
@@ -272,6 +274,7 @@ class World:
             if error is None and asked.log is self.stay and not asked.log.is_gone:
                 self.done.add(asked.letter.offset)
             self.heart.written(asked, error, now_ms=self.now)
+        assert self.heart.error is None, f"what was asked for a log that has gone counts: {self.story}"
 
     def tick(self) -> None:
         self.ticks -= 1

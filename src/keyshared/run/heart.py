@@ -189,9 +189,14 @@ class Heart(Stays[Message]):
             self.fail(error)
 
     def loaded(
-        self, asked: LoadMany[Message], messages: dict[int, Message | None], *, now_ms: int | None = None
+        self,
+        asked: LoadMany[Message],
+        messages: dict[int, Message | None],
+        error: BaseException | None = None,
+        *,
+        now_ms: int | None = None,
     ) -> None:
-        """Messages were read again; None for one that is no longer there."""
+        """Messages were read again, None for one that is no longer there; or some were not: then the runner stops."""
         self._tick(now_ms)
         log = asked.log
         if log.is_gone:
@@ -203,11 +208,15 @@ class Heart(Stays[Message]):
                 self._settle(log, log.dispatcher.gone(offset, now_ms=self._now))
             else:
                 self._apply(log, log.dispatcher.loaded(offset, message, now_ms=self._now))
+        if error is not None:
+            self.fail(error)
 
     def committed(self, asked: Commit[Message], error: BaseException | None, *, now_ms: int | None = None) -> None:
         """A commit is made, or has failed: then the runner stops, and that log is not committed any more."""
         self._tick(now_ms)
         log = asked.log
+        if log.is_gone:
+            return
         log.is_committing = False
         if error is not None:
             log.is_unstorable = True

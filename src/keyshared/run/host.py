@@ -125,6 +125,7 @@ class Host(ABC, Generic[Message]):
         """Forget a log that belongs to somebody else already: cancel what runs, commit nothing, ignore its answers.
 
         A commit that is being made at that moment may still come to its end: let the store refuse it, as Kafka does.
+        Neither its refusal nor its success counts, and no hook is told.
 
         Raises:
             UnknownLogError: There is no such log.
@@ -343,19 +344,15 @@ class Host(ABC, Generic[Message]):
         match asked:
             case Commit(log, position, token):
                 self._heart.committed(asked, error, now_ms=now_ms())
-                if error is None:
+                if error is None and not log.is_gone:
                     self._tell(self._hooks.committed, log.name, position, token)
             case WriteLetter():
                 self._heart.written(asked, error, now_ms=now_ms())
             case Settle():
                 self._heart.settled(asked, error, now_ms=now_ms())
             case LoadMany(_, offsets):
-                if error is None:
-                    messages, error = _of_each(answer, offsets)
-                    self._heart.loaded(asked, messages, now_ms=now_ms())
-                if error is not None:
-                    self._heart.fail(error, now_ms=now_ms())
-        self._step()
+                messages, error = _of_each(answer, offsets) if error is None else ({}, error)
+                self._heart.loaded(asked, messages, error, now_ms=now_ms())
 
     def _arguments(self, asked: Asked[Message]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """What to call, and with what."""
