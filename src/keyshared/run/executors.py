@@ -1,7 +1,7 @@
 """Handlers in threads and executors: one for each worker, so that a process that dies takes one message with it."""
 
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, Executor, Future
 from inspect import isawaitable, iscoroutine
 from threading import local
 from typing import Any
@@ -40,7 +40,7 @@ class InExecutors:
 
     Args:
         make: Makes an executor.
-        handle: The function; it and its arguments travel to the executor.
+        handle: The function; it and its arguments travel to the executor, but not its answer.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -56,15 +56,21 @@ class InExecutors:
         self._own = local()
         self._made: list[Executor] = []
 
-    def __call__(self, message: object) -> object:
-        """Run the function, and return or raise what it does; `BrokenExecutor` if its process has died meanwhile."""
+    def __call__(self, message: object) -> None:
+        """Run the function, and raise what it raises.
+
+        Raises:
+            NotAwaitedError: What it returned would have to be awaited.
+            BrokenExecutor: Its process has died meanwhile.
+            NoExecutorError: It was not run.
+        """
         executor = getattr(self._own, "executor", None) or self._replace()
         try:
-            running = executor.submit(self._handle, message)
+            running = self._submit(executor, message)
         except BrokenExecutor:  # it died while nothing ran: nobody has to pay for that
-            running = self._replace().submit(self._handle, message)
+            running = self._submit(self._replace(), message)
         try:
-            return running.result()
+            running.result()
         except BrokenExecutor:
             self._replace()
             raise
@@ -74,8 +80,19 @@ class InExecutors:
         for executor in self._made:
             executor.shutdown(wait=False)
 
+    def _submit(self, executor: Executor, message: object) -> Future[None]:
+        try:
+            return executor.submit(_call, self._handle, message)
+        except BrokenExecutor:
+            raise
+        except (OSError, RuntimeError) as error:  # no process or thread can be started
+            raise NoExecutorError(error) from error
+
     def _replace(self) -> Executor:
-        executor: Executor = self._make()
+        try:
+            executor = self._make()
+        except BaseException as error:
+            raise NoExecutorError(error) from error
         old = getattr(self._own, "executor", None)
         if old is not None:
             old.shutdown(wait=False)
@@ -83,3 +100,8 @@ class InExecutors:
         self._own.executor = executor
         self._made.append(executor)
         return executor
+
+
+def _call(handle: Callable[[Any], object], message: object) -> None:
+    """Run in the executor: what a handler returns means nothing, and may not be fit to travel."""
+    check_answer(handle(message))

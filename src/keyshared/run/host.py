@@ -262,6 +262,12 @@ class Host(ABC, Generic[Message]):
         except BaseException as error:  # noqa: BLE001  # every call raises it from now on
             self._break(error)
 
+    def _give_back(self, run: Run[Message], error: BaseException) -> None:
+        """A handler could not begin, as none could: that stops the runner, and is no failure of the message."""
+        self._heart.fail(error, now_ms=now_ms())
+        self._heart.withdrawn(run)
+        self._step()
+
     def _let_leave(self, log: str, within_ms: int | None) -> Log[Message]:
         now = now_ms()
         leaving = self._heart.remove_log(log, until_ms=now + self._allowed(within_ms), now_ms=now)

@@ -32,8 +32,8 @@ class AsyncRunner(WaitingTasks[Message]):
     not finished when the runner stops or its log leaves; either way nothing of its key runs before it has ended. A
     handler that is no coroutine function runs in a thread, and can be waited for only.
 
-    Use it inside one running loop. What fails in ``commit``, ``dead_letter``, ``load``, ``settled`` or a hook stops the
-    runner, as in `ThreadRunner`; whatever its ``async with`` block waits for is cancelled then, as an
+    Use it inside one running loop. What fails in ``commit``, ``dead_letter``, ``load``, ``settled``, ``executor`` or a
+    hook stops the runner, as in `ThreadRunner`; whatever its ``async with`` block waits for is cancelled then, as an
     `asyncio.TaskGroup` does it, and the block raises that error.
 
     Args:
@@ -202,6 +202,9 @@ class AsyncRunner(WaitingTasks[Message]):
 
     def _done(self, run: Run[Message], running: Future[BaseException | None]) -> None:
         raised = CancelledError() if running.cancelled() else running.exception() or running.result()
+        if isinstance(raised, NoExecutorError):
+            self._give_back(run, raised.error)
+            return
         self._ended.append((run, raised, now_ms()))
         self._step_soon()
 

@@ -29,8 +29,8 @@ class ThreadRunner(WaitingThreads[Message]):
     gives the message back: it comes again after the first delay of the retry policy, and no failure is counted.
 
     All methods may be called from any thread but not from a hook. Whatever fails in ``commit``, ``dead_letter``,
-    ``load``, ``settled`` or a hook stops the runner: handlers finish, what is done is committed, and every call raises
-    that error from then on, also one that waits.
+    ``load``, ``settled``, ``executor`` or a hook stops the runner: handlers finish, what is done is committed, and
+    every call raises that error from then on, also one that waits.
 
     Args:
         handle: Called with each message, or with a list of them (`RunnerConfig.batch`), by several threads.
@@ -46,7 +46,8 @@ class ThreadRunner(WaitingThreads[Message]):
             time, as soon as the call before has returned: under load with many at once.
         executor: Makes the executor in which one worker runs its handlers, for example
             ``lambda: ProcessPoolExecutor(1)`` for handlers that compute. If its process dies, the message that it had
-            has failed, and the worker gets a new one. Handler, messages and errors have to be picklable then.
+            has failed, and the worker gets a new one. Handler, messages and errors have to be picklable then. If none
+            can be made, or it can start nothing, the runner stops with that error.
         hooks: Functions that are told what happens.
         config: Settings.
 
@@ -113,6 +114,10 @@ class ThreadRunner(WaitingThreads[Message]):
             try:
                 if (answer := handle(run.message)) is not None:
                     check_answer(answer)
+            except NoExecutorError as none:
+                with self._lock:
+                    self._give_back(run, none.error)
+                continue
             except BaseException as error:  # noqa: BLE001  # every end is an answer
                 raised = error
             ended.append((run, raised, now_ms()))
