@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from queue import Queue
@@ -228,8 +228,8 @@ def in_processes(task: Task, ends: Ends) -> None:
     """Ends are noted where the answers come in: what happens in other processes is not seen here."""
     from keyshared_kafka import Hooks  # noqa: PLC0415 - the rivals run without it
 
-    def ended(log: str, offset: int, *_: object) -> None:
-        ends.note(int(log.rpartition("-")[2]), offset)
+    def ended(log: str, offsets: Sequence[int], *_: object) -> None:
+        ends.note(int(log.rpartition("-")[2]), offsets[0])
 
     ours(task, ends, sleep_elsewhere, processes=True, hooks=Hooks(ended=ended))
 

@@ -1,6 +1,6 @@
 """Hearts with one realistic fault each, and where it shows."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from keyshared.effects import DeadLetter, Deliver
 from keyshared.run import PartlyDone
@@ -9,6 +9,8 @@ from keyshared.run.batches import next_run
 from keyshared.run.heart import Heart
 from keyshared.run.leftovers import Leftovers
 from keyshared.run.log import POOL, Log, Run
+
+Raised: TypeAlias = BaseException | None
 
 
 class DoesNotWaitForTheCancelled(Heart[Any]):
@@ -26,9 +28,8 @@ class DoesNotWaitForTheCancelled(Heart[Any]):
                 self.given_up.add(action.run)
         return actions
 
-    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
-        if run not in self.given_up:
-            super().ended(run, raised, now_ms=now_ms)
+    def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
+        return None if run in self.given_up else super().ended(run, raised, now_ms=now_ms)
 
 
 class Forgetful(Leftovers[Any]):
@@ -68,11 +69,12 @@ class CountsTimeInTheQueue(Heart[Any]):
 class BelievesLateAnswers(Heart[Any]):
     """An answer from before a log was lost counts for its next stay."""
 
-    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
-        super().ended(run, raised, now_ms=now_ms)
+    def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
+        told = super().ended(run, raised, now_ms=now_ms)
         log = self._logs.get(run.log.name)
         if run.is_abandoned and raised is None and log is not None:
             self._settle(log, log.dispatcher.ack(run.delivery.offset, POOL, 1))
+        return told
 
 
 class LeavesWithoutItsLastCommit(Heart[Any]):
@@ -109,10 +111,10 @@ class StartsWhatLeaves(Heart[Any]):
 class BlamesTheFirstOfABatch(Heart[Any]):
     """A batch that fails as a whole counts as a failure of its first message."""
 
-    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
+    def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
         if isinstance(raised, Exception) and not isinstance(raised, PartlyDone):
             raised = PartlyDone(0, raised)
-        super().ended(run, raised, now_ms=now_ms)
+        return super().ended(run, raised, now_ms=now_ms)
 
 
 class TriesABatchAgainAsOne(Heart[Any]):
@@ -127,8 +129,8 @@ class TriesABatchAgainAsOne(Heart[Any]):
 class BelievesThatAllIsDone(Heart[Any]):
     """A batch of which a part is done counts as done."""
 
-    def ended(self, run: Run[Any], raised: BaseException | None, *, now_ms: int | None = None) -> None:
-        super().ended(run, None if isinstance(raised, PartlyDone) else raised, now_ms=now_ms)
+    def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
+        return super().ended(run, None if isinstance(raised, PartlyDone) else raised, now_ms=now_ms)
 
 
 class RunsABatchBesideItself(Heart[Any]):

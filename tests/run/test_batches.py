@@ -232,8 +232,8 @@ def test_batches_keep_order_and_give_up_nothing_but_what_is_bad(*, tells: bool, 
     assert commits[-1] == 400
 
 
-def test_hooks_name_the_first_message_of_a_batch() -> None:
-    ends: list[tuple[int, str]] = []
+def test_hooks_name_all_messages_of_a_batch() -> None:
+    ends: list[tuple[object, str]] = []
     hold = Event()
 
     def handle(messages: list[int]) -> None:
@@ -242,9 +242,9 @@ def test_hooks_name_the_first_message_of_a_batch() -> None:
             raise PartlyDone(len(messages) - 1, RetryLater(1))
         time.sleep(0)
 
-    hooks = Hooks(ended=lambda _, offset, raised, __: ends.append((offset, type(raised).__name__)))
+    hooks = Hooks(ended=lambda _, offsets, raised, __: ends.append((offsets, type(raised).__name__)))
     with ThreadRunner[int](handle, hooks=hooks, config=RunnerConfig(workers=1, batch=3)) as runner:
         runner.add_log("log")
         runner.submit_many("log", [(offset, "key", offset) for offset in range(3)])
         hold.set()
-    assert ends == [(0, "PartlyDone"), (2, "NoneType")]
+    assert ends == [((0, 1, 2), "PartlyDone"), ((2,), "NoneType")]

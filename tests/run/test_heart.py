@@ -1,5 +1,6 @@
 """The heart by hand: who gets a worker, who has room, and when what is asked for."""
 
+from asyncio import CancelledError
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from keyshared.dispatcher import Blocking
 from keyshared.effects import Blocked, BlockReason, Dropped, Spilled
 from keyshared.errors import ArgumentError
 from keyshared.placement import SoleOwner
-from keyshared.run import BusyKey, Hooks, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
+from keyshared.run import BusyKey, Hooks, PartlyDone, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
 from keyshared.run.actions import (
     Cancel,
     Commit,
@@ -661,3 +662,37 @@ def test_a_log_says_where_to_read_it() -> None:
     assert heart.add_log("old", start=7) == 7
     token = KeySharedDispatcher[int](SoleOwner("c1"), DispatcherConfig(start=9)).cursor_token().text
     assert heart.add_log("known", start=7, resume_from=token) == 9
+
+
+def test_what_a_store_says_of_a_log_that_was_lost_means_nothing() -> None:
+    heart = heart_of("lost", commits=True, loads=True, max_loaded_per_key=1, workers=1)
+    for offset in range(3):
+        heart.submit("lost", offset, "key", offset)
+    (run,) = begun(heart, 0)
+    heart.ended(run, None)
+    actions = heart.advance(now_ms=0)
+    (commit,) = [action for action in actions if isinstance(action, Commit)]
+    (load,) = [action for action in actions if isinstance(action, LoadMany)]
+    heart.lose_log("lost")
+    heart.committed(commit, OSError("it is somebody else's"))
+    heart.loaded(load, {}, OSError("it is somebody else's"))
+    assert (heart.error, heart.stats().commits) == (None, 0)
+
+
+def test_an_end_is_told_as_it_counts() -> None:
+    heart = heart_of("log", cancels=True, timeout_ms=10, batch=3)
+    told: list[str] = []
+    for offset, raised in enumerate(
+        [CancelledError(), PartlyDone(0, CancelledError()), PartlyDone(1, ValueError()), None]
+    ):
+        heart.submit("log", offset, f"key-{offset}", offset, now_ms=0)
+        (run,) = begun(heart, 0)
+        run.started_ms, run.named_ms = 0, 10
+        told.append(repr(heart.ended(run, raised)))
+    too_slow = "TimeoutError('it ran for 0 ms and was cancelled')"
+    assert told == [
+        too_slow,
+        f"PartlyDone(0, {too_slow})",
+        "ArgumentError('done', 1, 'be below 1, the length of the batch')",
+        "None",
+    ]

@@ -63,6 +63,7 @@ def test_a_coroutine_that_is_overdue_is_cancelled_and_nothing_of_its_key_runs_be
     watch = Watch()
     letters: list[Letter[Message]] = []
     overdue: list[int] = []
+    ends: list[tuple[object, ...]] = []
 
     async def handle(message: Message) -> None:
         watch.begin(message)
@@ -74,7 +75,10 @@ def test_a_coroutine_that_is_overdue_is_cancelled_and_nothing_of_its_key_runs_be
             watch.busy.discard(message.key)
 
     async def serve() -> None:
-        hooks = Hooks(overdue=lambda _, offset, __: overdue.append(offset))
+        hooks = Hooks(
+            overdue=lambda _, offset, __: overdue.append(offset),
+            ended=lambda _, offsets, raised, __: ends.append((*offsets, type(raised).__name__)),
+        )
         config = RunnerConfig(workers=4, timeout_ms=500, retry=FAST)
         async with AsyncRunner(handle, dead_letter=letters.append, hooks=hooks, config=config) as runner:
             runner.add_log("log")
@@ -84,6 +88,7 @@ def test_a_coroutine_that_is_overdue_is_cancelled_and_nothing_of_its_key_runs_be
     watch.check()
     assert watch.starts["key"] == [0, 0, 1, 2, 3]
     assert overdue == [0, 0]
+    assert ends[:3] == [(0, "TimeoutError"), (0, "TimeoutError"), (1, "NoneType")], "as the letter has it"
     (letter,) = letters
     assert isinstance(letter.error, TimeoutError)
     assert letter.failures == 2

@@ -468,16 +468,16 @@ def die_once(path: str) -> None:
 
 
 def test_a_process_that_is_killed_costs_one_retry_of_one_message(tmp_path: Path) -> None:
-    ends: list[tuple[int, BaseException | None]] = []
-    hooks = Hooks(ended=lambda _, offset, raised, __: ends.append((offset, raised)))
+    ends: list[tuple[Sequence[int], BaseException | None]] = []
+    hooks = Hooks(ended=lambda _, offsets, raised, __: ends.append((offsets, raised)))
     make = partial(ProcessPoolExecutor, 1, mp_context=get_context("spawn"))
     with ThreadRunner(die_once, executor=make, hooks=hooks, config=RunnerConfig(workers=2, retry=FAST)) as runner:
         runner.add_log("log")
         for offset in range(8):
             runner.submit("log", offset, f"key-{offset % 4}", str(tmp_path / "flag") if offset == 3 else "")
     assert runner.stats().done == 8
-    (failed,) = [(offset, isinstance(raised, BrokenExecutor)) for offset, raised in ends if raised is not None]
-    assert failed == (3, True)
+    (failed,) = [(offsets, isinstance(raised, BrokenExecutor)) for offsets, raised in ends if raised is not None]
+    assert failed == ((3,), True)
 
 
 @pytest.mark.parametrize("name", ["handle", "commit", "dead_letter", "load", "executor", "hooks", "config"])

@@ -22,11 +22,13 @@ class Verdict(NamedTuple):
         done: How many of its messages are done, counted from the first.
         error: How the next one has ended.
         is_clear: Whether the error is that of this message, and not of any one in the batch.
+        raised: What the handler has raised, as others are told of it.
     """
 
     done: int
     error: BaseException
     is_clear: bool
+    raised: BaseException
 
 
 def runs_of(log: Log[Message], deliveries: Iterable[Deliver[Message]]) -> list[Run[Message]]:
@@ -63,12 +65,18 @@ def verdict(run: Run[Message], raised: BaseException, overdue_ms: int | None) ->
         overdue_ms: The time, if the handler was cancelled because it ran for too long: then that is its error.
     """
     many = len(run.deliveries)
-    done, error, is_clear = 0, raised, many == 1
+    if isinstance(raised, PartlyDone) and raised.done < many:
+        error = _as_it_counts(run, raised.error, overdue_ms)
+        told = raised if error is raised.error else PartlyDone(raised.done, error)
+        return Verdict(raised.done, error, is_clear=True, raised=told)
     if isinstance(raised, PartlyDone):
-        if raised.done < many:
-            done, error, is_clear = raised.done, raised.error, True
-        else:
-            error = ArgumentError("done", raised.done, f"be below {many}, the length of the batch")
-    if overdue_ms is not None and not isinstance(error, Exception):
-        error = TimeoutError(f"it ran for {overdue_ms - (run.started_ms or 0)} ms and was cancelled")
-    return Verdict(done, error, is_clear)
+        error = ArgumentError("done", raised.done, f"be below {many}, the length of the batch")
+    else:
+        error = _as_it_counts(run, raised, overdue_ms)
+    return Verdict(0, error, is_clear=many == 1, raised=error)
+
+
+def _as_it_counts(run: Run[Message], raised: BaseException, overdue_ms: int | None) -> BaseException:
+    if overdue_ms is None or isinstance(raised, Exception):
+        return raised
+    return TimeoutError(f"it ran for {overdue_ms - (run.started_ms or 0)} ms and was cancelled")

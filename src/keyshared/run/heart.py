@@ -44,7 +44,7 @@ from keyshared.run.actions import (
     Settle,
     WriteLetter,
 )
-from keyshared.run.batches import next_run, verdict
+from keyshared.run.batches import Verdict, next_run, verdict
 from keyshared.run.figures import busiest_keys, rows_of
 from keyshared.run.log import Log, Run
 from keyshared.run.stays import Stays
@@ -132,24 +132,24 @@ class Heart(Stays[Message]):
                 self._commits.note(log)
             self._apply(log, heard)
 
-    def ended(self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None) -> None:
-        """A handler has ended: it returned, or it raised something."""
+    def ended(
+        self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None
+    ) -> BaseException | None:
+        """A handler has ended: it returned, or it raised something. Return what it raised, as it counts."""
         self._tick(now_ms)
         self._turns.busy -= 1
-        log = run.log
+        overdue_ms = self._now if self._cancels and run.named_ms >= 0 else None
+        how = None if raised is None else verdict(run, raised, overdue_ms)
         if run.is_abandoned:
             self._counts["late"] += 1
             self._end_abandoned(run)
-            return
-        del log.runs[run]
-        if raised is not None:
-            self._end_badly(run, raised)
-            return
-        self._counts["done"] += 1
-        self._count_done(run, len(run.deliveries))
-        following = next_run(run)
-        if following is not None:
-            self._turns.add(following)
+        else:
+            del run.log.runs[run]
+            if how is None:
+                self._end_well(run)
+            else:
+                self._end_badly(run, how)
+        return None if how is None else how.raised
 
     def withdrawn(self, run: Run[Message], *, now_ms: int | None = None) -> None:
         """A run was taken back before its handler began."""
@@ -320,11 +320,17 @@ class Heart(Stays[Message]):
         settle = log.dispatcher.ack if many == 1 else log.dispatcher.ack_through
         self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
-    def _end_badly(self, run: Run[Message], raised: BaseException) -> None:
+    def _end_well(self, run: Run[Message]) -> None:
+        self._counts["done"] += 1
+        self._count_done(run, len(run.deliveries))
+        following = next_run(run)
+        if following is not None:
+            self._turns.add(following)
+
+    def _end_badly(self, run: Run[Message], how: Verdict) -> None:
+        done, error, is_clear, raised = how
         if isinstance(raised, NotAwaitedError):  # so would every other one
             self.fail(raised)
-        is_overdue = self._cancels and run.named_ms >= 0
-        done, error, is_clear = verdict(run, raised, self._now if is_overdue else None)
         if done:
             self._count_done(run, done)
         log, failed = run.log, run.deliveries[done]

@@ -249,10 +249,10 @@ class Host(ABC, Generic[Message]):
             now = now_ms()
             while self._ended:
                 run, raised, ended_ms = self._ended.popleft()
-                self._heart.ended(run, raised, now_ms=now)
+                error = self._heart.ended(run, raised, now_ms=now)
                 if self._hooks.ended is not None:
                     ran_ms = ended_ms - (run.started_ms or ended_ms)
-                    self._tell(self._hooks.ended, run.log.name, run.delivery.offset, raised, ran_ms)
+                    self._tell(self._hooks.ended, run.log.name, run.offsets, error, ran_ms)
             while actions := self._heart.advance(now_ms=now):
                 for action in actions:
                     if type(action) is Run:

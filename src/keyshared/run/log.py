@@ -48,6 +48,11 @@ class Run(Generic[Message]):
         self.is_abandoned = False
 
     @property
+    def offsets(self) -> tuple[int, ...]:
+        """What it has, in order."""
+        return tuple(each.offset for each in self.deliveries)
+
+    @property
     def place(self) -> tuple[str, bytes | int]:
         """What nothing else may run for beside it: its key, or its message if that has none."""
         key = self.delivery.key

@@ -1,6 +1,6 @@
 """What a runner is told, and what it tells: settings, how a handler ends, dead letters, hooks, figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -230,8 +230,9 @@ class Hooks:
     that raises stops the runner with its error.
 
     Args:
-        ended: A handler has ended: log, offset (the first one of a batch), what it raised or None, milliseconds that
-            it ran.
+        ended: A handler has ended: log, the offsets of its messages in order (several of a batch), what it raised or
+            None, milliseconds that it ran. `PartlyDone` says which of them has ended with its error; if a coroutine
+            was cancelled after its timeout, the error is a `TimeoutError`.
         overdue: A handler has run for `RunnerConfig.timeout_ms` or a multiple of it: log, offset, milliseconds.
         committed: A commit was made: log, position, token.
         noticed: A notice of the dispatcher: log, effect (`Blocked`, `Dropped`, `Skipped`, `Spilled`, ...).
@@ -242,7 +243,7 @@ class Hooks:
         ConfigError: One of them cannot be called.
     """
 
-    ended: Callable[[str, int, BaseException | None, int], object] | None = None
+    ended: Callable[[str, Sequence[int], BaseException | None, int], object] | None = None
     overdue: Callable[[str, int, int], object] | None = None
     committed: Callable[[str, int, str], object] | None = None
     noticed: Callable[[str, Effect], object] | None = None

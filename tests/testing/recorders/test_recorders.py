@@ -1,15 +1,17 @@
 """Recorders write histories of what real systems told them; samples of that stand beside the tests."""
 
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.testing.recorders.sample import SAMPLES, histories, note
 
-from keyshared import effects
-from keyshared.run import Hooks, ThreadRunner
+from keyshared import RetryPolicy, effects
+from keyshared.run import Hooks, NotAwaitedError, PartlyDone, RetryLater, RunnerConfig, ThreadRunner
 from keyshared.testing import Guarantees, GuaranteesError, check_history, merge_histories, read_jsonl
 from keyshared.testing.history import (
     Acked,
@@ -384,3 +386,84 @@ def test_a_process_has_a_name_that_can_stand_in_a_file(process: str, tmp_path: P
 
 def test_the_clock_of_the_machine_goes_on() -> None:
     assert 1_700_000_000_000 < wall_clock_ms() <= wall_clock_ms()
+
+
+Messages = list[int]
+
+
+def told_of_handlers(handle: Callable[[Messages], None], size: int) -> list[Happening]:
+    """What a recorder writes of a runner of batches whose one key has so many messages, but for its commits."""
+    heard = Heard()
+    recorder = KafkaRecorder(lambda _, happening: heard.write("q", happening), "a", lambda: None)
+    release = Event()
+
+    def begin(messages: Messages) -> None:
+        assert release.wait(20)
+        for offset in messages:
+            recorder.begun(kafka_message(offset))
+        handle(messages)
+
+    hooks = Hooks(ended=recorder.ended, noticed=recorder.noticed)
+    config = RunnerConfig(workers=1, batch=3, retry=RetryPolicy(base_delay_ms=1))
+    with ThreadRunner[int](begin, hooks=hooks, config=config) as runner:
+        runner.add_log("q-0", start=0)
+        runner.submit_many("q-0", [(offset, "k", offset) for offset in range(size)])
+        release.set()
+    return heard.history
+
+
+def begun(*offsets: int) -> list[Happening]:
+    return [Delivered(offset=offset, key=b"k", consumer="a") for offset in offsets]
+
+
+def acked(*offsets: int) -> list[Happening]:
+    return [Acked(offset=offset, consumer="a") for offset in offsets]
+
+
+def released(reason: str, *offsets: int) -> list[Happening]:
+    return [Released(offset=offset, consumer="a", reason=reason) for offset in offsets]
+
+
+def failing_once(error: BaseException) -> Callable[[Messages], None]:
+    """A handler whose first call ends with an error."""
+    errors = [error]
+
+    def handle(_: Messages) -> None:
+        if errors:
+            raise errors.pop()
+
+    return handle
+
+
+def test_all_messages_of_a_batch_of_this_library_end() -> None:
+    assert told_of_handlers(lambda _: None, 6) == [*begun(0, 1, 2), *acked(0, 1, 2), *begun(3, 4, 5), *acked(3, 4, 5)]
+
+
+def test_a_batch_of_which_a_part_is_done_ends_as_its_handler_says() -> None:
+    assert told_of_handlers(failing_once(PartlyDone(1, ValueError())), 3) == [
+        *(*begun(0, 1, 2), *acked(0), Nacked(offset=1, consumer="a", reason="ValueError")),
+        *(*released("batch_broken", 2), *begun(1), *acked(1), *begun(2), *acked(2)),
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError(), RetryLater(1), CancelledError()])
+def test_an_error_that_names_no_message_of_a_batch_is_the_failure_of_none(error: BaseException) -> None:
+    history = told_of_handlers(failing_once(error), 3)
+    assert history[:6] == [*begun(0, 1, 2), *released(type(error).__name__, 0, 1, 2)]
+    assert [each for each in history if isinstance(each, Acked)] == acked(0, 1, 2)
+
+
+def test_what_is_put_off_or_cancelled_has_not_failed() -> None:
+    heard = Heard()
+    recorder = KafkaRecorder(lambda _, happening: heard.write("q", happening), "a", lambda: 1_000)
+    for raised in (RetryLater(5), CancelledError(), SystemExit(), NotAwaitedError("coroutine"), ValueError()):
+        recorder.begun(kafka_message(0))
+        recorder.ended("q-0", 0, raised)
+    of_all: dict[str, Any] = {"offset": 0, "consumer": "a", "at_ms": 1_000}
+    assert heard.history[1::2] == [
+        Released(reason="RetryLater", until_ms=1_005, **of_all),
+        Released(reason="CancelledError", **of_all),
+        Released(reason="SystemExit", **of_all),
+        Released(reason="NotAwaitedError", **of_all),
+        Nacked(reason="ValueError", **of_all),
+    ]

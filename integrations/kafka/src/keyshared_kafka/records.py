@@ -4,7 +4,7 @@ Each record has an attribute ``kafka``: a dict with ``event``, ``topic`` and ``p
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -49,11 +49,12 @@ def _both(ours: Callable[..., None], theirs: Callable[..., object] | None) -> Ca
     return both
 
 
-def _ended(log: str, offset: int, raised: BaseException | None, ran_ms: int) -> None:
+def _ended(log: str, offsets: Sequence[int], raised: BaseException | None, ran_ms: int) -> None:
     if raised is None or not logger.isEnabledFor(logging.INFO):
         return
+    done, error = (raised.done, raised.error) if isinstance(raised, PartlyDone) else (0, raised)
+    offset = offsets[done]  # an error that names none of a batch is that of the first
     more = {"offset": offset, "ran_ms": ran_ms}
-    error = raised.error if isinstance(raised, PartlyDone) else raised
     if isinstance(error, Reject):
         logger.info("%s/%d: rejected: %s", log, offset, error, extra=fields("rejected", log, **more))
     elif isinstance(error, Exception) and not isinstance(error, RetryLater):

@@ -16,7 +16,12 @@ class KafkaRecorder:
 
     The log is ``<topic>-<partition>``. A delivery begins when a message goes to its handler, and ends when the handler
     does, or when the partition is revoked. No hook tells of dead letters: where some are written, tell `given_up`, or
-    claim neither safe-cursor nor no-loss.
+    claim neither safe-cursor nor no-loss. The time of a `RetryLater` is counted from when its hook is called, which may
+    be later than the runner counts it from: claim a ``tolerance_ms``.
+
+    The end of a handler names no delivery. When a message goes to a handler again after its partition was revoked, the
+    next end is taken for that of the new delivery. So the old handler has to end first, as it does in this library's
+    runners.
 
     Args:
         write: Where to.
@@ -43,16 +48,35 @@ class KafkaRecorder:
         self._begun.setdefault(log, set()).add(offset)
         self._write(log, Delivered(offset=offset, key=_key_of(message), consumer=self._consumer, at_ms=self._clock()))
 
-    def ended(self, log: str, offset: int, raised: BaseException | None = None, ran_ms: int = 0) -> None:  # noqa: ARG002
-        """Take the end of a handler; as `Hooks.ended` of this library's runners has it."""
-        if offset not in self._begun.get(log, ()):
-            return  # it was revoked meanwhile
-        self._begun[log].discard(offset)
-        if raised is None:
-            self._write(log, Acked(offset=offset, consumer=self._consumer, at_ms=self._clock()))
-        else:
-            reason = type(raised).__name__
-            self._write(log, Nacked(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock()))
+    def ended(
+        self,
+        log: str,
+        offsets: int | Iterable[int],
+        raised: BaseException | None = None,
+        ran_ms: int = 0,  # noqa: ARG002
+    ) -> None:
+        """Take the end of a handler; as `Hooks.ended` of this library's runners has it.
+
+        What a runner does not count as a failure is none here: `RetryLater`, a cancellation or whatever else is no
+        `Exception`, and for a batch an error that names none of its messages.
+
+        Args:
+            log: The log.
+            offsets: Its message, or those of a batch in order.
+            raised: What it raised.
+            ran_ms: How long it ran.
+        """
+        batch = [offsets] if isinstance(offsets, int) else list(offsets)
+        error: Any = raised  # no runner is imported: its exceptions are known by their names
+        done, behind = (len(batch), 0) if raised is None else (0, len(batch))
+        if type(error).__name__ == "PartlyDone":
+            done, error, behind = error.done, error.error, 1
+        for offset in batch[:done]:
+            self._end(log, Acked(offset=offset, consumer=self._consumer, at_ms=self._clock()))
+        for offset in batch[done : done + behind]:
+            self._end(log, self._ended_badly(offset, error, is_clear=behind == 1))
+        for offset in batch[done + behind :]:
+            self._end(log, self._released(offset, "batch_broken"))
 
     def given_up(self, log: str, offset: int, reason: str | None = None) -> None:
         """Take a message that is done although its handler has failed: a dead letter is written, or nobody wants it."""
@@ -79,8 +103,25 @@ class KafkaRecorder:
         for each in partitions:
             log = _log_of(each.topic, each.partition)
             for offset in sorted(self._begun.pop(log, ())):
-                released = Released(offset=offset, consumer=self._consumer, reason="revoked", at_ms=self._clock())
-                self._write(log, released)
+                self._write(log, self._released(offset, "revoked"))
+
+    def _end(self, log: str, end: Acked | Nacked | Released) -> None:
+        begun = self._begun.get(log, set())
+        if end.offset in begun:  # or else it was revoked meanwhile
+            begun.discard(end.offset)
+            self._write(log, end)
+
+    def _ended_badly(self, offset: int, error: Any, *, is_clear: bool) -> Nacked | Released:  # noqa: ANN401
+        reason, now = type(error).__name__, self._clock()
+        if reason == "RetryLater":
+            until_ms = None if now is None else now + error.delay_ms
+            return Released(offset=offset, consumer=self._consumer, reason=reason, until_ms=until_ms, at_ms=now)
+        if is_clear and isinstance(error, Exception) and reason != "NotAwaitedError":
+            return Nacked(offset=offset, consumer=self._consumer, reason=reason, at_ms=now)
+        return Released(offset=offset, consumer=self._consumer, reason=reason, at_ms=now)
+
+    def _released(self, offset: int, reason: str) -> Released:
+        return Released(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock())
 
 
 def _log_of(topic: str, partition: int) -> str:
