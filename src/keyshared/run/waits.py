@@ -157,8 +157,8 @@ class WaitingThreads(Host[Message]):
 
         The block goes on until it submits, or waits in `submit`, `wait_for_room` or `sleep`. That raises `StoppedError`
         then, which ends the block and goes no further. Handlers finish meanwhile, what is done is committed, and
-        whoever listened for the signal before does so again. If an error stops the runner meanwhile, such as that of the
-        last commit, the block raises it. Outside the main thread no signal is listened for.
+        whoever listened for the signal before does so again. If an error stops the runner meanwhile, such as that of
+        the last commit, the block raises it. Outside the main thread no signal is listened for.
 
         Args:
             signals: Which; SIGTERM if none is named.
