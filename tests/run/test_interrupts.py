@@ -70,8 +70,10 @@ def interrupt_whoever_sees_it() -> Thread:
 
     def full(_: str) -> None:
         program.told_in.append(current_thread())
-        signal.raise_signal(signal.SIGINT)
-        program.release.set()  # it was not raised here
+        try:
+            signal.raise_signal(signal.SIGINT)  # it is not raised here
+        finally:
+            program.release.set()
 
     runner = program.runner(Hooks(full=full))
     with pytest.raises(KeyboardInterrupt):

@@ -233,7 +233,8 @@ class Hooks:
         ended: A handler has ended: log, the offsets of its messages in order (several of a batch), what it raised or
             None, milliseconds that it ran. `PartlyDone` says which of them has ended with its error; if a coroutine
             was cancelled after its timeout, the error is a `TimeoutError`.
-        overdue: A handler has run for `RunnerConfig.timeout_ms` or a multiple of it: log, offset, milliseconds.
+        overdue: A handler has run for `RunnerConfig.timeout_ms` or a multiple of it: log, offset (the first one of a
+            batch), milliseconds.
         committed: A commit was made: log, position, token.
         noticed: A notice of the dispatcher: log, effect (`Blocked`, `Dropped`, `Skipped`, `Spilled`, ...).
         full: A log has no room: log. Stop reading it.
