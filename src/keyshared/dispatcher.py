@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now
+from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now, require
 from keyshared._dispatch.admission import Admission, Message, limits_for
 from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
@@ -42,6 +42,7 @@ from keyshared._dispatch.receipts import (
     open_through,
     read_receipts,
 )
+from keyshared._dispatch.restart import Restart
 from keyshared._dispatch.rooms import dump_rooms, groups_of, health_of, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
@@ -193,7 +194,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._health = health_of(self._rooms)
         self._redriven = redriven_of(self._rooms)
         self._groups = groups_of(self._rooms)
+        self._restart = Restart(self._window)
         self._duties: Duties = {
+            **self._restart.duties,
             Entry: Duty(Stage.DELIVERIES, _offset_of, self._endings.due),
             Member: Duty(Stage.CONSUMERS, _order_of, self._membership.deadline_reached),
             **{kind: duty for room in self._rooms for kind, duty in room.duties.items()},
@@ -229,7 +232,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             state: What `snapshot` returned, perhaps after a trip through JSON.
             placement: Of the same kind and settings as the original's; without consumers, those come from the snapshot.
                 One that is history or was made by hand has to be the original's own, see `placement`.
-            config: The configuration to go on with.
+            config: The configuration to go on with. Wider limits make `handle_timeout` due at once.
             now_ms: The clock of this process; it may have started anew.
             epoch: Raise it by one after every crash: deliveries get attempt numbers above ``epoch << 32``, so that acks
                 of deliveries that the snapshot has not seen stay fenced. Never goes below the snapshot's own.
@@ -977,8 +980,11 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._window.check_invariants()
         self._membership.check_invariants()
         self._outbox.check_invariants()
+        self._endings.check_invariants()
         for room in self._rooms:
             room.check_invariants()
+        is_due = self._restart.deadline is not None
+        require(is_due or not self._window.wants_wake, "what may go out went out, unless a restart made it possible")
 
     # inside
 
@@ -997,11 +1003,15 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         load_messages(data, self._window, self._endings, self._timers, now=self._now, items=items)
         if self._redriven is not None:
             self._redriven.readmit(data.field("rooms"), self._now, items)
+        for member in self._members.values():
+            self._endings.time_open(member.open.values(), self._now)
         load_places(data, self._window)
         self._window.begin_anew()
         if self._ledger is not None:
             self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)
+        if self._window.wants_wake:
+            self._timers.start(self._restart, self._now)
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 

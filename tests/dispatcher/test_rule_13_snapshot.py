@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,9 +11,19 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription, then
 from tests.properties.broken import RestartGivesRoom
 
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
+from keyshared.config import (
+    DispatcherConfig,
+    DrainUnit,
+    GroupLimits,
+    KeySessions,
+    Poison,
+    RetryPolicy,
+    Rules,
+    Unmatched,
+)
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
+    BlockReason,
     Call,
     DeadLetter,
     Deliver,
@@ -20,6 +31,7 @@ from keyshared.effects import (
     Evicted,
     Ignored,
     IgnoredReason,
+    KeyBegun,
     Load,
     Released,
     ReleaseReason,
@@ -570,3 +582,150 @@ def test_what_is_blocked_goes_on_when_the_snapshot_knows_of_no_failure() -> None
     again = Watched.restore(state, AlphabetRing(), original.config, now_ms=0)
 
     assert [deliver(0, "a1", "ann", 2)] == again.unblock("a1")
+
+
+class TestOtherLimits:
+    """A restart may have other limits. What wider ones make possible is due at once; the restart hands out nothing."""
+
+    def again(self, dispatcher: KeySharedDispatcher, rules: Rules | None = None, **config: Any) -> Watched:
+        state = json.loads(json.dumps(dispatcher.snapshot()))
+        return Watched.restore(state, AlphabetRing(), replace(dispatcher.config, **config), now_ms=7, rules=rules)
+
+    def is_due(self, again: Watched, *waiting: int) -> list[Effect]:
+        """These offsets wait for nothing but the timeout, which is due; return what it says."""
+        assert [None] * len(waiting) == [again.why_blocked(offset) for offset in waiting]
+        assert [Deliver, 7] == [*{type(each) for each in again.outstanding_effects()}, again.next_deadline_ms()]
+        effects = again.handle_timeout()
+        assert 7 != again.next_deadline_ms()
+        return effects
+
+    def test_more_of_a_key_may_be_open(self) -> None:
+        held = subscription("ann")
+        fill(held, "a1", "a1", "a1", "b1")
+        again = self.again(held, max_in_flight_per_key=2)
+
+        assert BlockReason.KEY_IN_FLIGHT is held.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [deliver(1, "a1", "ann")] == self.is_due(again, 1)
+        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(2).reason  # type: ignore[union-attr]
+
+    def test_what_is_spilled_or_delayed_or_in_quarantine_does_not_wait_for_the_limit_of_its_key(self) -> None:
+        held = subscription("ann", poison=Poison.QUARANTINE, max_in_flight_per_key=2, max_loaded_per_key=2)
+        fill(held, "a1", "a1", "a1")
+        held.reject(0, "ann", 1)
+        held.offer(3, "a2", not_before_ms=100)
+        again = self.again(held, max_in_flight_per_key=3, max_loaded_per_key=3)
+
+        assert 100 - 0 + 7 == again.next_deadline_ms()
+        assert BlockReason.QUARANTINED is again.why_blocked(0).reason  # type: ignore[union-attr]
+
+    def test_the_window_has_room_for_what_starved(self) -> None:
+        held = subscription("ann", "bob", window=2)
+        held.set_limit("ann", 0)
+        fill(held, "a1", "a2", "b1")
+        held.set_limit("ann", 2)
+        again = self.again(held, window=4)
+
+        assert BlockReason.WINDOW_FULL is held.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [Load(1, b"a2")] == self.is_due(again, 1)
+
+    def test_the_window_has_room_for_what_starved_without_a_key(self) -> None:
+        held = subscription(window=2)
+        held.add_consumer("ann", limit=0)
+        held.add_consumer("bob", filters=["b*"])
+        fill(held, None, None, "b1")
+        held.set_limit("ann", 2)
+        again = self.again(held, window=4)
+
+        assert BlockReason.WINDOW_FULL is held.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [Load(1, None)] == self.is_due(again, 1)
+
+    def test_the_token_has_room_again(self) -> None:
+        held = subscription("ann", token_bytes=80, max_in_flight_per_consumer=100)
+        fill(held, *(f"a{number}" for number in range(60)))
+        for offset in range(2, 60, 2):
+            held.ack(offset, "ann", 1)
+        fill(held, "b1", None, start=60)
+        kept = self.again(held, token_bytes=81)
+        again = self.again(held, token_bytes=8_000)
+
+        assert BlockReason.TOKEN_FULL is kept.why_blocked(60).reason  # type: ignore[union-attr]
+        assert [deliver(60, "b1", "ann"), deliver(61, None, "ann")] == self.is_due(again, 60, 61)
+
+    def test_a_token_that_was_not_full_is_not_kept(self) -> None:
+        state = subscription("ann", token_bytes=80).snapshot() | {"rooms": {"token": False}}
+
+        with pytest.raises(SnapshotError, match="be True, or absent"):
+            KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(token_bytes=80), now_ms=0)
+
+    def test_more_of_the_subscription_may_be_open(self) -> None:
+        held = subscription("ann", max_in_flight=1)
+        fill(held, "a1", "b1", None)
+        again = self.again(held, max_in_flight=3)
+
+        assert [deliver(1, "b1", "ann"), deliver(2, None, "ann")] == self.is_due(again, 1, 2)
+
+    @pytest.mark.parametrize("limits", [{"per_second": 1}, {"max_in_flight": 1}])
+    def test_a_group_is_open(self, limits: dict[str, int]) -> None:
+        rules = Rules(mark="all", group_of=lambda _: "all")
+        held = subscription("ann", rules=rules, group=GroupLimits(**limits))
+        fill(held, "a1", "b1", "c1")
+        again = self.again(held, rules, group=GroupLimits())
+
+        assert BlockReason.CONSUMER_FULL is not held.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [deliver(1, "b1", "ann"), deliver(2, "c1", "ann")] == self.is_due(again, 1, 2)
+
+    def test_a_group_that_was_there_for_its_tokens_only_is_forgotten(self) -> None:
+        rules = Rules(mark="all", group_of=lambda _: "all")
+        held = subscription("ann", rules=rules, group=GroupLimits(per_second=1))
+        held.offer(0, "a1")
+        held.ack(0, "ann", 1)
+
+        assert ["all"] == [group.name for group in held.groups()]
+        assert [] == self.again(held, rules, group=GroupLimits()).groups()
+
+    @pytest.mark.parametrize("unit", [DrainUnit.HASH, DrainUnit.RANGE])
+    def test_with_sessions_and_a_drain_unit_nothing_is_opened_behind_the_hosts_back(self, unit: DrainUnit) -> None:
+        held = subscription("ann", max_in_flight=1, unit=unit, sessions=KeySessions(flush_ms=None))
+        fill(held, "a1", "b1")
+        again = self.again(held, max_in_flight=5)
+
+        assert [KeyBegun(b"b1", "ann", 2), deliver(1, "b1", "ann")] == self.is_due(again, 1)
+        assert 7 + 30_000 == again.describe(1).deadline_ms  # type: ignore[union-attr]
+
+    def test_any_call_that_wakes_the_window_ends_it(self) -> None:
+        held = subscription("ann")
+        fill(held, "a1", "a1")
+        again = self.again(held, max_in_flight_per_key=2, ack_timeout_ms=None)
+
+        assert (7, [deliver(1, "a1", "ann")]) == (again.next_deadline_ms(), again.set_limit("ann", 9))
+        assert again.describe(0).deadline_ms == again.next_deadline_ms() == 7 + 30_000  # type: ignore[union-attr]
+
+    def test_what_was_open_without_a_timeout_gets_the_whole_time(self) -> None:
+        held = subscription("ann", ack_timeout_ms=None)
+        fill(held, "a1")
+        again = self.again(held, ack_timeout_ms=500)
+
+        assert 507 == again.next_deadline_ms()
+        assert ReleaseReason.ACK_TIMEOUT is again.handle_timeout(now_ms=507)[0].reason  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        ("before", "after", "match"),
+        [
+            (
+                {"max_in_flight_per_key": 2},
+                {"max_in_flight_per_key": 1},
+                "see max_in_flight_per_key, batch_per_key and",
+            ),
+            ({}, {"window": 1}, "fit the window"),
+            ({}, {"window": 2, "max_tracked": 2}, "fit"),
+            ({}, {"max_loaded_per_key": 1}, "beyond max_loaded_per_key"),
+        ],
+    )
+    def test_a_limit_below_what_is_in_use_is_named(
+        self, before: dict[str, int], after: dict[str, int], match: str
+    ) -> None:
+        held = subscription("ann", **before)
+        fill(held, "a1", "a1", "a1")
+
+        with pytest.raises(SnapshotError, match=match):
+            self.again(held, **after)

@@ -256,7 +256,9 @@ class TestAnotherLife:
 
     @pytest.mark.parametrize("config", [{}, {"batch_per_key": 5}])
     def test_more_open_deliveries_than_the_rule_allows_are_refused(self, config: dict[str, Any]) -> None:
-        with pytest.raises(SnapshotError, match="never had more open than the per-key limit"):
+        with pytest.raises(
+            SnapshotError, match="never had more open than its limit, see max_in_flight_per_key, batch_per_key and"
+        ):
             again(limited_with_three_open(), rules=Rules(mark=RULES.mark, limit_of=lambda _: 2), **config)
 
 

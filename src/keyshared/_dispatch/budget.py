@@ -72,6 +72,15 @@ class BudgetedWindow(InFlightWindow):
                 return []
         return super().pull(consumer, most, only, per_key)
 
+    def go_on_full(self) -> None:
+        """Go on with a token that was full; where its budget is so great now that it is not, all that waits is touched.
+
+        For a window that has all its messages.
+        """
+        self.cursor.fill()
+        if not self.cursor.is_full:
+            self._touched.update(dict.fromkeys(self.waiting_lanes()))
+
     def is_held(self, entry: Entry) -> bool:
         """Whether a message has to wait until the token has room, or until it is the lowest one."""
         return self.cursor.is_full and entry is not self.cursor.lowest
@@ -139,12 +148,13 @@ class TokenRoom:
         window: Its cursor measures the token.
     """
 
-    __slots__ = ("_cursor", "duties")
+    __slots__ = ("_cursor", "_window", "duties")
 
     name: Final = "token"
 
     def __init__(self, window: InFlightWindow) -> None:
-        self._cursor = cast("MeasuringCursor", window.cursor)
+        self._window = cast("BudgetedWindow", window)
+        self._cursor = self._window.cursor
         self.duties: Duties = {}
 
     def refresh(self, now: int, notices: list[Effect]) -> None:
@@ -155,8 +165,10 @@ class TokenRoom:
         return self._cursor.is_full or None
 
     def load(self, data: Reader, now: int) -> None:  # noqa: ARG002  # as above
-        """Go on with a full token, if there was one."""
-        self._cursor.is_full = data.flag() or self._cursor.is_full
+        """Go on with a full token, if there was one and it is not short for the budget of now."""
+        if not data.flag():
+            raise data.refuse("be True, or absent: it is kept of a full token only")
+        self._window.go_on_full()
 
     def check_invariants(self) -> None:
         """Do nothing: the cursor checks itself."""

@@ -7,6 +7,7 @@ timeout, an eviction and a lost session cannot treat a message differently by ac
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from keyshared._checks import require
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import IN_FLIGHT, LOADING, QUEUED, SPILLED, Consumer, Entry, State
 from keyshared.config import DispatcherConfig, OnEvict, Then
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # a dispatcher that asks for neither loads neither
     from keyshared._dispatch.ledger import Ledger
     from keyshared._dispatch.waiting import WaitingCounts
 
-__all__ = ["REMEMBERED_DELIVERIES", "Ended", "Endings", "Note", "endings_for"]
+__all__ = ["REMEMBERED_DELIVERIES", "TIMED", "Ended", "Endings", "Note", "endings_for"]
 
 REMEMBERED_DELIVERIES: Final = 8
 """Ended deliveries that are remembered of one message; the default retries make six, releases any number."""
@@ -43,6 +44,9 @@ _new: Final = tuple.__new__  # builds an effect in half the time that its own co
 _REJECTED: Final = ReleaseReason.REJECTED
 _RELEASED: Final = ReleaseReason.RELEASED
 _EVICTED: Final = ReleaseReason.EVICTED
+TIMED: Final = frozenset({State.IN_FLIGHT, State.DELAYED, State.SPILLED, State.LOADING})
+"""The states of messages that may have a deadline."""
+
 _NO_FAILURES: Final = (
     ReleaseReason.BATCH_BROKEN,
     ReleaseReason.RELEASED,
@@ -252,6 +256,41 @@ class Endings:
                 note.postponed = False
             self._window.ripen(entry)
 
+    def time_open(self, entries: Iterable[Entry], now: int) -> None:
+        """Give the whole time to open deliveries that have none: there was no ack timeout in another life."""
+        timeout_ms = self._config.ack_timeout_ms
+        for entry in entries:
+            if entry.deadline is None and timeout_ms is not None:
+                self._timers.start(entry, now + timeout_ms)
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` unless notes and deadlines are of the messages that may have them. For tests; O(n)."""
+        entries = {entry.offset: entry for entry in self._window.outstanding()}
+        blocked = {offset: entry for of_key in self.blocked.values() for offset, entry in of_key.items()}
+        known = [(entry.key, offset) for offset, entry in entries.items() if entry.state == State.BLOCKED]
+        require({offset: entries.get(offset) for offset in blocked} == blocked, "what is blocked is outstanding")
+        of_keys = [(key, offset) for key, of_key in self.blocked.items() for offset in of_key]
+        require(sorted(of_keys, key=_second) == known, "what is blocked is known by its key")
+        require(self.notes.keys() <= entries.keys(), "notes are of outstanding messages")
+        timed = {id(running) for running in self._timers.running()}
+        for offset, entry in entries.items():
+            require(entry.deadline is None or id(entry) in timed, f"message {offset} has a timer for its deadline")
+            require(
+                entry.deadline is None or entry.state in TIMED, f"message {offset} has a deadline while time ends it"
+            )
+            waits = entry.state == State.DELAYED or (
+                entry.state == IN_FLIGHT and self._config.ack_timeout_ms is not None
+            )
+            require(entry.deadline is not None or not waits, f"message {offset} waits until some time")
+            self._check_note(entry)
+
+    def _check_note(self, entry: Entry) -> None:
+        note = self.notes.get(entry.offset)
+        if note is not None:
+            require(note.mark is None or entry.state == IN_FLIGHT, f"message {entry.offset} is marked while it is open")
+            delays = not note.postponed or entry.state == State.DELAYED
+            require(delays, f"message {entry.offset} is postponed while it is delayed")
+
     def _delay_after(self, reason: ReleaseReason, note: Note, delay_ms: int | None) -> int | None:
         """Count the failure, if it is one; return how long the message waits now, None if it is given up."""
         if reason in _NO_FAILURES:
@@ -323,6 +362,10 @@ class Endings:
 def _waits_its_turn(entry: Entry) -> bool:
     """Whether it waits in its lane, and not for an instant."""
     return entry.state in (QUEUED, LOADING) or (entry.state == SPILLED and entry.deadline is None)
+
+
+def _second(pair: tuple[object, int]) -> int:
+    return pair[1]
 
 
 def endings_for(

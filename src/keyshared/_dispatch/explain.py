@@ -125,7 +125,7 @@ def describe(window: InFlightWindow, membership: Membership, endings: Endings, e
 def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     window: InFlightWindow, membership: Membership, endings: Endings, entry: Entry
 ) -> Blocking | None:
-    """What an outstanding message waits for, or None if it is in flight. O(log n)."""
+    """What an outstanding message waits for; None if it is in flight, or goes out in a call that is due. O(log n)."""
     if entry.state == State.IN_FLIGHT:
         return None
     if entry.state == State.DELAYED or (entry.state == State.SPILLED and entry.deadline is not None):
@@ -161,7 +161,7 @@ def why_blocked(  # noqa: C901, PLR0911  # one return for each reason
     return _why_not_now(window, entry, owner)
 
 
-def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
+def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking | None:
     eligible = [consumer for consumer in window.consumers.values() if consumer.keyless]
     if not eligible:
         return Blocking(BlockReason.NO_CONSUMER)
@@ -170,22 +170,27 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking:
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
     if any(consumer.free > 0 for consumer in eligible):
-        is_starved = entry.lane.listed is window.starved
-        return Blocking(BlockReason.WINDOW_FULL if is_starved else BlockReason.SUBSCRIPTION_FULL)
+        if entry.lane.listed is window.starved and window.loaded >= window.capacity:
+            return Blocking(BlockReason.WINDOW_FULL)
+        return (
+            None if window.wants_wake and not window.is_subscription_full else Blocking(BlockReason.SUBSCRIPTION_FULL)
+        )
     return Blocking(BlockReason.CONSUMER_FULL)
 
 
-def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking:
+def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Blocking | None:
     group = window.closed_group(entry.lane)
     if group is not None:
         return Blocking(_why_closed(group), group=group.name)
     if _is_inactive(owner):
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
-    if owner.free > 0 and entry.lane.listed is window.starved:
+    if owner.free <= 0:
+        return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    if entry.lane.listed is window.starved and window.loaded >= window.capacity:
         return Blocking(BlockReason.WINDOW_FULL)
-    if owner.free > 0 and window.is_subscription_full:
+    if window.is_subscription_full:
         return Blocking(BlockReason.SUBSCRIPTION_FULL)
-    return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    return None if window.wants_wake else Blocking(BlockReason.CONSUMER_FULL, owner.name)
 
 
 def _why_closed(group: "Scope") -> BlockReason:

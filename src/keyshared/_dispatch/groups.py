@@ -4,7 +4,7 @@ A group has a deadline only while it has no token and somebody waits for one. To
 come, or when limits are set: so nothing but time and those calls makes anything go out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from heapq import heappop, heappush
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -141,8 +141,9 @@ class Groups:
     def load(self, data: Reader, now: int) -> None:
         """Take what `dump` returned; limits that were not set are those of the configuration."""
         window = self._window
-        for row in data.field("groups").items():
-            self._load_group(_GroupRow(*row.items(len(_GroupRow._fields))), now)
+        rows = [_GroupRow(*row.items(len(_GroupRow._fields))) for row in data.field("groups").items()]
+        for row in rows:
+            self._load_group(row, now)
         _load_waiting(data.field("waiting"), window.everything.waiting, window.consumers)
         for consumer in window.consumers.values():
             window.served(consumer).load([], 0)
@@ -151,11 +152,18 @@ class Groups:
             ready = window.served(name.one_of(window.consumers))
             groups = {group.name: group for group in ready.groups()}
             ready.load([group.one_of(groups) for group in awake.items()], left.count())
-        if _without_tokens(self.dump(now)) != _without_tokens(data.raw):
+        # One that was there for its tokens only is as new where it has no rate any more.
+        idle = {row.name.text() for row in rows if row.level.raw is not None and self._is_as_new(row.name.text())}
+        nothing = {"waiting": [], "groups": [], "turns": []} if idle else None
+        written = self.dump(now) or nothing
+        if written is None or _without_tokens(written) != _without_tokens(data.raw, idle):
             raise data.refuse("be of the groups that have a message or a limit, and of the lanes that are ready")
         for scope in (window.everything, *self._book.groups.values()):
             window.note_opened(scope)
             window.changed[scope] = None
+
+    def _is_as_new(self, name: str) -> bool:
+        return self._book.groups[name].is_as_new
 
     def _load_group(self, row: "_GroupRow[Reader]", now: int) -> None:
         group = self._book.named(row.name.text())
@@ -212,11 +220,9 @@ def _dump_group(group: Group, now: int) -> list[object]:
     return list(row)
 
 
-def _without_tokens(data: Any) -> object:  # noqa: ANN401  # what a room has written, or somebody else
-    """What does not depend on the rates of the configuration, which may be others now."""
-    if not isinstance(data, dict):
-        return data
-    rows = [[*row[:3], row[-1]] for row in data["groups"]]
+def _without_tokens(data: Any, idle: Collection[str] = ()) -> object:  # noqa: ANN401  # what anybody has written
+    """What does not depend on the rates of the configuration, which may be others now; these groups are left out."""
+    rows = [[*row[:3], row[-1]] for row in data["groups"] if row[0] not in idle]
     return data | {"groups": rows}
 
 

@@ -60,6 +60,11 @@ class ScopedWindow(LanedWindow):
             self._opened[scope] = None
 
     @property
+    def wants_wake(self) -> bool:
+        """As `InFlightWindow.wants_wake`; or a scope is open that remembers somebody."""
+        return bool(self._opened) or super().wants_wake
+
+    @property
     def is_subscription_full(self) -> bool:
         """Whether as much is open, at all consumers together, as may be."""
         return not self.everything.is_open

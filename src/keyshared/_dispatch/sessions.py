@@ -164,7 +164,7 @@ class Sessions:
             self._changed = {}
             for session in sorted(changed, key=_number_of):
                 self._look(session, now)
-            if self._config.flush_ms != 0:
+            if any(type(told) is KeyEnding for told in self._told):
                 self._window.wake()  # lanes of keys that are flushed now are kept back; nothing goes out
         notices += self._told
         self._told.clear()

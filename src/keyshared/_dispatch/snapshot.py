@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from xxhash import xxh64_hexdigest
 
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
-from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended, Endings, Note
+from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, TIMED, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.receipts import MAX_REASON
 from keyshared._dispatch.timers import Timed, Timers
@@ -52,7 +52,6 @@ _LISTS: Final = ("shared", "ownerless", "draining", "starved")
 _STATES: Final = {state.name.lower(): state for state in State if state is not State.SETTLED}
 _HELD: Final = frozenset({IN_FLIGHT, LOADING})
 _SPILLING: Final = frozenset({State.SPILLED, State.LOADING})
-_TIMED: Final = frozenset({State.IN_FLIGHT, State.DELAYED, State.SPILLED, State.LOADING})
 _NOTHING_NOTED: Final = Note()
 _MARKS: Final[dict[str, SettleReason | SkipReason]] = {
     SettleReason.LATE_ACK.value: SettleReason.LATE_ACK,
@@ -414,7 +413,7 @@ def _read_note(row: _MessageRow[Reader], entry: Entry, endings: Endings) -> None
     if entry.deadline is None:
         if entry.state == State.DELAYED:
             raise row.remaining_ms.refuse("be there: a delayed message has a time to wait for")
-    elif entry.state not in _TIMED or (entry.state != State.IN_FLIGHT and bool(entry.attempt) != bool(ended)):
+    elif entry.state not in TIMED or (entry.state != State.IN_FLIGHT and bool(entry.attempt) != bool(ended)):
         raise row.remaining_ms.refuse("be None: nothing ends by itself here")
     if postponed and (entry.state != State.DELAYED or not ended):
         raise row.postponed.refuse("be False: only what was delivered and waits for its time is postponed")

@@ -273,8 +273,28 @@ class WindowBooks:
         self._list(lane, where)
 
     def begin_anew(self) -> None:
-        """Note that everybody was served when the snapshot was made: who joined just now has got no room by that."""
+        """Note that everybody was served when the snapshot was made: who joined just now has got no room by that.
+
+        What could not go on there, and may do so now, is touched: the limit of its key or the window was smaller.
+        """
         self._freed.clear()
+        for lane in self.lanes.values():
+            if isinstance(lane, Lane) and self._was_at_limit(lane) and lane.open < self.turn_limit(lane):
+                self._touched[lane] = None
+        if self.loaded < self.capacity:
+            self._touched.update(dict.fromkeys(self.starved))
+
+    def _was_at_limit(self, lane: Lane) -> bool:
+        """Whether a lane waited in no list because as much of it was open as might be, in this life or another."""
+        return lane.listed is None and lane.open > 0 and lane.is_able and lane.key not in self.quarantined
+
+    @property
+    def wants_wake(self) -> bool:
+        """Whether something may go out that only `wake` hands out. Between two calls: if limits are wider than before.
+
+        That is after another life with narrower ones.
+        """
+        return bool(self._touched)
 
     # queries
 

@@ -113,6 +113,10 @@ class MeasuringCursor(ContiguousCursor):
         """The lowest outstanding cell; None if nothing is outstanding. O(1)."""
         return self._order[self._head] if self.outstanding else None
 
+    def fill(self) -> None:
+        """Take the token for full, as it was, unless it is no longer than one half of the budget."""
+        self.is_full = self.is_full or 2 * self.length > self._budget
+
     def resume_from(self, text: str) -> None:
         """Begin with what a token says."""
         super().resume_from(text)

@@ -14,6 +14,7 @@ __all__ = ["check_window"]
 _DELIVERED_STATES: Final = frozenset(
     {State.QUEUED, State.IN_FLIGHT, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
 )
+_KEY_LIMITS: Final = "max_in_flight_per_key, batch_per_key and limit_of"
 # A quarantine archives what was never delivered, and whoever archives may block what they archived.
 _FRESH_STATES: Final = frozenset(
     {State.QUEUED, State.SPILLED, State.LOADING, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED}
@@ -72,7 +73,7 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     require([e for e in delivered if e.state != State.IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
     of_log = [entry for entry in entries if entry.offset not in window.beside]
     went_out = [entry for entry in delivered if entry.offset not in window.beside]
-    require(len(went_out) <= window.most_of(lane), f"{name} never had more open than the per-key limit")
+    require(len(went_out) <= window.most_of(lane), f"{name} never had more open than its limit, see {_KEY_LIMITS}")
     spilled = [entry for entry in entries if entry.state == State.SPILLED]
     require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
     require(not spilled or of_log[-len(spilled) :] == spilled, f"{name} spills from the end")
@@ -83,7 +84,7 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     awaited = [entry for entry in entries if entry.state == State.LOADING and entry.consumer is not None]
     require(len(awaited) == (lane.taker is not None), f"{name} knows who has room for its next message")
     require(len(entries) - len(spilled) == lane.loaded, f"{name} counts what is loaded")
-    require(len(of_log) - len(spilled) <= window.loaded_per_key, f"{name} is not loaded beyond its limit")
+    require(len(of_log) - len(spilled) <= window.loaded_per_key, f"{name} is not loaded beyond max_loaded_per_key")
 
 
 def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry]) -> None:
@@ -94,7 +95,7 @@ def _check_consumer(window: WindowBooks, consumer: Consumer, entries: list[Entry
     require(reserved == consumer.reserved, f"{consumer.name!r} knows its reservations")
     require(consumer.limit - len(opened) - len(reserved) == consumer.free, f"{consumer.name!r} counts its room")
     idle = consumer.free > 0 and window.can_serve(consumer)
-    require(not idle, f"{consumer.name!r} has room, so nothing that is ready waits for it")
+    require(not idle or window.wants_wake, f"{consumer.name!r} has room, so nothing that is ready waits for it")
 
 
 def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
@@ -105,7 +106,7 @@ def _check_counts(window: WindowBooks, entries: list[Entry]) -> None:
     spare = bool(of_log) and of_log[0].state != State.SPILLED  # the lowest one may have a slot beyond the window
     require(loaded <= window.capacity + spare, "loaded messages fit the window")
     require(loaded - opened == window.waiting, "waiting messages are counted")
-    require(len(of_log) <= window.max_tracked, "tracked messages fit")
+    require(len(of_log) <= window.max_tracked, "tracked messages fit max_tracked")
     for state in (State.DELAYED, State.DEAD_LETTERING, State.BLOCKED):
         require(sum(entry.state == state for entry in entries) == window.held[state], f"{state.name} is counted")
 
@@ -136,11 +137,13 @@ def _check_lists(window: WindowBooks, lanes: dict[Lane, None]) -> None:
         require(where is places.get(lane), "a lane knows its work list")
         require(where is None or signs[lane] is (lane.sign or lane), "a lane knows what stands there for it")
         require(where is not None or lane.sign is None, "nothing stands for a lane that stands nowhere")
-        able = _is_able(lane)
+        able = lane.is_able
         require(able or where is None, "a lane that cannot go on stands in no work list")
         waits_for_itself = lane.open >= window.turn_limit(lane) or (lane.open > 0 and lane.key in window.quarantined)
-        require(not able or where is not None or waits_for_itself, "a lane that can go on stands in one")
-    require(not window.starved or window.loaded >= window.capacity, "nothing starves while there is memory")
+        is_placed = where is not None or waits_for_itself or lane in window._touched
+        require(not able or is_placed, "a lane that can go on stands in one")
+    is_fed = window.loaded >= window.capacity or window._touched.keys() >= window.starved.keys()
+    require(is_fed, "nothing starves while there is memory")
 
 
 def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[Entry]) -> None:
@@ -155,9 +158,11 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
             continue
         owner = window.owner_named(lane.key)
         require(window.owner_of(lane) is owner, f"lane {lane.key!r} knows its owner of now, or nothing")
+        if lane in window._touched:  # it is about to be looked at
+            continue
         kept = owner is not None and any(holder != id(owner) for holder in holders.get(window.unit_of(lane.key), ()))
         at_limit = lane.open >= window.turn_limit(lane) and lane.holder is owner
-        waits = _is_able(lane) and lane.key not in window.quarantined
+        waits = lane.is_able and lane.key not in window.quarantined
         drains = waits and kept and not at_limit
         require(
             (lane.listed is window.draining) == drains, f"lane {lane.key!r} drains exactly while others are at work"
@@ -170,13 +175,6 @@ def _check_places(window: WindowBooks, lanes: dict[Lane, None], entries: list[En
         if waits and not drains and not refused:
             homes = [window.ownerless] if owner is None else [None] if at_limit else [owner.ready, window.starved]
             require(any(lane.listed is home for home in homes), f"lane {lane.key!r} waits for what it needs")
-
-
-def _is_able(lane: Lane) -> bool:
-    candidate = lane.candidate
-    if candidate is None or (candidate.state == State.SPILLED and candidate.deadline is not None):
-        return False
-    return candidate.state in {State.QUEUED, State.SPILLED}
 
 
 def _lanes_of(entries: list[Entry]) -> dict[Lane, None]:

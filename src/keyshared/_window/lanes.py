@@ -243,6 +243,12 @@ class Lane:
         """The oldest message that is not open: the only one that may go out next."""
         return self.back[0] if self.back else self.fresh
 
+    @property
+    def is_able(self) -> bool:
+        """Whether the next message waits for nothing of its own: neither for an instant nor for an answer."""
+        entry = self.candidate
+        return entry is not None and (entry.state == QUEUED or (entry.state == SPILLED and entry.deadline is None))
+
     def append(self, entry: Entry) -> None:
         """Put a newly offered message at the end."""
         if self.tail is None:
