@@ -1,10 +1,12 @@
 """Rule 4: whether anybody wants a message is decided once, at its offer, and only if somebody is there to ask."""
 
+from typing import Any
+
 import pytest
 from tests.alphabet import FIRST_LETTER, Watched, advanced, deliver, subscription
 
 from keyshared._dispatch.glob_table import GlobTable
-from keyshared.config import DispatcherConfig, Poison, Unmatched
+from keyshared.config import DispatcherConfig, Poison, Rules, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Effect, Released, ReleaseReason, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
@@ -95,6 +97,19 @@ def test_error_refuses_a_whole_batch_before_its_first_message() -> None:
     with pytest.raises(UnmatchedKeyError):
         dispatcher.offer_many([(0, "a1", None), (1, "invoice", None)])
     assert before == dispatcher.snapshot()
+
+
+def test_of_what_a_batch_skips_nothing_is_asked() -> None:
+    def only_a(key: bytes) -> str:
+        assert key.startswith(b"a")
+        return "a"
+
+    limits: dict[str, Any] = {"spill": False, "max_waiting_per_key": 1, "max_waiting_per_consumer": 1}
+    dispatcher = subscription(rules=Rules(mark="a", group_of=only_a), **limits)
+    dispatcher.add_consumer("ann", filters=["a*"])
+
+    expected = [skipped(0, "b"), skipped(1, "b"), deliver(2, "a1", "ann"), advanced(1)]
+    assert expected == dispatcher.offer_many([(0, "b", None), (1, "b", None), (2, "a1", None)])
 
 
 def test_a_message_without_a_key_needs_a_consumer_that_takes_everything() -> None:

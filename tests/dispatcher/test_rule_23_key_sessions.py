@@ -13,6 +13,7 @@ from keyshared.effects import (
     Call,
     Deliver,
     Effect,
+    Evicted,
     Ignored,
     IgnoredReason,
     KeyBegun,
@@ -72,6 +73,14 @@ class TestBeginning:
         dispatcher = sessions("ann")
         fill(dispatcher, "a1", "a1")
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+
+    def test_one_that_is_lost_in_the_call_in_which_it_has_lingered_is_not_to_be_flushed(self) -> None:
+        dispatcher = sessions("ann", linger_ms=5, flush_ms=100, inactive_grace_ms=5)
+        dispatcher.offer(0, "a1", now_ms=0)
+        dispatcher.ack(0, "ann", 1)
+        dispatcher.set_inactive("ann")
+
+        assert [Evicted("ann"), ended("a1", "ann", KeyEnd.LOST)] == dispatcher.handle_timeout(now_ms=5)
 
     def test_a_message_without_a_key_has_none(self) -> None:
         dispatcher = sessions("ann")

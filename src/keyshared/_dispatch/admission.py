@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keyshared._checks import OFFSET_STOP, check_offset
+from keyshared._checks import OFFSET_STOP, check_offset, check_several
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.routing import Routing
@@ -33,7 +33,16 @@ class Admission:
             reasons, kept up to date, because every offer reads it.
     """
 
-    __slots__ = ("_config", "_known_until", "_limits", "_membership", "_window", "asks")
+    __slots__ = (
+        "_changes_first",
+        "_config",
+        "_known_until",
+        "_limits",
+        "_may_refuse",
+        "_membership",
+        "_window",
+        "asks",
+    )
 
     def __init__(
         self, config: DispatcherConfig, window: InFlightWindow, membership: Membership, limits: "WaitingLimits | None"
@@ -61,7 +70,12 @@ class Admission:
     def _look(self) -> None:
         """See whether there is any reason to ask."""
         looks_back = self._known_until is not None or self._window.cursor.looks_ahead
-        self.asks = looks_back or self._limits is not None or self._membership.picky or self._window.supersedes
+        self._may_refuse = self._window.asks_keys or self._membership.refuses_keys
+        # A window in which a key has no lane until it needs one asks for the owner before anything else.
+        is_late = self._membership.refuses_keys and (self._config.ordering_required or not self._window.has_lone)
+        policies = self._limits is not None or self._membership.picky or self._window.supersedes
+        self._changes_first = looks_back or policies  # before the window asks about the key
+        self.asks = self._changes_first or is_late
 
     def is_known(self, offset: int) -> bool:
         """Whether the offset lies below the start or the position, or a snapshot has seen it."""
@@ -88,12 +102,11 @@ class Admission:
     def admit(self, offset: int, key: bytes | None) -> bool:
         """Whether to track a new message; False if it is to be skipped. Raises what an offer of it raises."""
         self._window.check_offer(offset)
-        unmatched = self.is_unmatched(key)
-        if unmatched and self._config.unmatched is Unmatched.ERROR:
-            raise UnmatchedKeyError(key)
-        is_tracked = not unmatched or self._config.unmatched is Unmatched.HOLD
-        if self._window.asks_keys and is_tracked:
-            self._window.check_key(key)
+        is_tracked = self._is_tracked(key)
+        if is_tracked:
+            self.check_slot(key)
+            if self._changes_first and self._window.asks_keys:
+                self._window.check_key(key)
         if self._limits is not None and is_tracked:
             self._limits.admit(key)
         self._window.cursor.pass_to(offset)
@@ -124,7 +137,7 @@ class Admission:
         last = self._window.cursor.last
         before = -OFFSET_STOP if last is None else last
         grows = True
-        for message in messages:
+        for message in check_several("messages", messages, "messages"):
             if not isinstance(message, tuple) or not 3 <= len(message) <= 4:  # noqa: PLR2004  # the last one is optional
                 raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
             if len(message) == 3:  # noqa: PLR2004  # as above
@@ -156,7 +169,7 @@ class Admission:
             new = [message for message in new if not recalls(message[0])]
         if len(new) > self._window.free_slots:
             raise self._window.full_error()
-        if self.asks or self._window.asks_keys:
+        if self.asks or self._may_refuse:
             self._check_keys([key for _, key, _ in new])
 
     def _check_order(self, messages: list[_Keyed]) -> None:
@@ -169,16 +182,32 @@ class Admission:
             last = offset
 
     def _check_keys(self, keys: list[bytes | None]) -> None:
-        """Raise what offers of these keys would raise."""
+        """Raise what offers of these keys would raise; of what is to be skipped nothing is asked."""
+        tracked = [key for key in keys if self._is_tracked(key)]
+        if self._may_refuse:
+            for key in tracked:
+                self._check_key(key)
         if self._limits is not None:
-            self._limits.check(keys)
-        if self._config.unmatched is Unmatched.ERROR:
-            for key in keys:
-                if self.is_unmatched(key):
-                    raise UnmatchedKeyError(key)
-        if self._window.asks_keys:
-            for key in keys:
-                self._window.check_key(key)
+            self._limits.check(tracked)
+
+    def _is_tracked(self, key: bytes | None) -> bool:
+        """Whether a new message of the key is not to be skipped; raises if the policy is to raise."""
+        policy = self._config.unmatched
+        if policy is Unmatched.HOLD or not self.is_unmatched(key):
+            return True
+        if policy is Unmatched.ERROR:
+            raise UnmatchedKeyError(key)
+        return False
+
+    def check_slot(self, key: bytes | None) -> None:
+        """Raise `ArgumentError` if the placement has no slot for a key: its hash refuses it."""
+        lane_key = b"" if self._config.ordering_required else key
+        if self._membership.refuses_keys and lane_key is not None:
+            self._membership.check_slot(lane_key)
+
+    def _check_key(self, key: bytes | None) -> None:
+        self.check_slot(key)
+        self._window.check_key(key)
 
 
 def limits_for(config: DispatcherConfig, routing: Routing, window: InFlightWindow) -> "WaitingLimits | None":

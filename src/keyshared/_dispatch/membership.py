@@ -5,9 +5,10 @@ of the messages that a consumer held is decided by `Endings`, and the window's `
 """
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_int, check_kind, check_number
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.routing import Routing
@@ -17,7 +18,7 @@ from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.effects import Effect, Evicted, ReleaseReason
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
-from keyshared.placement.protocol import Placement
+from keyshared.placement.protocol import Placement, check_name
 from keyshared.placement.ranges import Weight
 from keyshared.window import InFlightWindow
 
@@ -101,6 +102,15 @@ class Membership:
         """Whether somebody connected accepts the key, and it belongs to nobody all the same."""
         return self._routing.anyone_accepts(key) and self._routing.is_unowned(key)
 
+    @property
+    def refuses_keys(self) -> bool:
+        """Whether there may be keys without a slot: those that the hash of the placement refuses."""
+        return self._routing.refuses_keys
+
+    def check_slot(self, key: bytes) -> None:
+        """Raise `ArgumentError` if the hash of the placement refuses a key."""
+        self._routing.check_slots(self._routing.ranges, [key])
+
     # changes
 
     def join(
@@ -118,6 +128,9 @@ class Membership:
         before = self.members.get(name)
         if before is not None and before.state is not MemberState.DRAINING:
             raise ConsumerExistsError(name)
+        check_name(name)
+        if weight is not None:
+            check_number("weight", weight, above=True)
         accepts = self._checked_filter(filters)
         quota = self._config.max_in_flight_per_consumer if limit is None else _checked_limit(limit)
         self._routing.join(name, accepts, weight)
@@ -205,15 +218,18 @@ class Membership:
 
     def set_weight(self, name: str, weight: Weight) -> None:
         """Change a consumer's share of the keys."""
+        check_number("weight", weight, above=True)
         member = self.connected(name)
         self._routing.set_weight(name, weight)
         member.weight = weight
         self._placement_changed()
 
     def set_placement(self, placement: Placement) -> None:
-        """Place keys in another way."""
+        """Place keys in another way, if that has a slot for every key of which something is known."""
         connected = [m for m in self.members.values() if m.state is not MemberState.DRAINING]
-        self._routing.replace(placement, [(member.name, member.weight) for member in connected])
+        kept = () if self.sessions is None else self.sessions.keys()
+        known = chain(self._window.lanes, self._window.quarantined, kept)
+        self._routing.replace(placement, [(member.name, member.weight) for member in connected], known)
         self._placement_changed()
 
     def readmit(self, member: Member) -> None:
@@ -221,6 +237,9 @@ class Membership:
         if member.name in self.members:
             raise ConsumerExistsError(member.name)
         self._check_filter(member.accepts)
+        check_name(member.name)
+        if member.weight is not None:
+            check_number("weight", member.weight, above=True)
         if member.state is not MemberState.DRAINING:
             self._routing.join(member.name, member.accepts, member.weight)
         else:

@@ -7,6 +7,7 @@ from keyshared._checks import check_members
 from keyshared._dispatch.acceptance import Acceptance
 from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
+from keyshared.hashing.named import KEY_HASHES
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import RangeMap, Weight
 
@@ -133,14 +134,28 @@ class Routing:
         self._placement.set_weight(name, weight)
         self._refresh()
 
-    def replace(self, placement: Placement, members: Iterable[tuple[str, Weight | None]]) -> None:
-        """Take another placement; those members join it in the given order."""
+    @property
+    def refuses_keys(self) -> bool:
+        """Whether the hash of the placement may refuse a key: none of the library's named ones does."""
+        return self._ranges.key_hash.name not in KEY_HASHES
+
+    def check_slots(self, ranges: RangeMap, keys: Iterable[bytes]) -> None:
+        """Raise what the hash of a placement raises for one of these keys, which it refuses."""
+        for key in keys if self._one_key is None else [self._one_key]:
+            ranges.slot_of(key)
+
+    def replace(
+        self, placement: Placement, members: Iterable[tuple[str, Weight | None]], keys: Iterable[bytes] = ()
+    ) -> None:
+        """Take another placement, if its hash has a slot for these keys; those members join it in the given order."""
         check_members("placement", placement, Placement)
         fresh = placement.copy()
         strangers = dict.fromkeys(fresh.consumers)
         for name, weight in members:
             _join(fresh, name, weight, is_there=name in strangers)
             strangers.pop(name, None)
+        if fresh.ranges.key_hash != self._ranges.key_hash:
+            self.check_slots(fresh.ranges, keys)
         self._placement = fresh
         self._strangers = strangers
         self._refresh()

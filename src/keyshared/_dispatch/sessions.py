@@ -166,8 +166,9 @@ class Sessions:
                 self._look(session, now)
             if any(type(told) is KeyEnding for told in self._told):
                 self._window.wake()  # lanes of keys that are flushed now are kept back; nothing goes out
-        notices += self._told
-        self._told.clear()
+        if self._told:
+            notices += [told for told in self._told if self._stands(told)]
+            self._told.clear()
 
     def outstanding(self) -> list[Effect]:
         """Every flush that is asked for and not done, in the order of beginning. O(sessions)."""
@@ -178,6 +179,10 @@ class Sessions:
         """Whether the session of that number waits for its flush. O(1)."""
         session = self._by_key.get(key)
         return session is not None and session.number == number and session.ending is not None
+
+    def keys(self) -> list[bytes]:
+        """The key of every session. O(result)."""
+        return list(self._by_key)
 
     def all(self) -> list[KeySession]:
         """Every session, in the order of beginning. O(result)."""
@@ -256,6 +261,10 @@ class Sessions:
         require(timed == ends, "sessions that time ends have a timer, and no others")
 
     # inside
+
+    def _stands(self, told: Effect) -> bool:
+        """Whether it still holds at the end of the call: a session that is lost there is not flushed any more."""
+        return type(told) is not KeyEnding or self.is_flushing(told.key, told.session)
 
     def _look(self, session: Session, now: int) -> None:
         if session.open or session.ending is not None or self._by_key.get(session.key) is not session:
