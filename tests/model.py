@@ -322,7 +322,9 @@ class ModelDispatcher:
             new = [message for message in messages if self._is_new(message[0])]
             if len(new) > self.free_slots:
                 raise self._full_error()
-            self._check_waiting([Message(offset, as_key(key), item) for offset, key, item, *_ in new])
+            fresh = [Message(offset, as_key(key), item) for offset, key, item, *_ in new]
+            skips = self.config.unmatched == Unmatched.SKIP
+            self._check_waiting([each for each in fresh if not (skips and self._is_unmatched(each))])
             for message in messages:
                 self._offer(*message)
 
@@ -1016,7 +1018,7 @@ class ModelDispatcher:
         self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
         obligations = self._unmet([*out.dead_letters, *out.loads, *out.deliveries])
-        effects = [*out.notices, *done, *out.sessions, *obligations]
+        effects = [*out.notices, *done, *self._unmet(out.sessions), *obligations]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))
@@ -1848,7 +1850,10 @@ class ModelDispatcher:
         if self._is_held(message) or not self._is_admitted(listing.lane, consumer.name):
             return
         if message.state == State.SPILLED and message.offset == min(self._log()):
-            if could_take or listing.queue == Queue.LOAD:
+            keyless = self._is_keyless(listing.lane)
+            is_owner = message.key in self.quarantined or self._owner_of(listing.lane) == consumer.name
+            may_get = self._accepts(consumer, None) if keyless else is_owner
+            if could_take or (listing.queue == Queue.LOAD and may_get):
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)
         elif could_take:

@@ -696,3 +696,9 @@ def test_the_self_check_finds_each_kind_of_damage(harm: object, fact: str) -> No
     harm(cursor)
     with pytest.raises(InvariantError, match=fact):
         cursor.check_invariants()
+
+
+@pytest.mark.parametrize("offsets", [None, 7, "5"])
+def test_offsets_that_are_no_collection_are_refused(offsets: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"offsets is .*; it must be a collection of offsets"):
+        offered(5).settle_many(offsets)

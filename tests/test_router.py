@@ -191,6 +191,10 @@ BAD_CALLS: list[tuple[Callable[[KeyRouter], object], type[KeySharedError], tuple
     (lambda r: r.set_active("zoe"), UnknownConsumerError, ("zoe",)),
     (lambda r: r.set_full("zoe"), UnknownConsumerError, ("zoe",)),
     (lambda r: r.set_ready("zoe"), UnknownConsumerError, ("zoe",)),
+    (lambda r: r.remove_consumer([]), ArgumentError, ("name", [], "be a str")),  # type: ignore[arg-type]
+    (lambda r: r.set_inactive([]), ArgumentError, ("name", [], "be a str")),  # type: ignore[arg-type]
+    (lambda r: r.set_active([]), ArgumentError, ("name", [], "be a str")),  # type: ignore[arg-type]
+    (lambda r: r.set_full([]), ArgumentError, ("name", [], "be a str")),  # type: ignore[arg-type]
     (lambda r: r.route(1), KeyTypeError, ("int",)),  # type: ignore[arg-type]
     (lambda r: r.owner(1), KeyTypeError, ("int",)),  # type: ignore[arg-type]
 ]

@@ -487,6 +487,22 @@ class TestMemory:
         assert {} == desk.ann.reserved
         assert [(3, "DEAD_LETTERING")] == desk.provide(3)
 
+    @pytest.mark.parametrize("quarantined", [False, True])
+    def test_who_asks_for_the_lowest_message_gets_it_loaded_if_it_is_theirs_or_in_quarantine(
+        self, *, quarantined: bool
+    ) -> None:
+        desk = self.starved()
+        for offset in range(3):
+            desk.window.capacity -= 1
+            assert [] == desk.settle(offset)
+        if quarantined:
+            desk.window.quarantine(b"a4")
+        assert [] == desk.wake()
+
+        asked = [desk.window.pull(consumer, 1, desk.at(3)) for consumer in (desk.bob, desk.ann)]
+        assert ([[desk.at(3)], []] if quarantined else [[], [desk.at(3)]]) == asked
+        desk.window.check_invariants()
+
     def test_a_starved_lane_that_is_settled_starves_no_more(self) -> None:
         desk = self.starved()
 

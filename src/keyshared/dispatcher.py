@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from keyshared._checks import check_int, check_kind, check_mapping, check_offset, check_position, checked_now, require
+from keyshared._checks import (
+    check_bool,
+    check_int,
+    check_kind,
+    check_mapping,
+    check_offset,
+    check_position,
+    checked_now,
+    require,
+)
 from keyshared._dispatch.admission import Admission, Message, limits_for
 from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
@@ -355,7 +364,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         """Settle one delivery and hand out what it was holding back.
 
         Args:
-            offset: Offset of the delivery; the three together are its `Deliver.receipt`.
+            offset: Offset of the delivery; the three together are its `Deliver.receipt`. What is equal to the numbers
+                of a current delivery settles it, True or 1.0 for 1: to look at their types would cost each ack.
 
         Returns:
             The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `Ignored` alone if the
@@ -595,6 +605,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Returns:
             The deliveries that are possible now; `Ignored` if the message is not blocked.
         """
+        check_bool("reset_failures", reset_failures)
 
         def unblock(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
@@ -641,6 +652,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         data = key_bytes(key)
         if self._redriven is None:
             raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+        self._admission.check_slot(data)
         ignored = self._redriven.take(data, letters)
         self._now = now
         return self._outbox.wake(ignored, now)
@@ -746,6 +758,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             `Released` for what is sent again, and the deliveries that are possible now.
         """
         now = checked_now(now_ms, self._now)
+        check_bool("resumed", resumed)
         notices: list[Effect] = []
         self._membership.activate(name, notices, now=now, resumed=resumed)
         self._now = now
@@ -925,7 +938,12 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         return self._outbox.wake([], now)
 
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Place keys in another way; connected consumers that the placement lacks are added to a copy of it."""
+        """Place keys in another way; connected consumers that the placement lacks are added to a copy of it.
+
+        Raises:
+            ArgumentError: That is no placement, or it cannot have these consumers, or its hash refuses a key that is
+                outstanding or in quarantine, or has a session.
+        """
         now = checked_now(now_ms, self._now)
         self._membership.set_placement(placement)
         self._now = now
@@ -1060,6 +1078,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         if not_before_ms is None or not_before_ms <= now:
             granted = self._window.offer(offset, key, item)
         else:
+            self._admission.check_slot(key)
             entry = self._window.offer_later(offset, key, item, not_before_ms)
             self._timers.start(entry, not_before_ms)
             granted = [entry] if entry.state == SPILLED else []

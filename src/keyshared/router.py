@@ -116,6 +116,7 @@ class KeyRouter:
         Complexity:
             That of removing it from the placement.
         """
+        check_kind("name", name, str)
         if name in self._members:
             self._routing.leave(name)
             self._routing.forget(name)
@@ -176,6 +177,7 @@ class KeyRouter:
             >>> router.route("payment")
             'c2'
         """
+        check_kind("name", name, str)
         member = self._members.get(name)
         if member is not None:
             self._set_active(name, member, active=False)
@@ -277,7 +279,7 @@ class KeyRouter:
             raise InvariantError("whoever may get messages without a key takes turns")
 
     def _member(self, name: str) -> _Member:
-        member = self._members.get(name)
+        member = self._members.get(check_kind("name", name, str))
         if member is None:
             raise UnknownConsumerError(name)
         return member

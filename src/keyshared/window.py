@@ -505,6 +505,7 @@ class InFlightWindow(WindowStrides):
             self._hand_out(only, consumer, granted)
         consumer.limit -= extra
         consumer.free -= extra
+        self._rooms.note(consumer)
         return granted
 
     # checks

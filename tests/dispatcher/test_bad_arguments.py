@@ -15,10 +15,12 @@ from keyshared.errors import (
     KeySharedError,
     KeyTypeError,
     OffsetOrderError,
+    SnapshotError,
     UnknownConsumerError,
     UnmatchedKeyError,
     WindowFullError,
 )
+from keyshared.placement import SoleOwner
 from keyshared.ring import HashRing
 
 NOW = 1_000
@@ -100,6 +102,34 @@ BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object
         KeyTypeError,
         ("float",),
         "float",
+    ),
+    (
+        "no batch",
+        lambda d: d.offer_many(None, now_ms=LATER),
+        ArgumentError,
+        ("messages", None, "be a collection of messages"),
+        "messages is None",
+    ),
+    (
+        "no receipts",
+        lambda d: d.ack_many(None, now_ms=LATER),
+        ArgumentError,
+        ("receipts", None, "be a collection of receipts"),
+        "receipts is None",
+    ),
+    (
+        "a session that is resumed as text",
+        lambda d: d.set_active("bob", resumed="no", now_ms=LATER),
+        ArgumentError,
+        ("resumed", "no", "be a bool"),
+        "resumed is 'no'",
+    ),
+    (
+        "failures that are reset as text",
+        lambda d: d.unblock_offset(5, reset_failures="x", now_ms=LATER),
+        ArgumentError,
+        ("reset_failures", "x", "be a bool"),
+        "reset_failures is 'x'",
     ),
     (
         "a batch that does not fit",
@@ -420,6 +450,47 @@ def test_a_weight_for_a_name_that_the_placement_brought_along_is_checked_too() -
 
     with pytest.raises(ArgumentError, match="weight"):
         dispatcher.add_consumer("ann", weight="heavy")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "heavy", True], ids=repr)
+def test_name_and_weight_are_checked_for_a_placement_that_looks_at_neither(weight: Any) -> None:
+    dispatcher = KeySharedDispatcher(SoleOwner("ann"))
+    dispatcher.add_consumer("bob")
+    before = dispatcher.snapshot()
+
+    for call in (lambda: dispatcher.add_consumer("cat", weight=weight), lambda: dispatcher.set_weight("bob", weight)):
+        with pytest.raises(ArgumentError, match=r"weight is .* finite number above 0"):
+            call()
+    for name in ("", "\ud800"):
+        with pytest.raises(ArgumentError, match="name is"):
+            dispatcher.add_consumer(name)
+    assert before == dispatcher.snapshot()
+
+
+@pytest.mark.parametrize(("field", "value"), [("name", ""), ("weight", [-1, 2])])
+def test_a_snapshot_with_such_a_name_or_weight_is_refused(field: str, value: object) -> None:
+    dispatcher = KeySharedDispatcher(SoleOwner("ann"))
+    dispatcher.add_consumer("bob", weight=2)
+    state: dict[str, Any] = dispatcher.snapshot()
+    state["consumers"][0][field] = value
+
+    with pytest.raises(SnapshotError, match=f"{field} is"):
+        KeySharedDispatcher.restore(state, SoleOwner("ann"), now_ms=0)
+
+
+class TestQueries:
+    """A query refuses what it cannot be asked, by name."""
+
+    @pytest.mark.parametrize("offset", [None, "5", 5.0, True, [], 1 << 63], ids=repr)
+    @pytest.mark.parametrize("ask", ["why_blocked", "describe"])
+    def test_an_offset(self, ask: str, offset: object) -> None:
+        with pytest.raises(ArgumentError, match=r"offset is .*; it must be an int of at most 63 bits"):
+            getattr(prepared(), ask)(offset)
+
+    @pytest.mark.parametrize("consumer", [[], 1], ids=repr)
+    def test_a_consumer(self, consumer: Any) -> None:
+        with pytest.raises(ArgumentError, match=r"consumer is .*; it must be a str, or None"):
+            prepared().in_flight(consumer)
 
 
 class TestRestore:

@@ -4,7 +4,9 @@ from typing import Any
 
 from tests.alphabet import Watched, advanced, deliver, delivered, fill, subscription, then
 
+from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Load, Released, ReleaseReason, Spilled
+from keyshared.ring import HashRing
 
 
 def test_a_key_goes_out_at_once_and_holds_only_itself() -> None:
@@ -233,3 +235,17 @@ class TestPull:
         dispatcher.set_inactive("ann")
 
         assert [] == dispatcher.pull("ann", 1)
+
+
+def test_the_room_of_who_pulls_among_many_is_known_afterwards() -> None:
+    dispatcher = KeySharedDispatcher(HashRing())
+    dispatcher.add_consumer("puller", limit=0)
+    for number in range(200):
+        dispatcher.add_consumer(f"c{number}", filters=[f"k{number}"])
+    dispatcher.offer(0, None)
+    owned = [f"k{number}" for number in range(200) if dispatcher.owner(f"k{number}") == f"c{number}"]
+    for offset, key in enumerate(owned[:66], start=1):
+        dispatcher.offer(offset, key)
+
+    assert [(0, "puller")] == delivered(dispatcher.pull("puller", 5))
+    dispatcher.check_invariants()

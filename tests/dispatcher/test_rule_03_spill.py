@@ -286,3 +286,23 @@ class TestNothingIsOfferedTwice:
             deliver(4, "a1", "ann"),
             advanced(3),
         ] == dispatcher.handle_timeout(now_ms=30_000)
+
+
+class TestAStranger:
+    """Who asks for the lowest message by its offset gets it loaded beyond the window, if it is theirs."""
+
+    @pytest.mark.parametrize("key", ["a9", None])
+    def test_nothing_is_loaded_for_who_could_not_get_it(self, key: str | None) -> None:
+        dispatcher = subscription(window=2)
+        dispatcher.add_consumer("ann", limit=0)
+        dispatcher.add_consumer("bob", filters=["b*"])
+        dispatcher.offer_many([(0, "a1", None), (1, key, None)])
+        dispatcher.truncate(1)
+        dispatcher.offer_many([(2, "b1", None), (3, "b2", None)])
+        dispatcher.set_limit("ann", 1)
+        assert 1 == dispatcher.stats().starved_keys
+
+        assert [] == dispatcher.pull("bob", 1, only=1)
+        assert 2 == dispatcher.stats().loaded
+        assert [Load(1, None if key is None else key.encode())] == dispatcher.pull("ann", 1, only=1)
+        assert 3 == dispatcher.stats().loaded

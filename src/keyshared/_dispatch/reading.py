@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, cast
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_kind, check_offset
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.explain import (
     Blocking,
@@ -176,11 +176,13 @@ class DispatcherReading(Generic[Item]):
             >>> d.offer(0, "k"), d.why_blocked(0).reason.value
             ([], 'no_consumer')
         """
+        check_offset("offset", offset)
         entry = self._window.find(offset)
         return None if entry is None else why_blocked(self._window, self._membership, self._endings, entry)
 
     def describe(self, offset: int) -> Outstanding | None:
         """What is known of an outstanding message; None if it is not outstanding. O(log n)."""
+        check_offset("offset", offset)
         entry = self._window.find(offset)
         return None if entry is None else describe(self._window, self._membership, self._endings, entry)
 
@@ -191,7 +193,7 @@ class DispatcherReading(Generic[Item]):
 
     def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
         """Open deliveries of one consumer, or of all in the order of joining, each in offset order. O(result)."""
-        names = self._members if consumer is None else [consumer]
+        names = self._members if consumer is None else [check_kind("consumer", consumer, str, ", or None")]
         chosen = [self._members[name] for name in names if name in self._members]
         return [self._outbox.delivery(entry) for member in chosen for entry in held_by(member)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, NamedTuple
 
-from keyshared._checks import check_int, check_offset
+from keyshared._checks import check_int, check_offset, check_several
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
@@ -79,7 +79,7 @@ def read_receipts(receipts: Iterable[object], members: dict[str, Member]) -> tup
     """
     checked: list[Receipt] = []
     entries: list[Entry] = []
-    for receipt in receipts:
+    for receipt in check_several("receipts", receipts, "receipts"):
         if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
             raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
         checked.append(receipt)

@@ -9,7 +9,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
-from keyshared._checks import check_int, check_offset, require
+from keyshared._checks import check_int, check_offset, check_several, require
 from keyshared._dispatch.endings import Endings
 from keyshared._dispatch.receipts import StoredLetter
 from keyshared._dispatch.snapshot import Reader, dump_messages, load_beside
@@ -120,7 +120,7 @@ def _ignored(letter: StoredLetter[Any], reason: IgnoredReason) -> Ignored:
 def _sorted_letters(letters: Iterable[object]) -> list[StoredLetter[Any]]:
     """The letters in offset order, or `ArgumentError` if one of them is none."""
     checked: list[StoredLetter[Any]] = []
-    for letter in letters:
+    for letter in check_several("letters", letters, "letters"):
         if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
             raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
         check_offset("offset", letter[0])

@@ -158,7 +158,9 @@ class WindowTurns(WindowBooks):
         """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""
         lane = self._lane_of(entry)
         mine = lane.listed is consumer.ready or (consumer.keyless and lane.listed is self.shared)
-        if lane.candidate is not entry or not (mine or lane.listed is self.starved):
+        # What is in quarantine is nobody's: whoever asks has it read, to be archived.
+        starves = lane.listed is self.starved and (lane.key in self.quarantined or self._could_get(consumer, lane))
+        if lane.candidate is not entry or not (mine or starves):
             return
         if entry.state == SPILLED and entry.offset == self.cursor.resume_offset:
             # Whoever wants nothing else until this one is settled would wait for ever in a full window: nothing in it

@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Final, Self
 
-from keyshared._checks import check_offset, check_position, require
+from keyshared._checks import check_offset, check_position, check_several, require
 from keyshared.cursor.token import Position, read_token, write_token
 from keyshared.cursor.values import CursorToken, OfferAnswer
 from keyshared.errors import OffsetOrderError
@@ -380,7 +380,7 @@ class ContiguousCursor:
         Complexity:
             O(k log n) amortised, k offsets given, n outstanding.
         """
-        wanted = list(offsets)
+        wanted = list(check_several("offsets", offsets, "offsets"))
         for offset in wanted:
             check_offset("offsets", offset)
         return sum(map(self.settle, wanted))
