@@ -322,6 +322,8 @@ def _load_message(
     items: Mapping[int, object],
 ) -> Entry:
     entry = _load_entry(row, readmit, window, items)
+    if entry.offset not in window.beside and row.delivered.flag() != bool(entry.attempt):  # a letter keeps its attempts
+        raise row.attempt.refuse("be above 0 exactly if it was delivered")
     _start(timers, entry, row.remaining_ms, now)
     _read_note(row, entry, endings)
     if entry.state == State.BLOCKED:
@@ -419,7 +421,11 @@ def _read_note(row: _MessageRow[Reader], entry: Entry, endings: Endings) -> None
         raise row.postponed.refuse("be False: only what was delivered and waits for its time is postponed")
     if reason is not None and (not ended or len(reason) > MAX_REASON):
         raise row.reason.refuse(f"be of a delivery that has ended, and have at most {MAX_REASON} characters")
-    if ended or mark is not None or failures:
+    if mark is not None and (entry.state != State.IN_FLIGHT or (mark is SettleReason.LATE_ACK and not ended)):
+        raise row.mark.refuse("be None: only what is in flight is marked, as acked late if a delivery has ended")
+    if failures > (len(ended) if len(ended) < REMEMBERED_DELIVERIES else entry.attempt):
+        raise row.failures.refuse("be at most as many as its deliveries that have ended")
+    if ended or mark is not None:
         endings.notes[entry.offset] = Note(ended, mark, failures=failures, postponed=postponed, reason=reason)
 
 
