@@ -1018,7 +1018,8 @@ class ModelDispatcher:
         self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
         obligations = self._unmet([*out.dead_letters, *out.loads, *out.deliveries])
-        effects = [*out.notices, *done, *self._unmet(out.sessions), *obligations]
+        sessions = [each for each in out.sessions if not isinstance(each, KeyEnding) or self.is_current(each)]
+        effects = [*out.notices, *done, *sessions, *obligations]
         if self.safe_cursor is not None and self.safe_cursor != self.reported_cursor:
             self.reported_cursor = self.safe_cursor
             effects.append(CursorAdvanced(self.safe_cursor))

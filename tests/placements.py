@@ -7,6 +7,8 @@ from itertools import groupby
 from typing import ClassVar, Self
 from zlib import crc32
 
+from keyshared.hashing.named import MURMUR3_32, KeyHash
+
 __all__ = ["RankedPlacement", "Ranking"]
 
 SLOTS = 8
@@ -15,7 +17,7 @@ SLOTS = 8
 class Ranking:
     """For each slot all names in the order of their rank there: a value, like the real ranges."""
 
-    key_hash: ClassVar[str] = "crc32"
+    key_hash: ClassVar[KeyHash] = MURMUR3_32  # not what it hashes with: one of which it is known that it refuses no key
     slot_bits: ClassVar[int] = 3
 
     def __init__(self, weights: dict[str, int]) -> None:

@@ -21,7 +21,7 @@ the lists for lanes that wait for an owner, for the end of a drain, for another 
 for memory), and whatever could make it move on touches that lane or serves that list.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from keyshared._checks import OFFSET_STOP
 from keyshared._window.books import Owners
@@ -440,6 +440,17 @@ class InFlightWindow(WindowStrides):
         """Note that owners may have changed; `wake` then asks again for every lane that waits."""
         self._follow()
         self._stale = True
+
+    def keep_back(self, keys: Iterable[bytes]) -> None:
+        """Act on gates that have closed, and on nothing else, after `wake`: so nothing goes out.
+
+        Args:
+            keys: Keys of which the next message was touched because its gate refuses it now.
+        """
+        lanes = {lane: None for key in keys if isinstance(lane := self.lanes.get(key), Lane) and lane in self._touched}
+        for lane in lanes:
+            del self._touched[lane]
+        self._examine_in_turns(_by_lowest_offset(lanes), [])
 
     def wake(self) -> list[Entry]:
         """Act on all changes since the last call.

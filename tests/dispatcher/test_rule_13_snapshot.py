@@ -32,6 +32,7 @@ from keyshared.effects import (
     Ignored,
     IgnoredReason,
     KeyBegun,
+    KeyEnding,
     Load,
     Released,
     ReleaseReason,
@@ -462,6 +463,28 @@ class TestForged:
     def test_values_of_the_right_type_that_cannot_be(self, path: tuple[Any, ...], value: object, match: str) -> None:
         self.refuse(_replaced(busy().snapshot(), path, value), match)
 
+    @pytest.mark.parametrize(
+        ("message", "field", "value", "match"),
+        [
+            (0, 9, "late_ack", r"messages\[0\]\[9\] .*be None: only what is in flight is marked"),
+            (1, 9, "gone", r"messages\[1\]\[9\] .*be None: only what is in flight is marked"),
+            (2, 9, "late_ack", r"messages\[2\]\[9\] .*be None: .* if a delivery has ended"),
+            (1, 7, 3, r"messages\[1\]\[7\] .*be at most as many as its deliveries that have ended"),
+            (0, 7, 2, r"messages\[0\]\[7\] .*be at most as many as its deliveries that have ended"),
+            (3, 7, 10, r"messages\[3\]\[7\] .*be at most as many as its deliveries that have ended"),
+            (1, 6, 7, r"messages\[1\]\[6\] .*be above 0 exactly if it was delivered"),
+            (2, 6, 0, r"messages\[2\]\[6\] .*be above 0 exactly if it was delivered"),
+        ],
+    )
+    def test_what_no_history_of_a_message_can_leave(self, message: int, field: int, value: object, match: str) -> None:
+        held = subscription("ann")
+        fill(held, "a1", "a1", "b1", "c1")
+        held.nack(0, "ann", 1)
+        for attempt in range(1, 9):
+            held.release(3, "ann", attempt)
+        state = held.snapshot()
+        self.refuse(_replaced(state, ("messages", message, field), value), match, held.config)
+
     def test_a_lane_that_waits_twice(self) -> None:
         state: dict[str, Any] = busy().snapshot()
         state["waiting"].append(state["waiting"][0])
@@ -691,6 +714,14 @@ class TestOtherLimits:
 
         assert [KeyBegun(b"b1", "ann", 2), deliver(1, "b1", "ann")] == self.is_due(again, 1)
         assert 7 + 30_000 == again.describe(1).deadline_ms  # type: ignore[union-attr]
+
+    def test_a_session_that_ends_meanwhile_opens_nothing_either(self) -> None:
+        held = subscription("ann", sessions=KeySessions(flush_ms=None))
+        fill(held, "a1", "a1", "b1")
+        again = self.again(held, max_in_flight_per_key=2)
+
+        assert [KeyEnding(b"b1", "ann", 2)] == again.ack(2, "ann", 1)
+        assert [deliver(1, "a1", "ann")] == self.is_due(again, 1)
 
     def test_any_call_that_wakes_the_window_ends_it(self) -> None:
         held = subscription("ann")

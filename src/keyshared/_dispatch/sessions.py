@@ -164,8 +164,7 @@ class Sessions:
             self._changed = {}
             for session in sorted(changed, key=_number_of):
                 self._look(session, now)
-            if any(type(told) is KeyEnding for told in self._told):
-                self._window.wake()  # lanes of keys that are flushed now are kept back; nothing goes out
+            self._window.keep_back(told.key for told in self._told if type(told) is KeyEnding)
         if self._told:
             notices += [told for told in self._told if self._stands(told)]
             self._told.clear()
