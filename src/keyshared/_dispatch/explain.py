@@ -91,7 +91,7 @@ class Outstanding(NamedTuple):
         failures: How many of them failed.
         loaded: Whether its payload is, or will be, in memory.
         deadline_ms: When its delivery times out or its wait is over; None if it waits for something without an end.
-        blocking: What it waits for; None while it is in flight.
+        blocking: What it waits for; None while it is in flight, and where `why_blocked` says None.
         ended: Its last deliveries that have ended, attempt and consumer, oldest first: a late ack of these counts.
         reason: What the last failure that named a reason said.
     """
@@ -251,10 +251,11 @@ class DispatcherStats:
         in_flight: Those that are at a consumer.
         loaded: Those whose payload is, or will be, in memory.
         spilled: Those whose payload was dropped.
-        delayed: Those that wait for an instant: their retry, or the end of a delay.
+        delayed: Those that wait for an instant with their payload in memory: their retry, or the end of a delay. One
+            that waits for its first delivery and is spilled counts as spilled.
         dead_lettering: Those whose dead letter is being written.
         blocked: Those that wait for `unblock` or `park`.
-        keys: Keys that have an outstanding message.
+        keys: Keys that have an outstanding message; with ``ordering_required`` all of them, and none, are one.
         quarantined_keys: Keys whose messages go to the dead-letter store.
         ownerless_keys: Keys that nobody owns.
         draining_keys: Keys that wait for the end of deliveries of their drain unit at others than their owner.
