@@ -1151,6 +1151,7 @@ class ModelDispatcher:
         if overtaken:
             self._supersede(overtaken, message)
             return
+        self.scopes.forget_idle(self.now, [self._group(self._lane(each)) for each in self.messages.values()])
         lane = self._lane(message)
         loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
         spilled = len(loaded) < len(self._in_lane(lane))

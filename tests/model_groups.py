@@ -116,8 +116,12 @@ class ModelScopes:
         return [each.when(1000) for each in waiting if each.limits.per_second and not each.told]
 
     def pass_time(self, now: int, busy: Sequence[str | None]) -> None:
-        """Hand out tokens, and forget groups that have no message and that nobody would miss."""
+        """Hand out tokens, and forget groups."""
         self.fill_due(now)
+        self.forget_idle(now, busy)
+
+    def forget_idle(self, now: int, busy: Sequence[str | None]) -> None:
+        """Forget groups that have no message and that nobody would miss."""
         for name, group in list(self.groups.items()):
             is_full = not group.limits.per_second or group.when(1000 * group.limits.burst) <= now
             if name not in busy and not group.is_set and not group.paused and is_full:

@@ -203,6 +203,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         self._health = health_of(self._rooms)
         self._redriven = redriven_of(self._rooms)
         self._groups = groups_of(self._rooms)
+        if self._groups is not None:
+            self._admission.watch(self._groups)
         self._restart = Restart(self._window)
         self._duties: Duties = {
             **self._restart.duties,
@@ -1075,6 +1077,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             answer = self._admit(offset, key, item, not_before_ms, now)
             if answer is not None:
                 return answer
+            if self._groups is not None:
+                self._groups.forget_idle(now)
         if not_before_ms is None or not_before_ms <= now:
             granted = self._window.offer(offset, key, item)
         else:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, fill, subscription
 
-from keyshared.config import Unmatched
+from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import (
     ArgumentError,
     ClockError,
     ConsumerExistsError,
+    KeyFullError,
     KeySharedError,
     KeyTypeError,
     OffsetOrderError,
@@ -458,9 +459,10 @@ def test_name_and_weight_are_checked_for_a_placement_that_looks_at_neither(weigh
     dispatcher.add_consumer("bob")
     before = dispatcher.snapshot()
 
-    for call in (lambda: dispatcher.add_consumer("cat", weight=weight), lambda: dispatcher.set_weight("bob", weight)):
-        with pytest.raises(ArgumentError, match=r"weight is .* finite number above 0"):
-            call()
+    with pytest.raises(ArgumentError, match=r"weight is .* finite number above 0"):
+        dispatcher.add_consumer("cat", weight=weight)
+    with pytest.raises(ArgumentError, match=r"weight is .* finite number above 0"):
+        dispatcher.set_weight("bob", weight)
     for name in ("", "\ud800"):
         with pytest.raises(ArgumentError, match="name is"):
             dispatcher.add_consumer(name)
@@ -476,6 +478,14 @@ def test_a_snapshot_with_such_a_name_or_weight_is_refused(field: str, value: obj
 
     with pytest.raises(SnapshotError, match=f"{field} is"):
         KeySharedDispatcher.restore(state, SoleOwner("ann"), now_ms=0)
+
+
+def test_a_batch_is_checked_where_no_key_can_be_refused() -> None:
+    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(spill=False, max_waiting_per_key=1))
+
+    with pytest.raises(KeyFullError):
+        dispatcher.offer_many([(0, "a", None), (1, "a", None)])
+    assert [] == dispatcher.offer_many([(0, "a", None), (1, "b", None)])
 
 
 class TestQueries:

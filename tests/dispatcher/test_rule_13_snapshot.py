@@ -753,7 +753,7 @@ class TestOtherLimits:
         ],
     )
     def test_a_limit_below_what_is_in_use_is_named(
-        self, before: dict[str, int], after: dict[str, int], match: str
+        self, before: dict[str, Any], after: dict[str, Any], match: str
     ) -> None:
         held = subscription("ann", **before)
         fill(held, "a1", "a1", "a1")

@@ -340,6 +340,17 @@ class TestRates:
         dispatcher.handle_timeout(now_ms=100)
         assert [] == dispatcher.groups()
 
+    def test_an_offer_forgets_it_too(self) -> None:
+        dispatcher = grouped("ann", group=GroupLimits(per_second=10, burst=1), ack_timeout_ms=None)
+        fill(dispatcher, "a1/x")
+        dispatcher.ack(0, "ann", 1, now_ms=0)
+
+        with pytest.raises(ArgumentError):
+            dispatcher.offer(1 << 63, "a2/x", now_ms=10_000)
+        assert ["x"] == [each.name for each in dispatcher.groups()]
+        assert [deliver(1, "a2/x", "ann")] == dispatcher.offer(1, "a2/x", now_ms=10_000)
+        assert None is dispatcher.next_deadline_ms()
+
     def test_a_group_that_has_a_message_again_is_not_forgotten(self) -> None:
         dispatcher = grouped("ann", group=GroupLimits(per_second=10, burst=2), ack_timeout_ms=None)
         fill(dispatcher, "a1/x")

@@ -47,7 +47,7 @@ def live(seed: int) -> bool:
     world.config = wider(world.config, choose)
     state = json.loads(json.dumps(dispatcher.snapshot()))
     again = Fast.restore(state, dispatcher.placement, world.config, now_ms=world.now, **world.settings)
-    is_due = again._window.wants_wake
+    is_due: bool = again._window.wants_wake
     assert not is_due or again.next_deadline_ms() <= world.now
     if choose([True, False]):
         again.handle_timeout(now_ms=world.now)

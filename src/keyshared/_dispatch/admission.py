@@ -1,6 +1,6 @@
 """What is checked about a message before it is let in: is it known already, and would anybody take it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keyshared._checks import OFFSET_STOP, check_offset, check_several
@@ -15,6 +15,7 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.window import InFlightWindow
 
 if TYPE_CHECKING:  # a dispatcher without such limits does not load it
+    from keyshared._dispatch.groups import Groups
     from keyshared._dispatch.waiting import WaitingLimits
 
 __all__ = ["Admission", "Message", "limits_for"]
@@ -36,6 +37,7 @@ class Admission:
     __slots__ = (
         "_changes_first",
         "_config",
+        "_idle",
         "_known_until",
         "_limits",
         "_may_refuse",
@@ -52,8 +54,14 @@ class Admission:
         self._window = window
         self._membership = membership
         self._known_until: int | None
+        self._idle: Sequence[object] = ()
         self.begin()
         membership.on_picky = self._look
+
+    def watch(self, groups: "Groups") -> None:
+        """Ask before offers while there are groups that time may let forget."""
+        self._idle = groups.idle
+        groups.on_idle = self._look
 
     def begin(self) -> None:
         """Look at the cursor, which was set up or restored: what it knows is not new."""
@@ -73,7 +81,7 @@ class Admission:
         self._may_refuse = self._window.asks_keys or self._membership.refuses_keys
         # A window in which a key has no lane until it needs one asks for the owner before anything else.
         is_late = self._membership.refuses_keys and (self._config.ordering_required or not self._window.has_lone)
-        policies = self._limits is not None or self._membership.picky or self._window.supersedes
+        policies = bool(self._idle) or self._limits is not None or self._membership.picky or self._window.supersedes
         self._changes_first = looks_back or policies  # before the window asks about the key
         self.asks = self._changes_first or is_late
 

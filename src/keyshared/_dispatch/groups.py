@@ -4,7 +4,7 @@ A group has a deadline only while it has no token and somebody waits for one. To
 come, or when limits are set: so nothing but time and those calls makes anything go out.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from heapq import heappop, heappush
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -30,9 +30,13 @@ class Groups:
     Args:
         window: Whose scopes these are.
         timers: Where the deadlines of groups are kept.
+
+    Attributes:
+        idle: When the buckets of groups without a lane are full, and their names; a heap.
+        on_idle: Called when there may be such groups, or none any more.
     """
 
-    __slots__ = ("_book", "_idle", "_timers", "_window", "duties")
+    __slots__ = ("_book", "_timers", "_window", "duties", "idle", "on_idle")
 
     name: Final = "scopes"
 
@@ -40,7 +44,8 @@ class Groups:
         self._window = window
         self._book = window.book
         self._timers = timers
-        self._idle: list[tuple[int, str]] = []  # groups without a lane, and when their buckets are full
+        self.idle: list[tuple[int, str]] = []
+        self.on_idle: Callable[[], None] = _nothing
         self.duties: Duties = {Group: Duty(Stage.GROUPS, _place, self.due)}
 
     # calls
@@ -65,10 +70,11 @@ class Groups:
 
     def forget_idle(self, now: int) -> None:
         """Forget the groups that have no lane, and whose buckets time has filled."""
-        while self._idle and self._idle[0][0] <= now:
-            group = self._book.groups.get(heappop(self._idle)[1])
+        while self.idle and self.idle[0][0] <= now:
+            group = self._book.groups.get(heappop(self.idle)[1])
             if group is not None and group.is_idle and group.bucket is not None and group.bucket.full_at <= now:
                 del self._book.groups[group.name]
+        self.on_idle()
 
     def due(self, group: Group, _notices: list[Effect], now: int) -> None:
         """Hand a group the tokens that time has brought."""
@@ -116,7 +122,8 @@ class Groups:
         if group.is_as_new:
             del self._book.groups[group.name]
         elif group.is_idle and bucket is not None:
-            heappush(self._idle, (bucket.full_at, group.name))
+            heappush(self.idle, (bucket.full_at, group.name))
+            self.on_idle()
 
     def _changed(self, group: Group) -> None:
         self._window.note_opened(group)
@@ -154,8 +161,7 @@ class Groups:
             ready.load([group.one_of(groups) for group in awake.items()], left.count())
         # One that was there for its tokens only is as new where it has no rate any more.
         idle = {row.name.text() for row in rows if row.level.raw is not None and self._is_as_new(row.name.text())}
-        nothing = {"waiting": [], "groups": [], "turns": []} if idle else None
-        written = self.dump(now) or nothing
+        written = self.dump(now) or ({"waiting": [], "groups": [], "turns": []} if idle else None)
         if written is None or _without_tokens(written) != _without_tokens(data.raw, idle):
             raise data.refuse("be of the groups that have a message or a limit, and of the lanes that are ready")
         for scope in (window.everything, *self._book.groups.values()):
@@ -245,6 +251,10 @@ def _load_waiting(data: Reader, waiting: dict[Consumer, None], consumers: Mappin
         if consumer in waiting:
             raise name.refuse("be remembered once")
         waiting[consumer] = None
+
+
+def _nothing() -> None:
+    """Tell nobody."""
 
 
 def _place(_group: Group) -> int:
