@@ -542,12 +542,14 @@ class SnapshotForgetsFailures(KeySharedDispatcher[object]):
 
 
 class SnapshotForgetsEndedDeliveries(KeySharedDispatcher[object]):
-    """After a crash a late ack counts of the last delivery that has ended, and of no earlier one."""
+    """After a crash a late ack counts of the last deliveries that have ended: of one, or of as many as have failed."""
 
     def snapshot(self) -> dict[str, Any]:
         state: dict[str, Any] = super().snapshot()
-        place = _MessageRow._fields.index("ended")
-        return {**state, "messages": [_without(row, "ended", row[place][-1:]) for row in state["messages"]]}
+        ended, failures = (_MessageRow._fields.index(name) for name in ("ended", "failures"))
+        kept = [row[ended][-max(1, row[failures]) :] for row in state["messages"]]  # fewer than failed are refused
+        rows = zip(state["messages"], kept, strict=True)
+        return {**state, "messages": [_without(row, "ended", last) for row, last in rows]}
 
 
 def _without(row: list[object], field: str, forgotten: object) -> list[object]:
