@@ -51,12 +51,12 @@ from keyshared._dispatch.receipts import (
     open_through,
     read_receipts,
 )
-from keyshared._dispatch.restart import Restart
 from keyshared._dispatch.rooms import dump_rooms, groups_of, health_of, load_rooms, redriven_of, rooms_for, sessions_of
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
     Reader,
+    Restart,
     dump_members,
     dump_window,
     load_member,

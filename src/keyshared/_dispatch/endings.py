@@ -257,7 +257,7 @@ class Endings:
             self._window.ripen(entry)
 
     def time_open(self, entries: Iterable[Entry], now: int) -> None:
-        """Give the whole time to open deliveries that have none: there was no ack timeout in another life."""
+        """Start the whole time of open deliveries that have none: there was no ack timeout in another life."""
         timeout_ms = self._config.ack_timeout_ms
         for entry in entries:
             if entry.deadline is None and timeout_ms is not None:

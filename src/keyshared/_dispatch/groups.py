@@ -254,7 +254,7 @@ def _load_waiting(data: Reader, waiting: dict[Consumer, None], consumers: Mappin
 
 
 def _nothing() -> None:
-    """Tell nobody."""
+    """Do nothing: nobody has to know."""
 
 
 def _place(_group: Group) -> int:

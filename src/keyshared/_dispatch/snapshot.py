@@ -20,10 +20,10 @@ from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, TIMED, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.receipts import MAX_REASON
-from keyshared._dispatch.timers import Timed, Timers
+from keyshared._dispatch.timers import Duties, Duty, Stage, Timed, Timers
 from keyshared._window.lanes import IN_FLIGHT, LOADING, Entry, Lane, State
 from keyshared.cursor import ContiguousCursor
-from keyshared.effects import SettleReason, SkipReason
+from keyshared.effects import Effect, SettleReason, SkipReason
 from keyshared.errors import SnapshotError
 from keyshared.glob import KeyFilter
 from keyshared.placement.ranges import RangeMap, Weight
@@ -32,6 +32,7 @@ from keyshared.window import InFlightWindow
 __all__ = [
     "EPOCH_BITS",
     "Reader",
+    "Restart",
     "dump_members",
     "dump_messages",
     "dump_window",
@@ -455,3 +456,39 @@ def _start(timers: Timers, timed: Timed, data: Reader, now: int) -> None:
     remaining = data.maybe(Reader.integer)
     if remaining is not None:
         timers.start(timed, now + remaining)
+
+
+class Restart:
+    """Falls due while the window wants to be woken, once it was started: a restore itself hands out nothing.
+
+    What wider limits have made possible goes out in `handle_timeout`, or in any other call that wakes the window.
+
+    Args:
+        window: What was restored.
+
+    Attributes:
+        duties: Nothing but the end of the call, which wakes the window.
+    """
+
+    __slots__ = ("_at", "_window", "duties")
+
+    def __init__(self, window: InFlightWindow) -> None:
+        self._window = window
+        self._at: int | None = None
+        self.duties: Final[Duties] = {Restart: Duty(Stage.DELIVERIES, _place, self.act)}
+
+    @property
+    def deadline(self) -> int | None:
+        """The instant of the restart; None once there is nothing to do."""
+        return self._at if self._window.wants_wake else None
+
+    @deadline.setter
+    def deadline(self, at: int | None) -> None:
+        self._at = at
+
+    def act(self, _restart: "Restart", _notices: list[Effect], _now: int) -> None:
+        """Leave it to the end of the call."""
+
+
+def _place(_restart: Restart) -> int:
+    return 0  # it does nothing that others could come before
