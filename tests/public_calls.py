@@ -743,6 +743,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "testing.rows.to_rows": {"history": lambda: [happenings.Published(offset=1)]},
     "testing.rows.write_jsonl": {"history": lambda: [happenings.Published(offset=1)]},
     "testing.judges.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
+    "window.InFlightWindow.keep_back": {"keys": lambda: [b"k"]},
     "window.InFlightWindow.discard": {"name": lambda: "zoe"},
     "window.InFlightWindow.offer": {"key": lambda: b"k"},
     "window.InFlightWindow.unit_of": {"key": lambda: b"k"},
