@@ -179,6 +179,20 @@ def test_the_backlog_keeps_its_peaks_however_few_points_it_has() -> None:
         assert sorted(set(times)) == times
 
 
+def test_the_backlog_begins_with_the_first_message_whatever_the_clock_says() -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(70), limit=1)])
+
+    def points_of(first_ms: int) -> list[tuple[int, int]]:
+        arrivals = [Arrival(i, f"k{i % 5}", at_ms=first_ms + i * 50) for i in range(300)]
+        summary, _ = summarize(plan, arrivals, points=9)
+        return [(point.at_ms - first_ms, point.outstanding) for point in summary.backlog]
+
+    found = points_of(0)
+    assert 0 == found[0][0]
+    assert found == points_of(1_735_689_600_123)
+    assert len(found) >= 5
+
+
 def test_moved_keys_are_counted_exactly_at_each_change_of_membership() -> None:
     keys = [f"k{i}" for i in range(200)]
     plan = Plan(

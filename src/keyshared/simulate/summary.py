@@ -255,14 +255,18 @@ class _ConsumerTally:
 
 
 class _Curve:
-    """The backlog over time, in at most so many points: when they run out, neighbouring intervals become one."""
+    """The backlog over time, in at most so many points: when they run out, neighbouring intervals become one.
 
-    __slots__ = ("_end", "_now", "_points", "_size", "_width", "peak", "peak_ms")
+    Intervals count from the first change, so that none of them begins before it.
+    """
+
+    __slots__ = ("_end", "_first", "_now", "_points", "_size", "_width", "peak", "peak_ms")
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._width = 1
         self._points: list[list[int]] = []
+        self._first = 0  # when the first interval begins
         self._end = -1  # of the last interval
         self._now = 0
         self.peak = 0
@@ -298,7 +302,9 @@ class _Curve:
         return tuple(BacklogPoint(at_ms, peak) for at_ms, peak in self._points)
 
     def _begin(self, at_ms: int, level: int) -> None:
-        start = at_ms - at_ms % self._width
+        if not self._points:
+            self._first = at_ms
+        start = at_ms - (at_ms - self._first) % self._width
         self._end = start + self._width
         self._points.append([start, level])
         while len(self._points) > self._size:
@@ -308,7 +314,7 @@ class _Curve:
         self._width *= 2
         merged: dict[int, int] = {}
         for at_ms, peak in self._points:
-            start = at_ms - at_ms % self._width
+            start = at_ms - (at_ms - self._first) % self._width
             merged[start] = max(peak, merged.get(start, 0))
         self._points = [[start, peak] for start, peak in merged.items()]
         self._end = self._points[-1][0] + self._width
