@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 pytest.importorskip("pyspark")
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared import spark as ks
 from keyshared.config import DispatcherConfig
@@ -84,6 +85,26 @@ def test_a_log_of_one_instant_has_no_load_and_keys_may_be_bytes(spark: "SparkSes
     assert isinstance(ks.offered_load(timed, FIXED).topic_partitions[0].hottest, str)
     assert 0 == ks.offered_load(timed.limit(0), FIXED).load
     assert float("inf") == ks.offered_load(timed, Plan()).load
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (("p", "k", None, 5), "column at_ms is 'at_ms'; it must not be NULL, negative or above .* it is in 1"),
+        (("p", "k", -1, 5), "column at_ms is 'at_ms'; it must not be NULL, negative"),
+        (("p", "k", 7, -5), "column service_ms is 'took'; it must not be negative .* topic_partition 'p', at_ms 7"),
+        ((None, "k", 7, 5), "column topic_partition is 'topic_partition'; it must not be NULL"),
+    ],
+)
+def test_rows_that_a_replay_refuses_are_refused_here_too(
+    spark: "SparkSession", row: tuple[object, ...], told: str
+) -> None:
+    columns = "topic_partition string, key string, at_ms long, took long"
+    rows = spark.createDataFrame([("p", "k", 0, 5), ("q", None, 9, None), row], columns)
+    with pytest.raises(ArgumentError, match=told):
+        ks.offered_load(rows, OWN, service_ms="took")
+    with pytest.raises(ArgumentError, match=told.partition(" .*")[0]):
+        ks.replay(rows.withColumn("offset", F.monotonically_increasing_id()), OWN, service_ms="took")
 
 
 def test_what_cannot_be_weighed_is_refused_before_a_job(spark: "SparkSession") -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared._checks import check_kind
 from keyshared.simulate.plan import Plan
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
+from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
 from keyshared.spark.pages.page import as_text
 from keyshared.spark.plans.load import Cost, OfferedLoad, TopicPartitionLoad, Work, key_costs, load_of, mean_ms_of
 
@@ -35,17 +36,19 @@ def offered_load(
     Args:
         df: The log, one row for each message.
         plan: The consumers.
-        topic_partition: String column.
+        topic_partition: String column; no NULL.
         key: String or binary column; NULL for a message without a key.
-        at_ms: Column of whole milliseconds: when messages arrive.
-        service_ms: Column of whole milliseconds: how long a message takes, for `PerMessage`.
+        at_ms: Column of whole milliseconds from 0, no NULL: when messages arrive.
+        service_ms: Column of whole milliseconds from 0: how long a message takes, for `PerMessage`; NULL if it does not
+            say.
 
     Returns:
         The load of each topic-partition and of its hottest key.
 
     Raises:
         ArgumentError: A column is missing or of another type; messages do not arrive at a time of their own
-            (`Pace.BACKLOG`); or a service time is none of `keyshared.simulate`. No job was started.
+            (`Pace.BACKLOG`); or a service time is none of `keyshared.simulate`: no job was started. Or a column has
+            NULL or negative values where it must not.
 
     Complexity:
         One shuffle of a row for each key and Spark partition; another such job where a key has more work than a
@@ -98,15 +101,23 @@ def offered_loads(
         F.col(at_ms).cast("bigint").alias("at_ms"),
         own.alias("own_ms"),
     )
-    keys = _keys(rows, costs)
-    found = keys.groupBy("place").agg(*_sums(len(costs))).collect()
+    rules = [
+        never_null("topic_partition", topic_partition, F.col("place")),
+        whole_ms("at_ms", at_ms, F.col("at_ms")),
+        *([whole_ms("service_ms", service_ms, F.col("own_ms"), optional=True)] if service_ms else []),
+    ]
+    keys = _keys(rows, costs, rules)
+    bad = [f"bad_{rule.name}" for rule in rules]
+    found = keys.groupBy("place").agg(*_sums(len(costs)), *(F.sum(name).alias(name) for name in bad)).collect()
+    counts = {rule.name: sum(row[name] for row in found) for rule, name in zip(rules, bad, strict=True)}
+    refuse(rows, rules, counts, place_of({"topic_partition": "place", "at_ms": "at_ms"}))
     span_ms = max((row["last_ms"] for row in found), default=0) - min((row["first_ms"] for row in found), default=0)
     hot = [index for index in range(len(costs)) if any((row[f"most_{index}"] or 0.0) > span_ms for row in found)]
     over = _count_over(keys, hot, span_ms)
     return {name: _load(plan, index, found, over.get(index, {})) for index, (name, plan) in enumerate(plans.items())}
 
 
-def _keys(rows: DataFrame, costs: Sequence[Sequence[Cost]]) -> DataFrame:
+def _keys(rows: DataFrame, costs: Sequence[Sequence[Cost]], rules: Sequence[Rule]) -> DataFrame:
     """Sum up the messages of each key, and how long each plan's fastest consumer would take with them alone."""
     summed = rows.groupBy("place", "key").agg(
         F.count("*").alias("messages"),
@@ -114,6 +125,7 @@ def _keys(rows: DataFrame, costs: Sequence[Sequence[Cost]]) -> DataFrame:
         F.coalesce(F.sum(F.col("own_ms").cast("double")), F.lit(0.0)).alias("own_ms"),
         F.min("at_ms").alias("first_ms"),
         F.max("at_ms").alias("last_ms"),
+        *count_wrong(rules),
     )
     needs = {f"need_{index}": _least(each) for index, each in enumerate(costs)}
     return summed.withColumns(needs)
