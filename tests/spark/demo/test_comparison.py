@@ -35,8 +35,8 @@ def test_differences_figures_and_the_winner_stand_side_by_side() -> None:
 
 
 def test_a_plan_that_loses_messages_loses_and_it_is_said_why() -> None:
-    told = text(outcome("few", wait_p99_ms=1, outstanding=700), outcome("many"))
-    assert told.endswith("next is few, 1 ms, which leaves or gives up 700 more messages: that comes first\n")
+    told = text(outcome("few", wait_p99_ms=1, lost=700), outcome("many"))
+    assert told.endswith("next is few, 1 ms, under which 700 more messages are never acked: that comes first\n")
 
 
 def test_of_two_plans_that_do_equally_well_the_one_with_fewer_consumers_wins() -> None:
@@ -44,7 +44,7 @@ def test_of_two_plans_that_do_equally_well_the_one_with_fewer_consumers_wins() -
     assert told.endswith("* winner by backlog: few, 5; next is many, 5, with 5 consumers instead of 2\n")
     told = text(outcome("few"), outcome("many"), by="redeliveries")
     assert told.endswith(
-        "* no winner by redeliveries: few, many all have 5, the same messages settled, and as many consumers\n"
+        "* no winner by redeliveries: few, many all have 5, as many messages acked, and as many consumers\n"
     )
 
 

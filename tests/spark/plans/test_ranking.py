@@ -12,6 +12,7 @@ from keyshared.spark.plans.ranking import CRITERIA, PlanOutcome, best
 NOTHING = PlanOutcome(
     plan="a",
     consumers=4,
+    lost=0,
     outstanding=0,
     deliveries=100,
     redeliveries=5,
@@ -38,8 +39,8 @@ def names(*outcomes: PlanOutcome, by: str = "wait-p99") -> list[str]:
 @pytest.mark.parametrize(("by", "field"), [(by, criterion.field) for by, criterion in CRITERIA.items()])
 def test_fewer_lost_messages_come_first_then_the_criterion_then_fewer_consumers(by: str, field: str) -> None:
     mean, short = outcome("mean", **{field: 9}), outcome("short", **{field: 1})
-    lossy = outcome("lossy", **{field: 0, "outstanding": 1})
-    dead = outcome("dead", **{field: 0, "dead_lettered": 1})
+    lossy = outcome("lossy", **{field: 0, "lost": 1, "outstanding": 1})
+    dead = outcome("dead", **{field: 0, "lost": 1, "dead_lettered": 1})
     dear = outcome("dear", **{field: 1, "consumers": 9})
     same = outcome("same", **{field: 1})
     assert ["short"] == names(mean, short, lossy, dead, dear, by=by)

@@ -10,18 +10,21 @@ import pytest
 from tests.spark.replays.test_replay import BACKLOG, CALM, STORMY, frame, plain, random_log
 from tests.spark.settings import BATCH_ROWS, settings
 
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.placement import AutoSplit, Placement
 from keyshared.ring import HashRing
-from keyshared.simulate import ConsumerPlan, Fixed, Join, Leave, Plan
+from keyshared.simulate import Answer, ConsumerPlan, Fixed, Join, Leave, Plan, Poisoned
 from keyshared.spark.replays.comparison import what_if_partition
 from keyshared.spark.replays.partition import Message
 
 pyspark = pytest.importorskip("pyspark")
 import pyarrow as pa  # noqa: E402 - comes with pyspark's extra
 
+from keyshared.spark.plans.ranking import CRITERIA, best  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.replay import summary_fields  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.what_if import WHAT_IF_SCHEMA, what_if, what_if_batches  # noqa: E402 - needs pyspark
+from keyshared.spark.replays.what_if_figures import outcomes_of  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +106,28 @@ def test_loads_moves_and_totals_are_views_of_the_summaries(spark: "SparkSession"
             total.largest_backlog,
         )
         assert sum(each["moved"] for row in mine for each in row["moved_keys"]) == total.moved_keys
+
+
+def test_what_a_plan_drops_skips_or_is_never_offered_counts_against_it(spark: "SparkSession") -> None:
+    retry = RetryPolicy(max_redeliveries=1, base_delay_ms=10)
+    ann = ConsumerPlan("ann", Fixed(10))
+    answers = [Poisoned(keys=["k1"], reply=Answer.NACK)]
+    plans = {
+        "archive": Plan(
+            consumers=[ann], answers=answers, config=DispatcherConfig(retry=retry, poison=Poison.DEAD_LETTER)
+        ),
+        "drop": Plan(consumers=[ann], answers=answers, config=DispatcherConfig(retry=retry, poison=Poison.DROP)),
+        "filter": Plan(consumers=[ConsumerPlan("ann", Fixed(10), filters=["k0"])]),
+        "until": Plan(consumers=[ann], until_ms=899),
+        "whole": Plan(consumers=[ann, ConsumerPlan("bob", Fixed(10))]),
+    }
+    log = [Message("p", number, b"k%d" % (number % 3), number * 20) for number in range(90)]
+    with what_if(frame(spark, log), plans) as compared:
+        outcomes = outcomes_of(compared.totals.collect(), plans)
+    lost = {"archive": 30, "drop": 30, "filter": 60, "until": 45, "whole": 0}
+    assert lost == {each.plan: each.lost for each in outcomes}
+    for by in CRITERIA:
+        assert ["whole"] == [each.plan for each in best(outcomes, by)]
 
 
 def test_batches_are_written_as_they_fill(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,12 @@ def report(*plans: PlanFigures, hot: str = "k", by: str = "wait-p99") -> WhatIfR
 
 
 def test_plans_stand_side_by_side_with_every_figure() -> None:
-    text = Page(html(report(figures("two", outstanding=3), figures("four", peak=1_234, dead_lettered=4)))).text
+    text = Page(
+        html(report(figures("two", lost=3, outstanding=3), figures("four", peak=1_234, lost=9, dead_lettered=4)))
+    ).text
     for fact in (
-        "two\n2\n20 ms\n1 min 1 s\n5 ms\n7\n1.50\n11\n3\n0\n2 h\n0\n",
-        "four\n2\n20 ms\n1 min 1 s\n5 ms\n1,234\n1.50\n11\n0\n4\n2 h\n0\n",
+        "two\n2\n20 ms\n1 min 1 s\n5 ms\n7\n1.50\n11\n3\n3\n0\n2 h\n0\n",
+        "four\n2\n20 ms\n1 min 1 s\n5 ms\n1,234\n1.50\n11\n9\n0\n4\n2 h\n0\n",
         "two\nc1\n300\n75.0%\n5.0 s\n",
         "two\n5.0 s\nc1 leaves\n50\n25.0%\n50.0%\n",
         "two, c-0\n7\n",
@@ -105,9 +107,9 @@ def test_what_differs_between_plans_is_marked_against_the_first_and_the_rest_sta
             "winner by backlog: a, 1; next is b, 2",
         ),
         (
-            (figures("a", wait_p99_ms=6, outstanding=9, stopped=1), figures("b", wait_p99_ms=7)),
+            (figures("a", wait_p99_ms=6, lost=9, stopped=1), figures("b", wait_p99_ms=7)),
             "wait-p99",
-            "next is a, 6 ms, which leaves or gives up 9 more messages: that comes first",
+            "next is a, 6 ms, under which 9 more messages are never acked: that comes first",
         ),
         ((figures("a"), figures("b")), "wait-p50", "no winner by wait-p50: a, b all have 20 ms"),
         ((figures("a", stopped=1),), "wait-p99", "no plan came to rest in all topic-partitions"),

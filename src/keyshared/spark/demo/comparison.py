@@ -20,6 +20,7 @@ _WIDEST: Final = 48
 _LINE: Final = 100
 _ROWS: Final = (
     ("consumers", "consumers"),
+    ("never acked", "lost"),
     ("not settled", "outstanding"),
     ("dead letters", "dead_lettered"),
     ("wait p50", "wait_p50_ms"),

@@ -42,7 +42,9 @@ class PlanOutcome:
     Attributes:
         plan: Its name.
         consumers: How many there are, those who join later included.
-        outstanding: Messages that were not settled in the end.
+        lost: Messages of the log that were never acked: left, given up, dropped, skipped, or never offered because the
+            plan ended before they arrived.
+        outstanding: Messages that were offered and not settled in the end.
         deliveries: How many, redeliveries included.
         redeliveries: How many of them were not the first of their message.
         dead_lettered: Messages that were given up.
@@ -55,6 +57,7 @@ class PlanOutcome:
 
     plan: str
     consumers: int
+    lost: int
     outstanding: int
     deliveries: int
     redeliveries: int
@@ -64,11 +67,6 @@ class PlanOutcome:
     wait_p99_ms: int
     wait_max_ms: int
     largest_backlog: int
-
-    @property
-    def lost(self) -> int:
-        """Messages that were left or given up."""
-        return self.outstanding + self.dead_lettered
 
 
 def check_criterion(by: str) -> Criterion:
@@ -88,7 +86,7 @@ def check_criterion(by: str) -> Criterion:
 def best(outcomes: Sequence[PlanOutcome], by: str) -> tuple[PlanOutcome, ...]:
     """Find the best of several plans.
 
-    A plan that leaves or gives up fewer messages beats one that leaves or gives up more, whatever the waits are. Then
+    A plan under which more messages of the log are acked beats one under which fewer are, whatever the waits are. Then
     the criterion decides, and then the number of consumers.
 
     Args:
@@ -103,7 +101,7 @@ def best(outcomes: Sequence[PlanOutcome], by: str) -> tuple[PlanOutcome, ...]:
 
     Example:
         >>> def outcome(plan, wait_ms, consumers):
-        ...     counts = ("outstanding", "redeliveries", "dead_lettered", "moved_keys", "largest_backlog")
+        ...     counts = ("lost", "outstanding", "redeliveries", "dead_lettered", "moved_keys", "largest_backlog")
         ...     none = dict.fromkeys(counts, 0)
         ...     waits = dict.fromkeys(("wait_p50_ms", "wait_p99_ms", "wait_max_ms"), wait_ms)
         ...     return PlanOutcome(plan=plan, consumers=consumers, deliveries=9, **none, **waits)
@@ -146,7 +144,7 @@ def verdict(outcomes: Sequence[PlanOutcome], by: str) -> str:
     winners, field = best(outcomes, by), check_criterion(by).field
     first = winners[0]
     if len(winners) > 1:
-        alike = f"all have {figure(first, field)}, the same messages settled, and as many consumers"
+        alike = f"all have {figure(first, field)}, as many messages acked, and as many consumers"
         return f"no winner by {by}: {', '.join(each.plan for each in winners)} {alike}"
     told = f"winner by {by}: {first.plan}, {figure(first, field)}"
     others = [each for each in outcomes if each is not first]
@@ -155,7 +153,7 @@ def verdict(outcomes: Sequence[PlanOutcome], by: str) -> str:
     nearest = best(others, by)[0]
     told += f"; next is {nearest.plan}, {figure(nearest, field)}"
     if nearest.lost > first.lost:
-        told += f", which leaves or gives up {nearest.lost - first.lost:,} more messages: that comes first"
+        told += f", under which {nearest.lost - first.lost:,} more messages are never acked: that comes first"
     elif getattr(nearest, field) == getattr(first, field):
         told += f", with {nearest.consumers:,} consumers instead of {first.consumers:,}"
     return told

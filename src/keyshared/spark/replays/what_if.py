@@ -99,7 +99,7 @@ class WhatIf(Kept):
             title: Headline.
             about: What log it is of, for the reader.
             by: What the best plan is found by: ``wait-p99``, ``wait-p50``, ``wait-max``, ``backlog`` or
-                ``redeliveries``. A plan that leaves or gives up fewer messages beats the others whatever it is.
+                ``redeliveries``. A plan under which more messages are acked beats the others whatever it is.
             hottest: How many of the keys with most messages are shown.
 
         Raises:

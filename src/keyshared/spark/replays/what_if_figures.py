@@ -25,7 +25,7 @@ __all__ = ["outcomes_of", "totals", "what_if_report"]
 _PLAN: Final = "plan"
 _ADDED: Final = ("messages", "outstanding", "deliveries", "redeliveries", "acked", "late_acked", "dead_lettered")
 _WORST: Final = ("wait_p50_ms", "wait_p99_ms", "wait_max_ms", "largest_backlog")
-_NOT_OF_ROWS: Final = ("plan", "consumers", "moved_keys")
+_NOT_OF_ROWS: Final = ("plan", "consumers", "lost", "moved_keys")
 
 
 def totals() -> list[Column]:
@@ -42,16 +42,20 @@ def totals() -> list[Column]:
 def outcomes_of(rows: Iterable[Row], plans: Mapping[str, Plan]) -> tuple[PlanOutcome, ...]:
     """Return what became of the log under each plan.
 
+    The log has as many messages as the plan that was offered most of them: one that ends early is not offered them all.
+
     Args:
         rows: With the columns of `WhatIf.totals`.
         plans: The plans by name; the outcomes come in their order, without plans that have no row.
     """
     found = {row[_PLAN]: row for row in rows}
+    messages = max((row["messages"] for row in found.values()), default=0)
     names = [name for name in PlanOutcome.__dataclass_fields__ if name not in _NOT_OF_ROWS]
     return tuple(
         PlanOutcome(
             plan=name,
             consumers=len(everybody(plan)),
+            lost=messages - found[name]["acked"] - found[name]["late_acked"],
             moved_keys=found[name]["moved_keys"] if plan.count_moved_keys else None,
             **{each: found[name][each] for each in names},
         )
@@ -87,12 +91,11 @@ def what_if_report(
     works = _works(summaries).collect()
     moves = membership(summaries, [_PLAN]).collect()
     named = next(iter(plans))
-    any_plan = sums.get(named)
     return WhatIfReport(
         title=title,
         source=source,
-        messages=any_plan["messages"] if any_plan else 0,
-        topic_partitions=any_plan["topic_partitions"] if any_plan else 0,
+        messages=max((row["messages"] for row in sums.values()), default=0),
+        topic_partitions=max((row["topic_partitions"] for row in sums.values()), default=0),
         by=by,
         plans=tuple(
             _figures(

@@ -112,8 +112,8 @@ def html(report: WhatIfReport) -> str:
 
 def _best(report: WhatIfReport) -> Verdict:
     why = (
-        f"The winner has {CRITERIA[report.by].told}. Before that comes a plan that leaves or gives up fewer messages; "
-        "after that, one with fewer consumers."
+        f"The winner has {CRITERIA[report.by].told}. Before that comes a plan under which more messages are "
+        "acked; after that, one with fewer consumers."
     )
     if all(each.stopped for each in report.plans):
         return Verdict("bad", "no plan came to rest in all topic-partitions", why)
@@ -159,7 +159,7 @@ def _compared(report: WhatIfReport) -> Section:
         "Plans compared",
         (
             *("plan", "consumers", "wait p50", "wait p99", "longest wait", "largest backlog", "heaviest / mean"),
-            *("redeliveries", "not settled", "dead letters", "span", "not at rest"),
+            *("redeliveries", "never acked", "not settled", "dead letters", "span", "not at rest"),
         ),
         tuple(
             (
@@ -171,6 +171,7 @@ def _compared(report: WhatIfReport) -> Section:
                 each.outcome.largest_backlog,
                 as_figure(each.evenness),
                 each.outcome.redeliveries,
+                each.outcome.lost,
                 each.outcome.outstanding,
                 each.outcome.dead_lettered,
                 Ms(each.span_ms),
