@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql import Window  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.spark.frames.layout import layout_of  # noqa: E402 - needs pyspark
-from keyshared.spark.logs.source import as_log  # noqa: E402 - needs pyspark
+from keyshared.spark.logs.source import as_log, load_log  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.replay import replay  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
@@ -75,6 +76,29 @@ def test_a_log_is_replayed_alike_however_it_lies(log: "DataFrame") -> None:
     assert expected == replayed(ready.localCheckpoint())
     assert expected == replayed(ready, partitions=2)
     assert expected == replayed(ready.persist())
+
+
+def test_a_log_that_is_kept_is_counted_where_it_is_kept(log: "DataFrame", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,shard,ts\n" + "".join(f"k{i % 7},p{i % 2},{i}\n" for i in range(50)))
+    read = load_log(log.sparkSession, str(tmp_path / "log.csv"), key="user", partition="shard", order="ts")
+    kept = read.persist()
+    assert 50 == kept.count()
+    (tmp_path / "log.csv").unlink()
+    for ready in (
+        kept.withColumn("at_ms", F.col("order")),
+        kept.selectExpr("*", "order as at_ms").filter("at_ms >= 0"),
+    ):
+        assert 50 == sum(row[3] for row in replayed(ready)[1])
+
+
+def test_what_is_kept_before_it_is_laid_out_is_counted_there(spark: "SparkSession") -> None:
+    rows = spark.range(50).selectExpr("'k' user", "'p' shard", "id ts").persist()
+    layout = layout_of(
+        as_log(rows, key="user", partition="shard", order="ts"), topic_partition="topic_partition", offset="offset"
+    )
+    assert layout is not None
+    assert (0, 0) == moves(layout.source.select("order"))
+    rows.unpersist()
 
 
 STILL: dict[str, Callable[["DataFrame"], "DataFrame"]] = {

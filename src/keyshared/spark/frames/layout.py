@@ -25,7 +25,8 @@ class Layout(NamedTuple):
 
     Attributes:
         partitions: In how many Spark partitions they are.
-        source: The same rows before they were moved there, for jobs that only count them.
+        source: The same rows before they were moved there, for jobs that only count them; where they are kept as they
+            lie, the frame itself.
     """
 
     partitions: int
@@ -57,11 +58,20 @@ def layout_of(df: DataFrame, *, topic_partition: str, offset: str) -> Layout | N
     if columns != [int(numbered_by[1]), *numbers]:
         return None
     *between, moved = _down(window.children().apply(0))
+    if _is_kept(df):
+        return Layout(moved.numPartitions(), df)
     return Layout(moved.numPartitions(), _on(df, [*above, window, *between], moved.children().apply(0)))
 
 
 def _analyzed(df: DataFrame) -> Any:  # noqa: ANN401 - an object of the JVM, as are those below
     return df._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way tells what a plan is made of
+
+
+def _is_kept(df: DataFrame) -> bool:
+    """Return whether somebody keeps the rows where they lie, so that reading them reads no source again."""
+    # a query of its own: what a frame's own one knows of what is kept may be older
+    *_, kept = _down(df.select("*")._jdf.queryExecution().withCachedData())  # noqa: SLF001 - as above
+    return bool(kept.nodeName() == "InMemoryRelation")
 
 
 def _down(node: Any) -> Iterator[Any]:  # noqa: ANN401
