@@ -16,6 +16,7 @@ pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 import keyshared.spark as ks  # noqa: E402 - needs pyspark
+from keyshared.errors import ArgumentError  # noqa: E402 - needs pyspark
 from keyshared.spark.audits.delivery_history import delivery_history  # noqa: E402 - needs pyspark
 from keyshared.spark.demo import __main__ as demo  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.replay import Replay  # noqa: E402 - needs pyspark
@@ -369,3 +370,70 @@ def test_several_plans_are_compared_and_one_wins(
     saved = ks.load_results(spark, tmp_path / "out" / "results")
     assert {"plan_summaries", "plan_totals", "plan_consumers", "plan_moved_keys"} == {*saved}
     assert {"few", "many"} == {row.plan for row in saved["plan_totals"].collect()}
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ('until_ms = "20 s"', "topic-partitions that did not come to rest: 2"),
+        (
+            """answers = [{ kind = "poisoned", keys = ["u3"], reply = "reject" }]
+config = { poison = "block" }""",
+            "topic-partitions that did not come to rest: 2",
+        ),
+        pytest.param("FILTERED", "messages skipped: 171", marks=pytest.mark.slow),
+        pytest.param(
+            """answers = [{ kind = "fail-first", attempts = 1 }]
+changes = [{ kind = "redrive", at_ms = "150 s", key = "u3" }]
+config = { redrive = true, retry = { max_redeliveries = 0 } }""",
+            "dead letters redriven: ",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            """answers = [{ kind = "poisoned", keys = ["u3"], reply = "reject" }]
+config = { poison = "quarantine" }""",
+            "dead letters, those of keys in quarantine among them: ",
+            marks=pytest.mark.slow,
+        ),
+        ("config = { latest_only = true }", "messages skipped: "),
+    ],
+    ids=["until", "block", "filters", "redrive", "quarantine", "latest only"],
+)
+def test_what_a_plan_leaves_over_on_purpose_is_not_called_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], plan: str, why: str
+) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    extra, plan = (', filters = ["u3"]', "") if plan == "FILTERED" else ("", plan)
+    consumers = f'consumers = [{{ name = "c", service = "9 s"{extra} }}]'
+    (tmp_path / "plan.toml").write_text(f"{plan}\n{consumers}\n")
+    options = [*own(tmp_path / "log.csv", **COLUMNS), "--plan", str(tmp_path / "plan.toml")]
+    assert 0 == run(*options, out=tmp_path / "out")
+    told = " ".join(capsys.readouterr().out.split())
+    page = Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8")).text
+    for text in (told, page):
+        assert "no-loss was not judged: what this plan leaves over cannot be told from what is lost (" in text
+        assert why in text
+    assert "no-loss not judged" in told
+    assert "every promise kept" not in page
+    assert "not everything could be judged" in page
+
+
+def test_a_log_that_is_refused_is_not_kept(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,shard,at,work\na,b,1,-2.5\n")
+    kept: Any = spark.sparkContext
+    before = kept._jsc.getPersistentRDDs().size()
+    assert 2 == run(*own(tmp_path / "log.csv", **COLUMNS, service="work"), "--quiet", out=tmp_path / "out")
+    assert before == kept._jsc.getPersistentRDDs().size()
+
+
+def test_a_job_that_fails_keeps_nothing(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.csv").write_text(CSV)
+    kept: Any = spark.sparkContext
+    before = kept._jsc.getPersistentRDDs().size()
+
+    def failing(*_: object, **__: object) -> None:
+        raise ArgumentError("page", "report", "be written")
+
+    monkeypatch.setattr(demo, "replay_report", failing)
+    assert 2 == run(*own(tmp_path / "log.csv", **COLUMNS), "--quiet", out=tmp_path / "out")
+    assert before == kept._jsc.getPersistentRDDs().size()

@@ -38,6 +38,18 @@ def test_every_figure_of_the_report_is_told() -> None:
     assert ["1.50", "1.02"] == equal.split()[-2:]
 
 
+def test_what_was_not_judged_is_told_and_why() -> None:
+    violations = (("key-order", 0), ("no-loss", 0))
+    text = plain(summary(report(violations=violations, unjudged={"no-loss": "the plan ends early"})))
+    assert ["no-loss not judged", "key-order 0"] == [
+        " ".join(line.split())
+        for name in ("no-loss", "key-order")
+        for line in text.splitlines()
+        if line.startswith(f"  {name}")
+    ]
+    assert "no-loss was not judged: the plan ends early" in text
+
+
 def test_a_report_that_compares_no_boundaries_has_no_such_section() -> None:
     assert "bucket" not in plain(summary(report()))
 

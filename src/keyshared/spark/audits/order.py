@@ -53,8 +53,9 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
             is a key that is not there, an end or a settlement that never was, and nothing else may be NULL. More
             columns do no harm.
         offered: What must have been settled by the end of the history: ``topic_partition`` and ``offset``, and ``key``
-            if keys are to be compared. Leave out what was still outstanding then, and what a policy skipped or dropped
-            without a delivery. Without this frame, lost messages cannot be told from outstanding ones.
+            if keys are to be compared. What was still outstanding then, or was skipped or dropped without a delivery,
+            counts as lost if it is in here. None: no-loss is not judged, because lost messages cannot be told from
+            outstanding ones.
 
     Returns:
         One row for each violation, see `VIOLATION_SCHEMA`; none if all promises were kept. Of the lost messages of a

@@ -52,7 +52,8 @@ def summary(report: ReplayReport) -> RenderableType:
         headed("keys moved", _moves(report)),
         headed("hottest keys", _hottest(report)),
         *(() if report.buckets is None else (_boundaries(report.buckets), _hot_slots(report.buckets))),
-        headed("violations", promises(report.violations or (), "violations")),
+        headed("violations", promises(report.violations or (), "violations", unjudged=report.unjudged)),
+        *(paragraph(f"{promise} was not judged: {why}") for promise, why in report.unjudged.items()),
     )
 
 
@@ -71,15 +72,18 @@ def paragraph(text: str) -> RenderableType:
     return Constrain(Text(text), _LINE)
 
 
-def promises(counts: Iterable[tuple[str, int]], what: str, *, widest: int = _WIDEST) -> RenderableType:
+def promises(
+    counts: Iterable[tuple[str, int]], what: str, *, widest: int = _WIDEST, unjudged: Container[str] = ()
+) -> RenderableType:
     """Return a table of promises, and how often each was broken.
 
     Args:
         counts: Both.
         what: Head of the second column.
         widest: As in `columns`.
+        unjudged: Promises that could not be judged.
     """
-    rows = [(name, Text(f"{count:,}", style="bold red" if count else "green")) for name, count in counts]
+    rows = [(name, _count(count, judged=name not in unjudged)) for name, count in counts]
     return columns(rows, heads=("promise", what), widest=widest)
 
 
@@ -120,6 +124,12 @@ def columns(
     for row in cells:
         table.add_row(*row)
     return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _count(count: int, *, judged: bool) -> Text:
+    if count or judged:
+        return Text(f"{count:,}", style="bold red" if count else "green")
+    return Text("not judged", style="yellow")
 
 
 def _between(parts: Iterable[RenderableType]) -> Iterator[RenderableType]:

@@ -4,6 +4,7 @@ What comes to the driver is bounded by the plan and by what a page can show, nev
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import DataFrame, Row, Window
@@ -41,6 +42,7 @@ def replay_report(
     title: str,
     source: str,
     violations: Counts | None = None,
+    unjudged: Mapping[str, str] = MappingProxyType({}),
     seconds: float | None = None,
     hottest: int,
     buckets: int | None,
@@ -57,6 +59,7 @@ def replay_report(
         title: Headline of the page.
         source: Where the messages are from, for the reader.
         violations: What an audit found.
+        unjudged: Promises that it could not judge, and why.
         seconds: How long the replay took.
         hottest: How many hot keys are wanted.
         buckets: With how many buckets boundaries are compared; None for no comparison.
@@ -111,6 +114,7 @@ def replay_report(
         wait_p99_ms=everything["p99"] if everything else 0,
         seconds=seconds,
         violations=violations,
+        unjudged=unjudged,
         consumers=_consumer_loads(found, _per_phase(deliveries, plan), plan),
         changes=with_waits(changes(membership(summaries).collect(), plan, first), deliveries, first),
         hot_keys=keys.hottest,

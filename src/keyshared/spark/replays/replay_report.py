@@ -1,7 +1,7 @@
 """What a replay found, as plain values, and the page that shows them. Plain Python; needs no Spark."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -96,6 +96,7 @@ class ReplayReport:
         wait_p50_ms: Half of all deliveries waited no longer than this.
         wait_p99_ms: All but one in a hundred waited no longer than this.
         violations: Broken promises by id, zeros included; None without an audit.
+        unjudged: Those of them that could not be judged, and why, as a part of a sentence.
         consumers: In order of name or joining, as they are to be shown.
         changes: In order of time.
         hot_keys: The hottest first.
@@ -129,6 +130,7 @@ class ReplayReport:
     wait_p99_ms: int
     seconds: float | None = None
     violations: Counts | None = None
+    unjudged: Mapping[str, str] = field(default_factory=dict)
     consumers: tuple[ConsumerLoad, ...] = ()
     changes: tuple[MembershipChange, ...] = ()
     hot_keys: tuple[HotKey, ...] = ()
@@ -197,7 +199,8 @@ def html(report: ReplayReport) -> str:
 
 
 def _verdicts(report: ReplayReport, story: Story) -> Iterator[Verdict]:
-    yield promises(report.violations)
+    why = (f"{promise} was not judged: {reason}." for promise, reason in report.unjudged.items())
+    yield replace(promises(report.violations, report.unjudged), why=" ".join(why))
     if report.enough is not None:
         yield verdict(
             report.enough, story, deliveries=report.deliveries, p99_ms=report.wait_p99_ms, stopped=report.stopped
