@@ -6,17 +6,20 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.replays.test_replay_report import Page
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import Row  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - as above
 
+from keyshared.config import DispatcherConfig  # noqa: E402 - as above
 from keyshared.hashing.named import XXH64_SEED_42  # noqa: E402 - as above
-from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan  # noqa: E402 - as above
+from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan, SetLimit  # noqa: E402 - as above
 from keyshared.spark.replays.enough_report import Series  # noqa: E402 - as above
 from keyshared.spark.replays.replay import Replay, replay  # noqa: E402 - as above
 from keyshared.spark.replays.replay_figures import replay_report  # noqa: E402 - as above
-from keyshared.spark.replays.replay_report import ReplayReport  # noqa: E402 - as above
+from keyshared.spark.replays.replay_report import ReplayReport, html  # noqa: E402 - as above
+from keyshared.spark.replays.stays import State  # noqa: E402 - as above
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +90,7 @@ def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, 
     hands = {"ann": 2, "bob": 1, "eve": 1}
     ended = max(row["ended_ms"] for row in rows if row["consumer"] == "ann")
     here = {"ann": range(START, ended), "bob": range(START, START + 90), "eve": range(START + 200, last)}
+    assert any(held[place, "bob", START + 100] for place in ("p0", "p1"))  # of what it had when it crashed
     width = found.enough.width_ms
     intervals = [range(at, min(at + width, last)) for at in range(START, last, width)]
     for series in found.enough.use:
@@ -94,7 +98,9 @@ def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, 
         expected: list[object] = []
         for interval in intervals:
             there = sum(t in here[name] for t in interval)
-            worked = sum(min(hands[name], held[place, name, t]) for place in ("p0", "p1") for t in interval)
+            worked = sum(
+                min(hands[name], held[place, name, t]) for place in ("p0", "p1") for t in interval if t in here[name]
+            )
             if there:
                 expected.append((interval.start - START, pytest.approx(min(1, worked / (2 * hands[name] * there)))))
         assert expected == list(series.points), name
@@ -110,6 +116,43 @@ def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, 
         ]
         assert lag == list(series.points), series.name
     assert max(series.peak for series in found.enough.use) > 0.5
+
+
+def test_use_is_that_of_the_room_that_there_was(spark: "SparkSession") -> None:
+    plan = Plan(
+        consumers=[ConsumerPlan("one", Fixed(30), limit=1, concurrency=4), ConsumerPlan("two", Fixed(20), limit=2)],
+        changes=[
+            Leave(200, "two", drain_ms=None),
+            SetLimit(400, "one", 3),
+            Join(700, ConsumerPlan("two", Fixed(50), limit=6, concurrency=2)),
+        ],
+    )
+    log = spark.range(400).selectExpr("'p' topic_partition", "id offset", "concat('k', id) key", "id * 2 at_ms")
+    with replay(log, plan, partitions=1) as result:
+        rows = result.deliveries.collect()
+        found = replay_report(result.deliveries, result.summaries, plan, title="", source="", hottest=1, buckets=None)
+    assert found.enough is not None
+    drained = max(row["ended_ms"] for row in rows if row["consumer"] == "two" and row["delivered_ms"] < 700)
+
+    def room(name: str, t: int) -> int:
+        if name == "one":
+            return 1 if t < 400 else 3
+        return 1 if t < drained else 0 if t < 700 else 2
+
+    assert [("two", drained, 700, State.AWAY)] == [
+        tuple(stay) for stay in found.enough.stays if stay.state is State.AWAY
+    ]
+    held = Counter((row["consumer"], t) for row in rows for t in range(row["delivered_ms"], row["ended_ms"]))
+    for series in found.enough.use:
+        expected: list[object] = []
+        for at in range(0, found.span_ms, found.enough.width_ms):
+            times = range(at, min(at + found.enough.width_ms, found.span_ms))
+            rooms = [room(series.name, t) for t in times]
+            worked = sum(min(held[series.name, t], here) for t, here in zip(times, rooms, strict=True))
+            if any(rooms):
+                expected.append((at, pytest.approx(worked / sum(rooms))))
+        assert expected == list(series.points), series.name
+    assert max(series.peak for series in found.enough.use) == 1  # it works all the time
 
 
 def test_what_was_done_again_and_open_is_that_of_every_single_millisecond(found: ReplayReport, rows: list[Row]) -> None:
@@ -168,29 +211,31 @@ def test_a_topic_partition_is_behind_while_something_waits_for_too_long(found: R
 def test_keys_and_slots_explain_the_wait_that_was_theirs(found: ReplayReport, rows: list[Row]) -> None:
     waits: Counter[bytes] = Counter()
     messages: Counter[bytes] = Counter()
-    held: Counter[bytes] = Counter()
-    times: dict[bytes, list[int]] = defaultdict(list)
+    held: Counter[tuple[str, bytes]] = Counter()
+    times: dict[tuple[str, bytes], list[int]] = defaultdict(list)
     for row in rows:
         if row["key"] is not None:
             key = bytes(row["key"])
             waits[key] += row["wait_ms"]
-            held[key] += 0 if row["ended_ms"] is None else row["ended_ms"] - row["delivered_ms"]
+            lane = row["topic_partition"], key
+            held[lane] += 0 if row["ended_ms"] is None else row["ended_ms"] - row["delivered_ms"]
             if row["attempt"] == 1:
                 messages[key] += 1
-                times[key].append(available(row))
+                times[lane].append(available(row))
     assert sum(row["wait_ms"] for row in rows) == found.wait_ms
     for keys, counter in ((found.slow_keys, waits), (found.hot_keys, messages)):
         expected = sorted(counter, key=lambda key: (-counter[key], key))[:3]
         assert [key.decode() for key in expected] == [key.key for key in keys]
         for key, told in zip(expected, keys, strict=True):
-            span = max(times[key]) - min(times[key])
-            assert (waits[key], messages[key], held[key], span) == (
+            spans = {lane: max(times[lane]) - min(times[lane]) for lane in times if lane[1] == key}
+            worst = max((lane for lane in spans if spans[lane]), key=lambda lane: held[lane] / spans[lane])
+            assert (waits[key], messages[key], held[worst], spans[worst]) == (
                 told.wait_ms,
                 told.messages,
                 told.held_ms,
                 told.arrivals_ms,
             )
-            assert held[key] / span == told.need
+            assert held[worst] / spans[worst] == told.need
     assert "hot" == found.slow_keys[0].key
     assert (found.slow_keys[0].need or 0) > 1  # two messages in 6 ms, each 5 or 7 ms
     by_slot: Counter[int] = Counter()
@@ -198,6 +243,71 @@ def test_keys_and_slots_explain_the_wait_that_was_theirs(found: ReplayReport, ro
         by_slot[XXH64_SEED_42.function(key) >> 32 & 0xFFFF] += wait_ms
     assert by_slot[found.slow_slots[0].slot] == found.slow_slots[0].wait_ms
     assert by_slot.most_common(1)[0][1] == found.slow_slots[0].wait_ms
+
+
+def reported(spark: "SparkSession", rows: str, plan: Plan, enough_ms: int | None = None) -> ReplayReport:
+    """What is found in a replay of messages: topic-partition, offset, key and time as SQL of `range(400)`."""
+    with replay(spark.range(400).selectExpr(*rows.split("; ")), plan, partitions=1) as result:
+        return replay_report(
+            result.deliveries,
+            result.summaries,
+            plan,
+            title="",
+            source="",
+            hottest=5,
+            buckets=None,
+            enough_ms=enough_ms,
+        )
+
+
+def test_a_key_needs_what_it_needs_in_one_topic_partition_and_has_hands_for_many(spark: "SparkSession") -> None:
+    spread = "concat('p', id % 4) topic_partition; id offset; 'k' key; (id div 4) * 100 at_ms"
+    [key] = reported(spark, spread, Plan(consumers=[ConsumerPlan("a", Fixed(60))])).hot_keys
+    assert 0 == key.wait_ms
+    assert key.need == pytest.approx(0.6, rel=0.02)
+    config = DispatcherConfig(max_in_flight_per_key=4)
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(100), concurrency=4)], config=config)
+    [key] = reported(spark, "'p' topic_partition; id offset; 'k' key; id * 50 at_ms", plan).hot_keys
+    assert 0 == key.wait_ms
+    assert key.need == pytest.approx(0.5, rel=0.02)
+
+
+def test_what_a_crashed_consumer_has_in_its_hands_is_no_work(spark: "SparkSession") -> None:
+    plan = Plan(
+        consumers=[ConsumerPlan("a", Fixed(100))],
+        changes=[Crash(30_150, "a")],
+        config=DispatcherConfig(inactive_grace_ms=None, ack_timeout_ms=None),
+        start_ms=0,
+        until_ms=59_900,
+    )
+    found = reported(spark, "'p' topic_partition; id offset; 'k' key; id * 1000 + 100 at_ms", plan)
+    assert found.enough is not None
+    at, use = found.enough.use[0].points[-1]
+    here = range(at, 30_150)
+    assert use == pytest.approx(sum(100 <= t % 1000 < 200 for t in here) / len(here))
+
+
+def test_what_was_left_in_the_end_never_caught_up(spark: "SparkSession") -> None:
+    rows = "if(id < 300, 'p', 'q') topic_partition; id offset; concat('k', id) key; id * 10 + id div 300 * 999 at_ms"
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(200), limit=1)], until_ms=25_000)
+    found = reported(spark, rows, plan, enough_ms=1_000)
+    assert found.enough is not None
+    assert (2, 1, None) == (found.enough.behind_count, found.enough.behind_left, found.enough.behind_until_ms)
+    assert {"p": True, "q": False} == {each.topic_partition: each.until_ms is None for each in found.enough.behind}
+    text = Page(html(found)).text
+    assert "; 1 had not caught up by the end." in text
+    assert "not by the end" in text
+
+
+def test_a_change_is_the_same_in_topic_partitions_that_begin_later(spark: "SparkSession") -> None:
+    pair = [ConsumerPlan("a", Fixed(1)), ConsumerPlan("b", Fixed(1))]
+    again = Join(100, ConsumerPlan("a", Fixed(1)))
+    plan = Plan(consumers=pair, changes=[Join(0, ConsumerPlan("c", Fixed(1))), Leave(50, "a"), again, Leave(150, "a")])
+    rows = "if(id < 300, 'A', 'B') topic_partition; id offset; concat('k', id) key; if(id < 300, id, id - 180) at_ms"
+    found = reported(spark, rows, plan).changes
+    expected = [(0, "c", "joins"), (50, "a", "leaves"), (100, "a", "joins"), (150, "a", "leaves")]
+    assert expected == [(change.at_ms, change.consumer, change.what) for change in found]
+    assert [0, 50, 100, 180] == [change.keys for change in found]
 
 
 def held_by(own: list[Row], last: int, *, is_key: bool) -> list[tuple[str, str, int, int, int, int]]:

@@ -289,6 +289,15 @@ def test_violations_are_the_first_thing_to_see() -> None:
     assert "key-order \n1,234\n" in Page(page).text
 
 
+def test_what_was_not_judged_is_said_and_why() -> None:
+    violations = (("one-holder", 0), ("no-loss", 0))
+    page = html(report(violations=violations, unjudged={"no-loss": "the plan ends early"}))
+    assert "every promise kept" not in page
+    assert "no-loss was not judged: the plan ends early." in Page(page).text
+    assert '<li class="open">no-loss <b>not judged</b></li>' in page
+    assert '<li class="good">one-holder <b>0</b></li>' in page
+
+
 def test_a_report_without_details_is_a_page_too() -> None:
     text = Page(html(report(messages=0, keys=0))).text
     assert "none" in text
@@ -313,6 +322,13 @@ def test_a_queue_that_waits_too_long_has_no_green_banner_alone(
     assert state == second[0]
     assert told in second[1]
     assert ("1 min as asked for" in page) == asked
+
+
+def test_a_topic_partition_with_something_left_never_caught_up() -> None:
+    text = Page(html(report(enough=enough(behind_left=2, behind_until_ms=None)))).text
+    assert "; 2 had not caught up by the end." in text
+    assert "What never went out is not in it" in text
+    assert "What never went out" not in Page(html(report(enough=enough()))).text
 
 
 def test_times_are_those_of_the_calendar_where_the_log_has_one() -> None:

@@ -16,7 +16,7 @@ from keyshared.simulate.service import Fixed, PerMessage, Sampled, Scaled, Servi
 from keyshared.spark.pages.page import duration
 from keyshared.spark.plans.members import members
 
-__all__ = ["Cost", "OfferedLoad", "TopicPartitionLoad", "Work", "key_costs", "load_of", "mean_ms_of"]
+__all__ = ["Cost", "OfferedLoad", "TopicPartitionLoad", "Work", "key_costs", "load_of", "mean_ms_of", "slots"]
 
 _FULL: Final = 1.0
 _PLACE: Final = "topic-partition"
@@ -220,18 +220,23 @@ def _rate(here: Iterable[ConsumerPlan], config: DispatcherConfig, work: Work) ->
     if config.ordering_required:
         room = min(room, max(config.max_in_flight_per_key, config.batch_per_key))
     rate = 0.0
-    for mean_ms, slots in sorted(
-        (_cost(each.service).ms_for(work) / work.messages, _slots(each, config)) for each in here
+    for mean_ms, hands in sorted(
+        (_cost(each.service).ms_for(work) / work.messages, slots(each, config)) for each in here
     ):
-        taken = min(slots, room)
+        taken = min(hands, room)
         room -= taken
         if taken:
             rate += taken / mean_ms if mean_ms else math.inf
     return rate
 
 
-def _slots(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
-    """Return how many messages a consumer works on at once."""
+def slots(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+    """Return how many messages of a topic-partition a consumer works on at once, at most.
+
+    Args:
+        consumer: The consumer, with the limit that it has by then.
+        config: Of the dispatcher.
+    """
     limit = config.max_in_flight_per_consumer if consumer.limit is None else consumer.limit
     return min(config.batch_per_key if consumer.takes_batches else consumer.concurrency, limit)
 
@@ -239,7 +244,7 @@ def _slots(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
 def _at_once(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
     """Return how many messages of one key a consumer works on at once."""
     of_key = max(config.max_in_flight_per_key, config.batch_per_key if consumer.takes_batches else 1)
-    return max(1, min(_slots(consumer, config), of_key))
+    return max(1, min(slots(consumer, config), of_key))
 
 
 def _cost(service: ServiceTime) -> Cost:

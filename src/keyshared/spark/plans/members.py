@@ -26,10 +26,12 @@ class Members(NamedTuple):
     Attributes:
         at_ms: The instant; it lasts until the next one.
         here: Each consumer by its name, with the limit, weight and service time that it has by then.
+        known: The same of everybody who has ever been there, with what was last said of them.
     """
 
     at_ms: int
     here: Mapping[str, ConsumerPlan]
+    known: Mapping[str, ConsumerPlan]
 
 
 def members(plan: Plan) -> Iterator[Members]:
@@ -50,10 +52,10 @@ def members(plan: Plan) -> Iterator[Members]:
     """
     known = {each.name: each for each in plan.consumers}
     here = dict(known)
-    yield Members(0, dict(here))
+    yield Members(0, dict(here), dict(known))
     for change in plan.changes:
         _apply(change, here, known)
-        yield Members(change.at_ms, dict(here))
+        yield Members(change.at_ms, dict(here), dict(known))
 
 
 def _apply(change: Change, here: dict[str, ConsumerPlan], known: dict[str, ConsumerPlan]) -> None:

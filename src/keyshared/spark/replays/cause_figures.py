@@ -42,20 +42,22 @@ def percentile(percent: int) -> Column:
     return F.percentile_approx("wait_ms", percent / 100, _ACCURACY)
 
 
-def hot_keys(deliveries: DataFrame, count: int) -> HotKeys:
+def hot_keys(deliveries: DataFrame, count: int, *, at_once: int = 1) -> HotKeys:
     """Find the keys with most messages and those that waited most; runs up to three jobs.
 
     Args:
         deliveries: The delivery log.
         count: How many of each are wanted.
+        at_once: How many messages of a key a consumer may have at once.
 
     Returns:
         Both, of equal ones the smaller key first.
     """
     since = F.col("delivered_ms") - F.col("wait_ms")
-    per_key = (
+    # each topic-partition has a dispatcher of its own, and what a key needs is needed there
+    per_lane = (
         deliveries.filter("key is not null")
-        .groupBy("key")
+        .groupBy("topic_partition", "key")
         .agg(
             F.count_if(F.col("attempt") == 1).alias("messages"),
             F.sum("wait_ms").alias("wait_ms"),
@@ -63,11 +65,23 @@ def hot_keys(deliveries: DataFrame, count: int) -> HotKeys:
             (F.max(F.when(F.col("attempt") == 1, since)) - F.min(since)).alias("arrivals_ms"),
         )
     )
+    span = F.struct("held_ms", "arrivals_ms")
+    needs_most = F.max_by(span, F.when(F.col("arrivals_ms") > 0, F.col("held_ms") / F.col("arrivals_ms")))
+    per_key = (
+        per_lane.groupBy("key")
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.sum("wait_ms").alias("wait_ms"),
+            F.coalesce(needs_most, F.max(span)).alias("lane"),
+        )
+        .select("key", "messages", "wait_ms", "lane.*")
+    )
     hottest = per_key.orderBy(F.desc("messages"), "key").limit(count).collect()
     waited = per_key.filter("wait_ms > 0").orderBy(F.desc("wait_ms"), "key").limit(count).collect()
     detailed = tuple(dict.fromkeys(bytes(row["key"]) for row in [*waited, *hottest]))[:_DETAILED]
     anchors = {key: key_anchor(number) for number, key in enumerate(detailed)}
-    found = _looked_up(deliveries, [*hottest, *waited], anchors)
+    looked_up = _looked_up(deliveries, [*hottest, *waited], anchors)
+    found = {key: replace(hot, at_once=at_once) for key, hot in looked_up.items()}
     return HotKeys(
         hottest=tuple(found[bytes(row["key"])] for row in hottest),
         waited=tuple(found[bytes(row["key"])] for row in waited),

@@ -50,8 +50,10 @@ class HotKey:
         owners: Who had it, in order of time.
         wait_p99_ms: All but one in a hundred of its deliveries waited no longer than this.
         wait_ms: How long all of its deliveries waited together.
-        held_ms: How long consumers had its messages in their hands, together.
-        arrivals_ms: Time from when its first message could go out to when its last one could.
+        held_ms: How long consumers had its messages in their hands, together: in the topic-partition in which that is
+            most, by the time in which they came.
+        arrivals_ms: Time from when its first message there could go out to when its last one could.
+        at_once: How many of its messages a consumer may have at once.
         anchor: Where its own part of the page is; empty if it has none.
     """
 
@@ -62,6 +64,7 @@ class HotKey:
     wait_ms: int = 0
     held_ms: int = 0
     arrivals_ms: int = 0
+    at_once: int = 1
     anchor: str = ""
 
     @property
@@ -70,7 +73,7 @@ class HotKey:
 
         None if its messages all came at once.
         """
-        return self.held_ms / self.arrivals_ms if self.arrivals_ms else None
+        return self.held_ms / (self.arrivals_ms * self.at_once) if self.arrivals_ms else None
 
 
 class HotSlot(NamedTuple):

@@ -14,7 +14,7 @@ from keyshared.spark.pages.page import MINUTE_MS
 from keyshared.spark.replays.enough_report import Behind, Enough, Series
 from keyshared.spark.replays.intervals import ALL, CONSUMER, INTERVALS, PLACE, Replayed, Sums, means
 from keyshared.spark.replays.presence import everybody
-from keyshared.spark.replays.stays import Stay, concurrencies
+from keyshared.spark.replays.stays import Stay
 
 __all__ = ["default_enough_ms", "enough"]
 
@@ -39,12 +39,20 @@ def default_enough_ms(held_ms: float) -> int:
 
 
 def enough(
-    deliveries: DataFrame, replayed: Replayed, sums: Sums, *, shown: Sequence[str], enough_ms: int, asked: bool
+    deliveries: DataFrame,
+    summaries: DataFrame,
+    replayed: Replayed,
+    sums: Sums,
+    *,
+    shown: Sequence[str],
+    enough_ms: int,
+    asked: bool,
 ) -> Enough:
     """Find out whether the group was enough; runs two jobs over the deliveries.
 
     Args:
         deliveries: The delivery log.
+        summaries: Rows of `SUMMARY_SCHEMA`.
         replayed: The time of the replay.
         sums: What `interval_sums` gave for it.
         shown: The topic-partitions whose lag is shown.
@@ -54,9 +62,13 @@ def enough(
     Returns:
         The figures.
     """
-    behind = _behind(deliveries, enough_ms)
+    left = F.expr("stop != 'at_rest' and outstanding > 0").alias("left")
+    behind = _behind(deliveries, enough_ms).join(summaries.select("topic_partition", left), "topic_partition")
     [total] = behind.agg(
-        F.count("*").alias("count"), F.min("first_ms").alias("first_ms"), F.max("last_ms").alias("last_ms")
+        F.count("*").alias("count"),
+        F.count_if("left").alias("left"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
     ).collect()
     worst = behind.orderBy(F.desc("total_ms"), "topic_partition").limit(_BEHIND).collect()
     first = replayed.first_ms
@@ -74,7 +86,7 @@ def enough(
             Behind(
                 topic_partition=row["topic_partition"],
                 from_ms=row["worst"]["since_ms"] - first,
-                until_ms=row["worst"]["until_ms"] - first,
+                until_ms=None if row["left"] else row["worst"]["until_ms"] - first,
                 longest_ms=row["longest_ms"],
                 late=row["late"],
                 stretches=row["stretches"],
@@ -83,8 +95,9 @@ def enough(
             for row in worst
         ),
         behind_count=total["count"],
+        behind_left=total["left"],
         behind_from_ms=None if total["first_ms"] is None else total["first_ms"] - first,
-        behind_until_ms=None if total["last_ms"] is None else total["last_ms"] - first,
+        behind_until_ms=None if total["last_ms"] is None or total["left"] else total["last_ms"] - first,
         stays=tuple(
             Stay(stay.consumer, stay.from_ms - first, stay.until_ms - first, stay.state) for stay in replayed.stays
         ),
@@ -94,14 +107,13 @@ def enough(
 def _use(name: str, sums: Sums, replayed: Replayed) -> Series:
     """Compare work with the time for it, in the intervals in which the consumer was there."""
     rows = sums.get((CONSUMER, name), {})
-    room = replayed.topic_partitions * concurrencies(replayed.plan)[name]
     points = []
     for number in range(INTERVALS):
-        here = replayed.slice_of(name, number)
-        if here:
+        room_ms = replayed.room_of(name, number)
+        if room_ms is not None:
             worked = rows[number]["working_ms"] if number in rows else 0
-            # what a crashed one had in its hands was no work, and stays there until it is taken away
-            points.append((number * replayed.width_ms, min(1.0, worked / (here * room))))
+            of = room_ms * replayed.topic_partitions
+            points.append((number * replayed.width_ms, worked / of if of else 0.0))
     return Series(name, tuple(points))
 
 

@@ -64,7 +64,8 @@ class Behind:
     Attributes:
         topic_partition: Which.
         from_ms: When the longest such stretch began.
-        until_ms: When it ended: from then on nothing had been waiting for so long.
+        until_ms: When it ended: from then on nothing had been waiting for so long. None if something of the
+            topic-partition was left in the end: then it never caught up.
         longest_ms: The longest wait.
         late: How many deliveries came later than is enough.
         stretches: How many such stretches there were.
@@ -73,7 +74,7 @@ class Behind:
 
     topic_partition: str
     from_ms: int
-    until_ms: int
+    until_ms: int | None
     longest_ms: int
     late: int
     stretches: int
@@ -95,7 +96,8 @@ class Enough:
         behind: Topic-partitions that were behind, the one first that was so for the longest time.
         behind_count: How many such topic-partitions there were.
         behind_from_ms: When the first of them fell behind; None if none did.
-        behind_until_ms: When the last of them had caught up.
+        behind_until_ms: When the last of them had caught up; None if one did not.
+        behind_left: How many of them did not catch up, because something was left in the end.
         stays: When each consumer was up, draining or away.
     """
 
@@ -110,6 +112,7 @@ class Enough:
     behind_count: int = 0
     behind_from_ms: int | None = None
     behind_until_ms: int | None = None
+    behind_left: int = 0
     stays: tuple[Stay, ...] = ()
 
 
@@ -179,14 +182,16 @@ def sections(enough: Enough, waits: tuple[Wait, ...], story: Story) -> Iterator[
 
 
 def _fell_behind(enough: Enough, story: Story) -> str:
-    if enough.behind_from_ms is None or enough.behind_until_ms is None:
+    if enough.behind_from_ms is None:
         return ""
-    first, last = (
-        story.clock.told(at, span_ms=story.span_ms) for at in (enough.behind_from_ms, enough.behind_until_ms)
-    )
+    first = story.clock.told(enough.behind_from_ms, span_ms=story.span_ms)
+    if enough.behind_until_ms is None:
+        last = f"{enough.behind_left:,} had not caught up by the end"
+    else:
+        last = f"the last had caught up {story.clock.told(enough.behind_until_ms, span_ms=story.span_ms)}"
     return (
         f"{enough.behind_count:,} of {story.topic_partitions:,} topic-partitions fell behind, the first of them "
-        f"{first}; the last had caught up {last}."
+        f"{first}; {last}."
     )
 
 
@@ -210,8 +215,7 @@ def _behind(enough: Enough, story: Story) -> Section:
             (
                 named(each.topic_partition, story.anchors.get(each.topic_partition, "")),
                 story.clock.figure(each.from_ms, span_ms=story.span_ms),
-                story.clock.figure(each.until_ms, span_ms=story.span_ms),
-                Ms(each.until_ms - each.from_ms),
+                *_caught_up(each, story),
                 Ms(each.longest_ms),
                 each.late,
                 each.stretches,
@@ -221,6 +225,13 @@ def _behind(enough: Enough, story: Story) -> Section:
         ),
     )
     return Section("Is it enough?", note, (chart, figures))
+
+
+def _caught_up(behind: Behind, story: Story) -> tuple[object, object]:
+    """Return when a topic-partition had caught up, and after how long."""
+    if behind.until_ms is None:
+        return "not by the end", ""
+    return story.clock.figure(behind.until_ms, span_ms=story.span_ms), Ms(behind.until_ms - behind.from_ms)
 
 
 def _use(enough: Enough, story: Story) -> Section:
@@ -266,6 +277,8 @@ def _lag(enough: Enough, story: Story) -> Section:
     if story.topic_partitions > len(enough.topic_partitions):
         shown = len(enough.topic_partitions)
         note += f" Of {story.topic_partitions:,} topic-partitions the {shown} with the largest backlogs."
+    if enough.behind_left:
+        note += " What never went out is not in it, only in the backlog: the last lags are too low."
     return Section(
         "Lag",
         note,

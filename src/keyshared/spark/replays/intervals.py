@@ -1,15 +1,17 @@
 """The time of a replay, cut into intervals, and what waited and was held in each of them, in native Spark."""
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.simulate.plan import Plan
+from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.replays.enough_report import Points
-from keyshared.spark.replays.stays import concurrencies, here_ms, stays
+from keyshared.spark.replays.presence import everybody
+from keyshared.spark.replays.stays import Room, Visit, rooms, stays
 
 __all__ = [
     "ALL",
@@ -30,6 +32,11 @@ INTERVALS: Final = 60
 
 ALL, CONSUMER, PLACE = "all", "consumer", "topic-partition"
 
+_ENDLESS: Final = 1 << 62  # milliseconds
+_ROOMS: Final = pa.schema(
+    [("consumer", pa.string()), ("from_ms", pa.int64()), ("until_ms", pa.int64()), ("messages", pa.int64())]
+)
+
 Sums: TypeAlias = Mapping[tuple[str, str], Mapping[int, Row]]
 """Rows by kind and name, and by number of the interval."""
 
@@ -42,11 +49,11 @@ class Replayed:
         first_ms: When the first thing happened.
         last_ms: When the last thing did.
         topic_partitions: How many there are.
-        ended_ms: When the last delivery of each consumer ended.
+        ended_ms: When the last delivery of each consumer ended, by visit.
     """
 
     def __init__(
-        self, plan: Plan, first_ms: int, last_ms: int, topic_partitions: int, ended_ms: Mapping[str, int]
+        self, plan: Plan, first_ms: int, last_ms: int, topic_partitions: int, ended_ms: Mapping[Visit, int]
     ) -> None:
         self.plan = plan
         self.first_ms = first_ms
@@ -55,11 +62,27 @@ class Replayed:
         self.width_ms = (last_ms - first_ms) // INTERVALS + 1
         self.intervals = -(-(last_ms - first_ms) // self.width_ms)
         self.stays = stays(plan, first_ms, last_ms, ended_ms)
+        self.rooms: dict[str, list[Room]] = {}
+        for room in rooms(plan, self.stays):
+            self.rooms.setdefault(room.consumer, []).append(room)
 
-    def slice_of(self, consumer: str, number: int) -> int:
-        """Return for how long a consumer was there in an interval."""
+    def room_of(self, consumer: str, number: int) -> int | None:
+        """Return the time that a consumer had for messages of a topic-partition in an interval, all it can do at once.
+
+        Args:
+            consumer: Who.
+            number: Of the interval.
+
+        Returns:
+            Milliseconds, each as often as there is room for a message; None if it was not there.
+        """
         begin = self.first_ms + number * self.width_ms
-        return here_ms(self.stays, consumer, begin, min(self.last_ms, begin + self.width_ms))
+        end = min(self.last_ms, begin + self.width_ms)
+        cut = [
+            (min(end, room.until_ms) - max(begin, room.from_ms), room.messages) for room in self.rooms.get(consumer, ())
+        ]
+        here = [(length, messages) for length, messages in cut if length > 0]
+        return sum(length * messages for length, messages in here) if here else None
 
 
 def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str]) -> Sums:
@@ -76,7 +99,8 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
 
     Returns:
         For each kind and name a row for each interval in which there is anything: ``waiting_ms``, ``held_ms`` and
-        ``working_ms``, the part of it that the consumer's concurrency lets it work on.
+        ``working_ms``, the part of it that the consumer can work on while it is there: what a crashed one had in its
+        hands is no work, and stays there until it is taken away.
     """
     end = F.coalesce("ended_ms", F.lit(replayed.last_ms).cast("bigint"))
     moments = (
@@ -85,7 +109,7 @@ def interval_sums(deliveries: DataFrame, replayed: Replayed, shown: Sequence[str
         moment(end, 0, -1),
     )
     stretches = stretches_of(deliveries, ("topic_partition", "consumer"), moments, replayed)
-    stretches = stretches.withColumn("working", F.least("held", _concurrency(replayed.plan)))
+    stretches = _with_room(stretches, replayed).withColumn("working", F.least("held", "room"))
     names = [_name(ALL, F.lit("")), _name(CONSUMER, F.col("consumer"))]
     if shown:
         place = F.col("topic_partition")
@@ -188,14 +212,30 @@ def _name(kind: str, name: Column) -> Column:
     return F.struct(F.lit(kind).alias("kind"), name.alias("name"))
 
 
-def _concurrency(plan: Plan) -> Column:
-    """Return how many messages of a topic-partition the consumer of a row works on at once."""
-    by_number: dict[int, list[str]] = {}
-    for name, number in concurrencies(plan).items():
-        by_number.setdefault(number, []).append(name)
-    usual, *others = sorted(by_number, key=lambda number: -len(by_number[number])) or [1]
-    return reduce(
-        lambda column, number: F.when(F.col("consumer").isin(*by_number[number]), number).otherwise(column),
-        others,
-        F.lit(usual),
+def _with_room(stretches: DataFrame, replayed: Replayed) -> DataFrame:
+    """Cut stretches where the consumer's room for messages changes, and add it: 0 while it is away."""
+    rows = [row._asdict() for name in everybody(replayed.plan) for row in _all_rooms(name, replayed)]
+    here = frame_of(stretches.sparkSession, pa.Table.from_pylist(rows, _ROOMS))
+    stretch, room = stretches.alias("stretch"), F.broadcast(here).alias("room")
+    meets = "stretch.consumer = room.consumer and room.from_ms < stretch.until_ms and room.until_ms > stretch.from_ms"
+    return stretch.join(room, F.expr(meets)).selectExpr(
+        "stretch.topic_partition",
+        "stretch.consumer",
+        "greatest(stretch.from_ms, room.from_ms) as from_ms",
+        "least(stretch.until_ms, room.until_ms) as until_ms",
+        "waiting",
+        "held",
+        "room.messages as room",
     )
+
+
+def _all_rooms(name: str, replayed: Replayed) -> Iterator[Room]:
+    """Yield the rooms of a consumer since the first thing happened, and those of no message around them."""
+    end = -_ENDLESS
+    for room in replayed.rooms.get(name, ()):
+        begin = room.from_ms - replayed.first_ms
+        if begin > end:
+            yield Room(name, end, begin, 0)
+        end = room.until_ms - replayed.first_ms
+        yield Room(name, begin, end, room.messages)
+    yield Room(name, end, _ENDLESS, 0)

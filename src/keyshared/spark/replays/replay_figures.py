@@ -10,7 +10,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.history import Event
+from keyshared.simulate.plan import Leave, Plan
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
 from keyshared.spark.pages.clock import CALENDAR
@@ -24,6 +25,7 @@ from keyshared.spark.replays.flow_figures import flow
 from keyshared.spark.replays.intervals import Replayed, interval_sums
 from keyshared.spark.replays.presence import Moment, everybody, ideal_moves, phases, shares
 from keyshared.spark.replays.replay_report import Backlog, ConsumerLoad, ReplayReport
+from keyshared.spark.replays.stays import Visit, joins
 
 __all__ = ["backlog", "changes", "membership", "replay_report"]
 
@@ -31,6 +33,7 @@ _INTERVALS: Final = 120  # of the waits over time: narrower ones cannot be told 
 _MAX_PANELS: Final = 8
 _MAX_ROWS: Final = 40  # topic-partitions whose lag is shown
 _HOT_SLOTS: Final = 5
+_JOINED: Final = Event.JOINED.value
 _DETAILED: Final = 30  # topic-partitions with a part of their own
 
 
@@ -83,13 +86,14 @@ def replay_report(
         first,
         last,
         sums["topic_partitions"],
-        {name: row["ended_ms"] for name, row in found.items() if name is not None and row["ended_ms"] is not None},
+        _ended(deliveries, plan),
     )
     places = [row["topic_partition"] for row in shown]
     in_each = interval_sums(deliveries, replayed, places)
-    keys = hot_keys(deliveries, hottest)
+    keys = hot_keys(deliveries, hottest, at_once=max(plan.config.max_in_flight_per_key, plan.config.batch_per_key))
     found_enough = enough(
         deliveries,
+        summaries,
         replayed,
         in_each,
         shown=places,
@@ -140,8 +144,9 @@ def replay_report(
 def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
     """Add up what each change of membership did in all topic-partitions.
 
-    A key that occurs in two topic-partitions counts twice, because each has a dispatcher of its own. The joins at the
-    very start are left out: there was no key yet that they could have moved.
+    A key that occurs in two topic-partitions counts twice, because each has a dispatcher of its own. All changes are
+    numbered, also those before the first message of a topic-partition, so that in each of them the same have the same
+    number.
 
     Args:
         summaries: Rows of `SUMMARY_SCHEMA`.
@@ -153,11 +158,11 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
     """
     happened = ("event", "consumer")
     # of several changes of one instant the summary has an order that a set of rows would lose
-    told = summaries.select(*by, "topic_partition", "start_ms", F.posexplode("moved_keys").alias("place", "change"))
-    later = told.select(*by, "topic_partition", "start_ms", "place", "change.*").filter("at_ms > start_ms or keys > 0")
+    told = summaries.select(*by, "topic_partition", F.posexplode("moved_keys").alias("place", "change"))
     before = Window.partitionBy(*by, "topic_partition", *happened).orderBy("place")
     return (
-        later.withColumn("nth", F.row_number().over(before) - 1)
+        told.select(*by, "topic_partition", "place", "change.*")
+        .withColumn("nth", F.row_number().over(before) - 1)
         .groupBy(*by, *happened, "nth")
         .agg(
             F.max("at_ms").alias("at_ms"),
@@ -172,6 +177,8 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
 def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipChange, ...]:
     """Count for each change of membership how many keys it moved, and how many it had to.
 
+    The joins at the very start are left out: there was no key yet that they could have moved.
+
     Args:
         rows: What `membership` gave.
         plan: What was replayed.
@@ -180,7 +187,9 @@ def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipC
     Returns:
         In order of time.
     """
-    moments = [Moment(row["at_ms"], row["event"], row["consumer"]) for row in rows]
+    first = {(consumer.name, _JOINED, 0) for consumer in plan.consumers}
+    later = [row for row in rows if (row["consumer"], row["event"], row["nth"]) not in first]
+    moments = [Moment(row["at_ms"], row["event"], row["consumer"]) for row in later]
     return tuple(
         MembershipChange(
             at_ms=row["at_ms"] - first_ms,
@@ -190,7 +199,7 @@ def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipC
             keys=row["keys"],
             ideal=ideal,
         )
-        for row, ideal in zip(rows, ideal_moves(plan, moments), strict=True)
+        for row, ideal in zip(later, ideal_moves(plan, moments), strict=True)
     )
 
 
@@ -232,9 +241,22 @@ def _totals(deliveries: DataFrame) -> dict[str | None, Row]:
         percentile(99).alias("p99"),
         F.sum("wait_ms").alias("wait_ms"),
         F.avg(F.col("ended_ms") - F.col("delivered_ms")).alias("held_ms"),
-        F.max("ended_ms").alias("ended_ms"),
     )
     return {row["consumer"]: row for row in rows.collect()}
+
+
+def _ended(deliveries: DataFrame, plan: Plan) -> dict[Visit, int]:
+    """Find when the last delivery of each consumer ended, by visit; runs a job if somebody drains."""
+    if all(change.drain_ms == 0 for change in plan.changes if isinstance(change, Leave)):
+        return {}
+    times = [
+        F.when(F.col("consumer") == name, F.lit(at_ms).cast("bigint"))
+        for name, each in joins(plan).items()
+        for at_ms in each
+    ]
+    joined = F.size(F.filter(F.array(*times), lambda at_ms: at_ms <= F.col("delivered_ms"))) if times else F.lit(0)
+    rows = deliveries.groupBy("consumer", joined.alias("joins")).agg(F.max("ended_ms").alias("ended_ms"))
+    return {Visit(row["consumer"], row["joins"]): row["ended_ms"] for row in rows.dropna().collect()}
 
 
 def _per_phase(deliveries: DataFrame, plan: Plan) -> Mapping[int, int]:

@@ -1,12 +1,16 @@
 """When each consumer of a plan is up, draining or away. Plain Python; needs no Spark."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Leave, Plan, Return
+from keyshared.simulate.plan import Crash, Join, Leave, Plan, Return
+from keyshared.spark.plans.load import slots
+from keyshared.spark.plans.members import members
 
-__all__ = ["State", "Stay", "concurrencies", "here_ms", "stays"]
+__all__ = ["Room", "State", "Stay", "Visit", "joins", "rooms", "stays"]
 
 
 class State(StrEnum):
@@ -33,63 +37,110 @@ class Stay(NamedTuple):
     state: State
 
 
-def stays(plan: Plan, first_ms: int, last_ms: int, ended_ms: Mapping[str, int]) -> tuple[Stay, ...]:
+class Room(NamedTuple):
+    """A stretch of time in which a consumer can work on the same number of messages at once.
+
+    Attributes:
+        consumer: Who.
+        from_ms: When it begins.
+        until_ms: When it ends.
+        messages: How many, of each topic-partition.
+    """
+
+    consumer: str
+    from_ms: int
+    until_ms: int
+    messages: int
+
+
+class Visit(NamedTuple):
+    """A time between two joins of a consumer: who leaves and joins again has nothing left of the time before.
+
+    Attributes:
+        consumer: Who.
+        joins: How often the plan has let it join by then; 0 for a consumer of the beginning.
+    """
+
+    consumer: str
+    joins: int
+
+
+def stays(plan: Plan, first_ms: int, last_ms: int, ended_ms: Mapping[Visit, int]) -> tuple[Stay, ...]:
     """Follow each consumer through the time of a replay.
 
     Args:
         plan: What was replayed.
         first_ms: When it began.
         last_ms: When it ended.
-        ended_ms: When the last delivery of each consumer ended: so long it may have drained.
+        ended_ms: When the last delivery of each consumer ended, by visit: so long it may have drained.
 
     Returns:
         Consumer by consumer in the order of joining, each in order of time, without stretches of no length. Before it
         joins a consumer has none.
 
     Example:
+        >>> from keyshared.simulate.plan import ConsumerPlan
         >>> plan = Plan(consumers=[ConsumerPlan("a"), ConsumerPlan("b")], changes=[Crash(50, "a"), Return(90, "a")])
         >>> [(stay.consumer, stay.from_ms, stay.until_ms, str(stay.state)) for stay in stays(plan, 0, 100, {})]
         [('a', 0, 50, 'up'), ('a', 50, 90, 'away'), ('a', 90, 100, 'up'), ('b', 0, 100, 'up')]
     """
     begun: dict[str, list[tuple[int, State]]] = {consumer.name: [(first_ms, State.UP)] for consumer in plan.consumers}
+    joined: Counter[str] = Counter()
     for change in plan.changes:
         match change:
             case Join(at_ms, consumer):
+                joined[consumer.name] += 1
                 begun.setdefault(consumer.name, []).append((at_ms, State.UP))
             case Return(at_ms, name):
                 begun[name].append((at_ms, State.UP))
             case Crash(at_ms, name):
                 begun[name].append((at_ms, State.AWAY))
             case Leave(at_ms, name, drain_ms):
-                begun[name] += _leaving(change, at_ms if drain_ms == 0 else ended_ms.get(name, at_ms))
+                ended = ended_ms.get(Visit(name, joined[name]), at_ms)
+                begun[name] += _leaving(change, at_ms if drain_ms == 0 else ended)
             case _:
                 pass  # limits and weights change nobody's state
     return tuple(stay for name, states in begun.items() for stay in _cut(name, states, first_ms, last_ms))
 
 
-def here_ms(stayed: tuple[Stay, ...], consumer: str, from_ms: int, until_ms: int) -> int:
-    """Return for how long a consumer was up or draining.
+def joins(plan: Plan) -> dict[str, list[int]]:
+    """Return when the plan lets each consumer join, in order of time; the consumers of the beginning only if again."""
+    found: dict[str, list[int]] = {}
+    for change in plan.changes:
+        if isinstance(change, Join):
+            found.setdefault(change.consumer.name, []).append(change.at_ms)
+    return found
+
+
+def rooms(plan: Plan, stayed: Iterable[Stay]) -> Iterator[Room]:
+    """Return how many messages each consumer could work on at once, while it was up or draining.
 
     Args:
+        plan: What was replayed.
         stayed: What `stays` gave.
-        consumer: Who.
-        from_ms: Where to begin.
-        until_ms: Where to end.
+
+    Yields:
+        In the order of the stays; what follows without a change is one.
+
+    Example:
+        >>> from keyshared.simulate.plan import ConsumerPlan, SetLimit
+        >>> plan = Plan(consumers=[ConsumerPlan("a", concurrency=4, limit=3)], changes=[SetLimit(50, "a", 1)])
+        >>> [tuple(room) for room in rooms(plan, stays(plan, 0, 100, {}))]
+        [('a', 0, 50, 3), ('a', 50, 100, 1)]
     """
-    return sum(
-        max(0, min(until_ms, stay.until_ms) - max(from_ms, stay.from_ms))
-        for stay in stayed
-        if stay.consumer == consumer and stay.state is not State.AWAY
-    )
-
-
-def concurrencies(plan: Plan) -> dict[str, int]:
-    """Return how many messages of a topic-partition each consumer works on at once, at most."""
-    joining: list[ConsumerPlan] = [change.consumer for change in plan.changes if isinstance(change, Join)]
-    found: dict[str, int] = {}
-    for consumer in [*plan.consumers, *joining]:
-        found[consumer.name] = max(consumer.concurrency, found.get(consumer.name, 0))
-    return found
+    moments = list(members(plan))
+    for stay in stayed:
+        if stay.state is State.AWAY:
+            continue
+        starts = [max(stay.from_ms, min(stay.until_ms, moment.at_ms)) for moment in moments]
+        pieces = [
+            (begin, end, slots(moment.known[stay.consumer], plan.config))
+            for (begin, end), moment in zip(pairwise([*starts, stay.until_ms]), moments, strict=True)
+            if end > begin
+        ]
+        for messages, alike in groupby(pieces, key=lambda piece: piece[2]):
+            run = list(alike)
+            yield Room(stay.consumer, run[0][0], run[-1][1], messages)
 
 
 def _leaving(change: Leave, ended_ms: int) -> list[tuple[int, State]]:
