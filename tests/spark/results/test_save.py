@@ -1,6 +1,9 @@
 """What was saved comes back as it was, in whole or not at all, and only from a version that is known."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ from tests.spark import small_jobs
 from keyshared import spark as ks
 from keyshared.errors import ArgumentError
 from keyshared.spark.results.catalogue import MANIFEST
-from keyshared.spark.results.place import checked_place
+from keyshared.spark.results.place import check_prefix, checked_place
 from keyshared.spark.results.runs import manifest_rows
 
 if TYPE_CHECKING:
@@ -177,6 +180,31 @@ def test_another_version_is_neither_read_nor_added_to(
     assert newer not in told
 
 
+def test_no_two_prefixes_that_may_be_saved_to_have_a_table_in_common() -> None:
+    written: Counter[str] = Counter()
+    for prefix in ("may", "may_plan", "may_order", "may_plan_order", "plan", "order", "border"):
+        with suppress(ArgumentError):
+            check_prefix(prefix)
+            written.update(f"{prefix}_{table}" for table in (MANIFEST, *ks.RESULT_TABLES))
+    assert 4 * (1 + len(ks.RESULT_TABLES)) == len(written)
+    assert {1} == {*written.values()}
+
+
+def test_what_was_saved_as_delta_is_not_read_as_parquet(
+    spark: "SparkSession", counted: "DataFrame", tmp_path: Path
+) -> None:
+    ks.save_results({"histogram": counted}, tmp_path)
+    log = tmp_path / MANIFEST / "_delta_log"
+    log.mkdir()
+    for call in (
+        lambda: ks.load_results(spark, tmp_path),
+        lambda: ks.save_results({"histogram": counted}, tmp_path, mode="overwrite"),
+    ):
+        assert "format is 'parquet'; it must be delta, as which the results there were saved" == refused(call)
+    log.rmdir()
+    assert ["histogram"] == [*ks.load_results(spark, tmp_path)]
+
+
 def test_what_cannot_be_saved_is_refused_and_nothing_is_written(
     spark: "SparkSession", counted: "DataFrame", tmp_path: Path
 ) -> None:
@@ -197,6 +225,21 @@ def test_what_cannot_be_saved_is_refused_and_nothing_is_written(
         "be a folder, or else prefix": lambda: ks.save_results(good),
         "give one of them": lambda: ks.save_results(good, place, prefix="may"),
         "path is '/'; it must be a folder of its own": lambda: ks.save_results(good, "/"),
+        **{
+            f"{folder!r}; it must have none of * ? [ ] {{ }}": partial(ks.save_results, good, folder)
+            for folder in (f"{tmp_path}/lake{mark}" for mark in ("*", "?", "[1]", "]", "{a}", "}", "\\"))
+        },
+        "none of * ? [": lambda: ks.load_results(spark, "lake[1]"),
+        **{
+            f"prefix is {prefix!r}; it must not end in _order or _plan": partial(ks.save_results, good, prefix=prefix)
+            for prefix in ("may_plan", "db.May_Order")
+        },
+        **{
+            f"options is {name!r}; it must be none of partitionOverwriteMode": partial(
+                ks.save_results, good, place, options={name: "dynamic"}
+            )
+            for name in ("partitionOverwriteMode", "PARTITIONoverwritemode", "replaceWhere", "overwrite-mode", "path")
+        },
         "prefix is 'db.'; it must be the beginning": lambda: ks.save_results(good, prefix="db."),
         "be left out for iceberg": lambda: ks.save_results(good, place, format="iceberg"),
         "io.delta:delta-spark_": lambda: ks.save_results(good, place, format="delta"),

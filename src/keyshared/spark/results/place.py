@@ -19,7 +19,7 @@ from keyshared.spark.results.catalogue import MANIFEST, RESULT_TABLES, RUN
 from keyshared.spark.runtime.session import reason
 from keyshared.spark.versions import condition_of
 
-__all__ = ["FORMATS", "Place", "checked_place"]
+__all__ = ["FORMATS", "Place", "check_folder", "check_prefix", "checked_place"]
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 """What results are saved as."""
@@ -28,6 +28,13 @@ _PREFIX: Final = re.compile(r"(?:\w+\.)*\w+", re.ASCII)
 _STATIC: Final = {"partitionOverwriteMode": "static"}  # whatever the session says: no partition stays
 _WHOLLY: Final = {"parquet": _STATIC, "delta": {**_STATIC, "overwriteSchema": "true"}}
 _NOT_THERE: Final = "PATH_NOT_FOUND"
+_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")  # Spark would look elsewhere than it writes
+# tables of may_plan would be called as some of may, and emptied with these
+_SHARED: Final = tuple(
+    sorted({one.removesuffix(other) for one in RESULT_TABLES for other in RESULT_TABLES if one.endswith(f"_{other}")})
+)
+# of the formats' writers: what they say is replaced, or where it goes
+_REFUSED: Final = ("partitionOverwriteMode", "replaceWhere", "overwrite-mode", "path")
 
 
 class Place(NamedTuple):
@@ -61,6 +68,7 @@ class Place(NamedTuple):
         """Return what is there; starts no job."""
         with self._asked():
             if self._has(MANIFEST):
+                self._refuse_delta()
                 return "results"
             there = any(map(self._has, RESULT_TABLES)) if self.path is None else bool(self._files(self.path))
             return "something else" if there else "nothing"
@@ -133,6 +141,13 @@ class Place(NamedTuple):
                 return None
             raise
 
+    def _refuse_delta(self) -> None:
+        """Refuse to take the files of a Delta table for one of Parquet: some of them count no more."""
+        if self.path is None or self.format != "parquet":
+            return
+        if self._files(f"{self._folder(MANIFEST)}/_delta_log") is not None:
+            raise ArgumentError("format", self.format, "be delta, as which the results there were saved")
+
     def _folder(self, table: str) -> str:
         return f"{(self.path or '').rstrip('/')}/{table}"
 
@@ -171,7 +186,8 @@ def checked_place(
         The place.
 
     Raises:
-        ArgumentError: There is no such format, not just one of ``path`` and ``prefix``, or one that cannot be.
+        ArgumentError: There is no such format, not just one of ``path`` and ``prefix``, or one that cannot be; or an
+            option says what is replaced, or where it goes.
 
     Example:
         >>> checked_place(spark, "lake/may", None, "orc", None)
@@ -191,10 +207,58 @@ def checked_place(
     folder = os.fspath(path) if isinstance(path, os.PathLike) else path
     if folder is not None and not (isinstance(folder, str) and folder.strip("/ ")):
         raise ArgumentError("path", path, "be a folder of its own")
+    if folder is not None:
+        check_folder("path", folder)
     if folder is not None and format.casefold() == "iceberg":
         raise ArgumentError("path", path, "be left out for iceberg, whose tables stand in a catalog: give prefix")
     given = {} if options is None else dict(check_mapping("options", options))
+    refused = {name.casefold() for name in _REFUSED}
+    for name in given:
+        if isinstance(name, str) and name.casefold() in refused:
+            raise ArgumentError("options", name, f"be none of {', '.join(_REFUSED)}: mode and place say this here")
     return Place(spark, folder, prefix, format.casefold(), given)
+
+
+def check_folder(parameter: str, folder: str) -> None:
+    r"""Check that a folder is one and the same to whoever looks there and to whoever writes.
+
+    Args:
+        parameter: Who names it, for the error.
+        folder: Its path.
+
+    Raises:
+        ArgumentError: Spark would take it for a pattern.
+
+    Example:
+        >>> check_folder("path", "a[1]")
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: path is 'a[1]'; it must have none of * ? [ ] { } \: to Spark it is a pattern
+    """
+    if _PATTERN.search(folder):
+        raise ArgumentError(parameter, folder, r"have none of * ? [ ] { } \: to Spark it is a pattern")
+
+
+def check_prefix(prefix: str | None) -> None:
+    """Check that no table is to be written whose name another prefix has for a table of its own.
+
+    Args:
+        prefix: What the names of tables begin with, or None.
+
+    Raises:
+        ArgumentError: It ends as the names of some tables begin.
+
+    Example:
+        >>> check_prefix("lake.db.may_plan")
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: prefix is 'lake.db.may_plan'; it must not end in _order or _plan: some of its \
+tables would be called as tables of the prefix without that
+    """
+    if prefix is not None and f"{prefix.casefold()}_".endswith(tuple(f"_{shared}" for shared in _SHARED)):
+        ends = " or ".join(f"_{shared.removesuffix('_')}" for shared in _SHARED)
+        told = f"not end in {ends}: some of its tables would be called as tables of the prefix without that"
+        raise ArgumentError("prefix", prefix, told)
 
 
 def _with_run(schema: StructType) -> StructType:

@@ -15,7 +15,7 @@ from keyshared.spark.frames.checks import quoted
 from keyshared.spark.replays.replay import Replay
 from keyshared.spark.replays.what_if import WhatIf
 from keyshared.spark.results.catalogue import MANIFEST, RESULT_TABLES, RUN
-from keyshared.spark.results.place import checked_place
+from keyshared.spark.results.place import check_prefix, checked_place
 from keyshared.spark.results.runs import MANIFEST_SCHEMA, check_versions, manifest_rows, new_run, saved_in
 
 __all__ = ["Results", "load_results", "save_results"]
@@ -45,13 +45,13 @@ def save_results(
     Args:
         results: What `replay`, `what_if` or `audit` gave, or frames by the names of `RESULT_TABLES`, such as
             ``{"histogram": key_histogram(log)}``.
-        path: A folder of its own, on any file system of Spark's; each table is a folder below it.
+        path: A folder of its own, on any file system of Spark's; each table is a folder below it. No pattern.
         prefix: Instead of a folder, what the names of tables begin with: ``lake.db.may`` makes
-            ``lake.db.may_deliveries``.
+            ``lake.db.may_deliveries``. It does not end in ``_plan`` or ``_order``.
         format: ``parquet``, ``delta`` or ``iceberg``; the latter needs ``prefix``.
         mode: ``error``: nothing may be there yet; ``append``: one more run beside those that are there; ``overwrite``:
             instead of them.
-        options: Of Spark's writer, such as ``compression``.
+        options: Of Spark's writer, such as ``compression``; none that says what is replaced, or where it goes.
 
     Returns:
         The name of the run. Names of later runs come later in the alphabet.
@@ -78,6 +78,7 @@ def save_results(
     frames = {name: _declared(name, frame) for name, frame in _tables_of(results).items()}
     spark = next(iter(frames.values())).sparkSession
     place = checked_place(spark, path, prefix, format, options)
+    check_prefix(prefix)
     there = place.holds()
     if there == "something else":
         raise place.refusal("hold nothing, or what save_results has written: anything else is left alone")
@@ -118,7 +119,7 @@ def load_results(
 
     Raises:
         ArgumentError: No results were saved there in whole, or none of that run; a table is of another version; or
-            ``format`` or the place cannot be.
+            ``format`` or the place cannot be. What was saved as Delta is no Parquet.
 
     Complexity:
         A run is a partition: only its files are read.
