@@ -11,6 +11,7 @@ from keyshared.errors import ArgumentError
 pyspark = pytest.importorskip("pyspark")
 import pyarrow.compute as pc  # noqa: E402 - comes with pyspark's extra
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
+from tests.spark.settings import settings  # noqa: E402 - as above
 
 from keyshared.spark.logs.files import Source  # noqa: E402 - as above
 from keyshared.spark.logs.source import (  # noqa: E402
@@ -68,6 +69,65 @@ def test_a_time_that_does_not_fit_is_refused(spark: "SparkSession", tmp_path: Pa
     stored = spark.sql("select 'a' as id, 1 as shard, current_date() as at")
     with pytest.raises(ArgumentError, match="time is 'iso'; it must be left out: at is date"):
         as_log(stored, **columns, time="iso")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("kind", ["TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
+@pytest.mark.parametrize(
+    "how", [{}, {"time": "iso"}, {"schema": "id string, shard int, at timestamp"}, {"options": {"TimeZone": "UTC"}}]
+)
+def test_times_of_a_csv_without_a_zone_are_utc_whatever_the_session_says(
+    spark: "SparkSession", tmp_path: Path, zone: str, kind: str, how: dict[str, Any]
+) -> None:
+    # in New York the clock went from two to three that night
+    (tmp_path / "log.csv").write_text("id,shard,at\na,1,2025-03-09 02:30:00\nb,1,2025-03-09 03:10:00\n")
+    with settings(spark, {"spark.sql.session.timeZone": zone, "spark.sql.timestampType": kind}):
+        log = load_log(spark, str(tmp_path / "log.csv"), key="id", partition="shard", order="at", **how)
+        assert [("1", "a", 1_741_487_400_000, 0), ("1", "b", 1_741_489_800_000, 1)] == log_rows(log)
+
+
+def test_columns_in_backticks_and_fields_keep_their_spelling(spark: "SparkSession", tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user.id,Shard,at.time\n007,01,2025-01-01\n7,1,2025-01-01 00:00:01\n")
+    log = load_log(
+        spark, str(tmp_path / "log.csv"), key="`user.id`", partition="`shard`", order="`at.time`", time="iso"
+    )
+    assert [("01", "007", 1_735_689_600_000, 0), ("1", "7", 1_735_689_601_000, 0)] == log_rows(log)
+    lines = '{"e": {"x": {"id": %s}, "p": %s, "at": "2025-01-01"}}\n'
+    (tmp_path / "log.json").write_text(lines % ("1.10", "1e3") + lines % ("12345678901234567890123", "1000"))
+    log = load_log(spark, str(tmp_path / "log.json"), key="E.x.`id`", partition="e.p", order="e.at", time="iso")
+    assert [
+        ("1000", "12345678901234567890123", 1_735_689_600_000, 0),
+        ("1e3", "1.10", 1_735_689_600_000, 0),
+    ] == log_rows(log.drop("e"))
+
+
+@pytest.mark.parametrize("schema", [None, "user int, shard int, ts long"])
+def test_a_csv_with_its_columns_in_another_order_is_refused(
+    spark: "SparkSession", tmp_path: Path, schema: str | None
+) -> None:
+    folder = tmp_path / "day=7" / "hour=7"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("user,shard,ts\n501,7,1735689600\n")
+    (folder / "b.csv").write_text("SHARD,user,ts\n7,502,1735689601\n")
+    columns: dict[str, Any] = {"key": "user", "partition": "shard", "order": "ts", "time": "seconds", "schema": schema}
+    with pytest.raises(ArgumentError, match=rf"path is '{tmp_path}'; it must have .* the option enforceSchema=true"):
+        load_log(spark, str(tmp_path), **columns)
+    log = load_log(spark, str(tmp_path), **columns, options={"EnforceSchema": "true"})
+    assert [("502", "7"), ("7", "501")] == [row[:2] for row in log_rows(log)]
+    (folder / "b.csv").write_text("USER,Shard,ts\n502,7,1735689601\n")
+    assert [("7", "501"), ("7", "502")] == [row[:2] for row in log_rows(load_log(spark, str(tmp_path), **columns))]
+
+
+def test_an_empty_folder_is_an_empty_log_where_a_schema_says_its_columns(spark: "SparkSession", tmp_path: Path) -> None:
+    how: dict[str, Any] = {"format": "csv", "schema": "user string, shard int, ts long"}
+    assert [] == log_rows(load_log(spark, str(tmp_path), key="user", partition="shard", order="ts", **how))
+
+
+@pytest.mark.parametrize("header", [",user,shard,ts", '"",user,shard,ts', "a,A,user,shard,ts"])
+def test_a_csv_whose_header_lacks_or_repeats_names_is_read(spark: "SparkSession", tmp_path: Path, header: str) -> None:
+    (tmp_path / "log.csv").write_text(f"{header}\n{'0,' * (header.count(',') - 2)}501,7,9\n")
+    log = load_log(spark, str(tmp_path / "log.csv"), key="user", partition="shard", order="ts")
+    assert [("7", "501", 9, 0)] == [row[:4] for row in log_rows(log)]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +189,29 @@ def test_a_log_may_have_columns_with_dots_in_their_names(spark: "SparkSession") 
     log = as_log(events, key="user", partition="shard", order="ts")
     assert ["topic_partition", "key", "order", "offset", "trace.id"] == log.columns
     assert [("p", "k", 1, 0, "a"), ("p", "k", 2, 1, "b")] == log_rows(log)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "map('a', id)",
+        "named_struct('headers', map('a', id))",
+        "array(map(id, 'b'))",
+        "map('a', array(null, id))",
+        "make_interval(0, 0, 0, cast(id as int))",
+        "array(make_interval(0, 0, 0, cast(id as int)))",
+        "named_struct('id', id)",
+    ],
+)
+def test_rows_of_equal_order_go_by_columns_that_spark_cannot_sort_too(spark: "SparkSession", event: str) -> None:
+    rows = spark.range(9).selectExpr("'u' as user", "'p' as shard", "5 as ts", f"{event} as event")
+    logs = [
+        as_log(rows.orderBy(F.expr(f"cast(event as string) {way}")), key="user", partition="shard", order="ts")
+        for way in ("asc", "desc")
+    ]
+    found = [log.select("offset", F.col("event").cast("string")).orderBy("offset").collect() for log in logs]
+    assert found[0] == found[1]
+    assert 9 == len({row["event"] for row in found[0]})
 
 
 def test_rows_of_equal_order_always_get_the_same_offsets(spark: "SparkSession", tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from tests.spark.settings import settings
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.instants import exact_ms, in_63_bits
@@ -48,6 +49,11 @@ VALUES = [
     "2025",
     "2025-01-01T10:20Z",
     "2025-01-01 10:20+05:30",
+    "1735689600.9999999999",
+    "999999.9999999999999",
+    "-0.0000000000001",
+    "0.0000166666666666666",
+    "0.0000166666666666667",
 ]
 
 
@@ -111,10 +117,22 @@ def test_two_examples_are_shown_and_a_fraction_where_there_is_one() -> None:
     assert not examples_of(["x", "1e30"], "seconds")
 
 
-def test_spark_reads_each_value_as_python_does(spark: "SparkSession") -> None:
+@pytest.mark.parametrize(
+    "session",
+    [
+        {},
+        {
+            "spark.sql.timestampType": "TIMESTAMP_NTZ",
+            "spark.sql.session.timeZone": "America/New_York",
+            "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+        },
+    ],
+)
+def test_spark_reads_each_value_as_python_does(spark: "SparkSession", session: dict[str, str]) -> None:
     frame = spark.createDataFrame([(value,) for value in VALUES], "value string")
-    columns = [in_63_bits(F.floor(exact_ms("value", time))).alias(time) for time in TIMES]
-    told = {row["value"]: row.asDict() for row in frame.select("value", *columns).collect()}
+    with settings(spark, session):
+        columns = [in_63_bits(F.floor(exact_ms("value", time))).alias(time) for time in TIMES]
+        told = {row["value"]: row.asDict() for row in frame.select("value", *columns).collect()}
     expected = {value: {"value": value, **{time: _kept(value, time) for time in TIMES}} for value in VALUES}
     assert expected == told
 

@@ -5,9 +5,11 @@ without one), ``order`` (long) and ``offset`` (long): the place of a row among t
 """
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -19,10 +21,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     DateType,
     IntegralType,
+    MapType,
     NumericType,
     StringType,
     StructField,
@@ -33,7 +37,7 @@ from pyspark.sql.types import (
 
 from keyshared._checks import check_int
 from keyshared.errors import ArgumentError
-from keyshared.spark.frames.checks import check_distinct, folding, quoted, type_of
+from keyshared.spark.frames.checks import check_distinct, folding, parts_of, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
 from keyshared.spark.frames.tables import frame_of
@@ -44,7 +48,16 @@ from keyshared.spark.logs.times import check_time
 from keyshared.spark.runtime.session import reason
 from keyshared.spark.versions import condition_of
 
-__all__ = ["FLIGHTS", "FLIGHTS_WITHOUT_KEY", "as_log", "load_flights", "load_log", "log_columns", "log_sample"]
+__all__ = [
+    "FLIGHTS",
+    "FLIGHTS_WITHOUT_KEY",
+    "as_log",
+    "load_flights",
+    "load_log",
+    "log_columns",
+    "log_sample",
+    "read_log",
+]
 
 FLIGHTS: Final = 336_776
 FLIGHTS_WITHOUT_KEY: Final = 2_512  # no tail number was recorded
@@ -55,7 +68,8 @@ _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
 _SAMPLE: Final = 100
 _UNTYPED: Final = frozenset({"csv", "json"})
-_UNORDERED: Final = frozenset({"map", "variant"})  # Spark cannot sort by these
+_UNORDERED: Final = frozenset({"map", "variant", "interval"})  # Spark cannot sort by these
+_OTHER_HEADER: Final = "CSV header does not conform"
 
 
 def load_log(
@@ -75,7 +89,7 @@ def load_log(
     Args:
         spark: The session.
         path: What Spark can read: a file, a folder, a pattern, on any file system. ``.gz`` and the like may follow the
-            extension.
+            extension. In a URI nothing is escaped: ``%20`` is three letters.
         key: Column with the key. Text and binary stay as they are; anything else becomes its text, and numbers of a CSV
             or JSON file keep the spelling that they have there (``007``).
         partition: Column with the topic-partition; becomes text.
@@ -90,15 +104,18 @@ def load_log(
             ``"iceberg"`` the options name the snapshot.
         schema: Columns and types (``"user string, ts long"``), for what has none of its own. Types stay as they are
             said, also that of ``order``.
-        options: Of Spark's reader: ``sep``, ``header``, ``encoding`` and so on.
+        options: Of Spark's reader: ``sep``, ``header``, ``encoding`` and so on. By default CSV has a header, the same
+            one in every file (``enforceSchema=true``: the places of columns count, not their names), and times without
+            a zone are UTC (``timeZone``).
 
     Returns:
         The columns of a log, and after them the file's others, unless they are called the same.
 
     Raises:
-        ArgumentError: The extension is unknown, nothing can be read there, a table is read without a snapshot, a column
-            is missing, ``order`` is of a type without whole numbers or does not fit ``time``, or rows have no
-            topic-partition or no order. The job fails on such a row that was not there when they were looked for.
+        ArgumentError: The extension is unknown, nothing can be read there, files of CSV have other columns than one
+            another or than ``schema``, a table is read without a snapshot, a column is missing, ``order`` is of a type
+            without whole numbers or does not fit ``time``, or rows have no topic-partition or no order. The job
+            fails on such a row that was not there when they were looked for.
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
@@ -115,10 +132,45 @@ def load_log(
         7 eve 12 1
         8 None 15 0
     """
+    source = Source(path, format, schema, options or {})
+    return read_log(spark, source, key=key, partition=partition, order=order, time=time)
+
+
+def read_log(
+    spark: SparkSession,
+    source: Source,
+    *,
+    key: str,
+    partition: str,
+    order: str,
+    time: str | None,
+    also: Mapping[str, str] = MappingProxyType({}),
+) -> DataFrame:
+    """Read a log as `load_log` does, with columns that shall be there whatever they are called in the file.
+
+    Args:
+        spark: The session.
+        source: What is read.
+        key: As in `load_log`.
+        partition: As in `load_log`.
+        order: As in `load_log`.
+        time: As in `load_log`.
+        also: Columns by the names that they get; nothing else has these.
+
+    Returns:
+        As `load_log`, and behind it those columns.
+
+    Raises:
+        ArgumentError: As `load_log`.
+    """
     check_time("time", time)
     as_text = (key, partition) if time is None else (key, partition, order)
-    source = Source(path, format, schema, options or {})
-    return as_log(_read(spark, source, as_text=as_text), key=key, partition=partition, order=order, time=time)
+    with _one_header(source):
+        rows = _read(spark, source, as_text=as_text)
+        for column in also.values():
+            type_of(rows, column)
+        rows = rows.select("*", *(F.col(column).alias(name) for name, column in also.items()))
+        return as_log(rows, key=key, partition=partition, order=order, time=time)
 
 
 def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | None = None) -> DataFrame:
@@ -163,7 +215,7 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
     by_time = F.col(order) if time is None else exact_ms(order, time)
     log = df.select(first, found, second, by_time.alias(_BY), *(F.col(quoted(name)) for name in others))
     # milliseconds are coarser than times
-    by = [_BY, *(field.name for field in log.schema if field.dataType.typeName() not in _UNORDERED)]
+    by = [F.col(_BY), *(_sortable(field) for field in log.schema if field.name != _BY)]
     return _with_offset(log, sizes, by).drop(_BY)
 
 
@@ -199,7 +251,8 @@ def log_sample(spark: SparkSession, source: Source, column: str) -> list[object]
     """
     log = _read(spark, source, as_text=())
     type_of(log, column)
-    return [row[0] for row in log.select(column).dropna().head(_SAMPLE)]
+    with _one_header(source):
+        return [row[0] for row in log.select(column).dropna().head(_SAMPLE)]
 
 
 def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
@@ -232,22 +285,21 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
         in_order = [(name, "ascending") for name in ("order", "topic_partition", "line")]
         flights = flights.take(pc.sort_indices(flights, sort_keys=in_order)[:limit])
     sizes = {each["values"]: each["counts"] for each in pc.value_counts(flights["topic_partition"]).to_pylist()}
-    return _with_offset(frame_of(spark, flights), sizes, ["order", "line"]).drop("line")
+    return _with_offset(frame_of(spark, flights), sizes, [F.col("order"), F.col("line")]).drop("line")
 
 
 def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> DataFrame:
     kind = format_of(source)
     check_snapshot(source)
-    reader = spark.read.format(kind)
     try:
-        if kind == "csv":
-            reader = reader.option("header", "true")
+        options = _options(spark, source, kind)
+        reader = spark.read.format(kind).options(**options)
         if kind in _UNTYPED and source.schema is None:
-            inferring = reader.option("inferSchema", "true").options(**source.options)
+            inferring = spark.read.format(kind).options(**_defaulted(options, inferSchema="true"))
             reader = reader.schema(_with_text(inferring.load(source.path).schema, as_text))
         elif source.schema is not None:
             reader = reader.schema(source.schema)
-        return reader.options(**source.options).load(source.path)
+        return reader.load(source.path)
     except (PySparkException, Py4JJavaError) as error:
         told = condition_of(error) if isinstance(error, AnalysisException) else reason(error)
         if NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
@@ -255,12 +307,86 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
         raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
 
 
-def _with_text(schema: StructType, names: Sequence[str]) -> StructType:
+def _options(spark: SparkSession, source: Source, kind: str) -> dict[str, str]:
+    """Return the options of the reader: times without a zone are UTC, and files of CSV have one header."""
+    if kind not in _UNTYPED:
+        return dict(source.options)
+    given = _defaulted(source.options, timeZone="UTC")
+    if kind != "csv":
+        return given
+    given = _defaulted(given, header="true")
+    if source.option("enforceschema", default="") or source.option("header", default="true").casefold() != "true":
+        return given
+    names = _first_line(spark, source.path, given)
+    # what has no name in the header, or that of another column, gets one from Spark, which then misses it there
+    return given if not all(names) or len({*names}) < len(names) else _defaulted(given, enforceSchema="false")
+
+
+def _first_line(spark: SparkSession, path: str, options: Mapping[str, str]) -> list[str]:
+    """Return what stands in the first line of a file of CSV, in lower case; none if nothing can be read."""
+    bare = {name: value for name, value in options.items() if name.casefold() != "header"}
+    try:
+        lines = spark.read.format("csv").options(**bare).load(path)
+    except AnalysisException:  # whoever reads the file says what is wrong
+        return []
+    first = lines.select(*(name for name in lines.columns if name.startswith("_c"))).head()  # the others are of folders
+    return [str(name or "").casefold() for name in first or ()]
+
+
+def _defaulted(options: Mapping[str, str], **defaults: str) -> dict[str, str]:
+    """Return options with those by default that are not among them: upper and lower case make no other name."""
+    given = {name.casefold() for name in options}
+    return {**{name: value for name, value in defaults.items() if name.casefold() not in given}, **options}
+
+
+@contextmanager
+def _one_header(source: Source) -> Iterator[None]:
+    """Raise it as an error of the path if a file of CSV has other columns than the first one, or than the schema."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if _OTHER_HEADER not in str(error):
+            raise
+        than = "in every file the same columns in the same order" if source.schema is None else "the schema's columns"
+        told = f"have {than}; with the option enforceSchema=true their places count instead of their names"
+        raise ArgumentError("path", source.path, told) from error
+
+
+def _with_text(schema: StructType, paths: Sequence[str]) -> StructType:
     """Read these columns as they are spelled: as a number, 007 would become 7."""
-    wanted = {name.casefold() for name in names}
-    return StructType(
-        [StructField(f.name, StringType() if f.name.casefold() in wanted else f.dataType, f.nullable) for f in schema]
-    )
+    for names in map(parts_of, paths):
+        schema = _spelled(schema, names)
+    return schema
+
+
+def _spelled(schema: StructType, names: Sequence[str]) -> StructType:
+    """Make text of the field that these names lead to."""
+    fields = []
+    for field in schema:
+        kind = field.dataType
+        if [field.name.casefold()] == [name.casefold() for name in names]:
+            kind = StringType()
+        elif isinstance(kind, StructType) and names and field.name.casefold() == names[0].casefold():
+            kind = _spelled(kind, names[1:])
+        fields.append(StructField(field.name, kind, field.nullable))
+    return StructType(fields)
+
+
+def _sortable(field: StructField) -> Column:
+    """Return a column by which Spark can sort: the column, or else its text."""
+    column = F.col(quoted(field.name))
+    if _is_sorted(field.dataType):
+        return column
+    nested = isinstance(field.dataType, (StructType, ArrayType, MapType)) or field.dataType.typeName() == "variant"
+    return F.to_json(column, {"ignoreNullFields": "false"}) if nested else column.cast("string")
+
+
+def _is_sorted(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_is_sorted(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _is_sorted(kind.elementType)
+    return kind.typeName() not in _UNORDERED
 
 
 def _columns(frame: DataFrame, *, exclude: Sequence[str]) -> list[str]:
@@ -307,9 +433,9 @@ def _count(df: DataFrame, rules: Sequence[Rule], place: Column) -> dict[str, int
     return {row["name"]: row["size"] for row in counts}
 
 
-def _with_offset(log: DataFrame, sizes: Mapping[str, int], order: Sequence[str]) -> DataFrame:
+def _with_offset(log: DataFrame, sizes: Mapping[str, int], order: Sequence[Column]) -> DataFrame:
     """Number the rows of each topic-partition where `layout_of` finds them."""
-    first = Window.partitionBy(PLACE, "topic_partition").orderBy(*(quoted(name) for name in dict.fromkeys(order)))
+    first = Window.partitionBy(PLACE, "topic_partition").orderBy(*order)
     numbered = placed(log, sizes).withColumn("offset", F.row_number().over(first).cast("bigint") - 1)
     return numbered.select(*_LOG_COLUMNS, *(quoted(name) for name in log.columns if name not in _LOG_COLUMNS))
 
