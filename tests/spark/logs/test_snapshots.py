@@ -12,7 +12,9 @@ from keyshared.spark.logs.snapshots import PACKAGES, check_kafka, check_snapshot
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 TOPIC = {**SERVERS, "subscribe": "orders"}
+BEGIN = '{"orders": {"0": 40, "1": 0}}'
 END = '{"orders": {"0": 1200, "1": 0}}'
+SPAN = {"startingOffsets": BEGIN, "endingOffsets": END}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_the_name_of_a_table_is_no_missing_file() -> None:
 
 
 def test_a_topic_that_can_be_read_passes() -> None:
-    check_kafka({**TOPIC, "endingOffsets": END, "kafka.security.protocol": "SSL", "minpartitions": "9"}, stream=False)
+    check_kafka({**TOPIC, **SPAN, "kafka.security.protocol": "SSL", "minpartitions": "9"}, stream=False)
     check_kafka({**TOPIC, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "9"}, stream=True)
 
 
@@ -96,6 +98,16 @@ def test_a_topic_that_can_be_read_passes() -> None:
         ({**TOPIC, "endingOffsets": '{"orders": {"0": true}}'}, False, "it must name the offset"),
         ({**TOPIC, "endingOffsets": '{"orders": 5}'}, False, "it must name the offset"),
         ({**TOPIC, "endingOffsets": "[5]"}, False, "it must name the offset"),
+        # where a topic begins moves, too
+        ({**TOPIC, "endingOffsets": END}, False, "startingOffsets is None; it must name the offset of each partition"),
+        (
+            {**TOPIC, **SPAN, "startingOffsets": "earliest"},
+            False,
+            "startingOffsets is 'earliest'; it must name the off",
+        ),
+        ({**TOPIC, **SPAN, "startingOffsets": '{"orders": {"0": -2}}'}, False, "what retention deletes in between"),
+        ({**TOPIC, **SPAN, "startingTimestamp": "1000"}, False, "startingTimestamp is '1000'; it must be left out"),
+        ({**TOPIC, **SPAN, "STARTINGoffsetsByTimestamp": "{}"}, False, "startingOffsetsByTimestamp is '{}'; it must"),
     ],
 )
 def test_a_topic_that_cannot_or_that_ends_elsewhere_each_time_is_refused(

@@ -15,7 +15,8 @@ from keyshared.spark.logs.topics import messages_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OPTIONS = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders", "endingOffsets": '{"orders": {"0": 3}}'}
+SPAN = {"startingOffsets": '{"orders": {"0": 0}}', "endingOffsets": '{"orders": {"0": 3}}'}
+OPTIONS = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders", **SPAN}
 SCHEMA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 
 

@@ -37,15 +37,14 @@ _SNAPSHOTS: Final = {
 _KAFKA: Final = "kafka"
 _SERVERS: Final = "kafka.bootstrap.servers"
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+_START_TIMES: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy")
 _END_TIMES: Final = ("endingTimestamp", "endingOffsetsByTimestamp")
 _ENDS: Final = ("endingOffsets", *_END_TIMES)
 _RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _OPTIONS: Final = (
     *_TOPICS,
     "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
+    *_START_TIMES,
     *_ENDS,
     *_RATES,
     "failOnDataLoss",
@@ -128,11 +127,11 @@ def check_kafka(options: Mapping[str, str], *, stream: bool) -> None:
 
     Args:
         options: Those of Spark's connector, and those of Kafka's consumer with ``kafka.`` before them.
-        stream: Whether they are of a stream, which goes on; else what is read has to end somewhere.
+        stream: Whether they are of a stream, which goes on; else what is read has to begin and end somewhere.
 
     Raises:
         ArgumentError: A name is unknown; servers or topics are missing, or topics are named in two ways; what is read
-            has no end that stays where it is, or a stream has one.
+            has no beginning or no end that stays where it is, or a stream has an end.
 
     Example:
         >>> check_kafka({"kafka.bootstrap.servers": "host:9092", "subscrib": "orders"}, stream=True)
@@ -161,7 +160,13 @@ a consumer with kafka. before it; did you mean subscribe?
         _refuse_any(
             given, _END_TIMES, "be left out: where no message is later it means the latest offset; name endingOffsets"
         )
-        _check_end(given)
+        _refuse_any(
+            given, _START_TIMES, "be left out: what retention deletes would be missing unsaid; name startingOffsets"
+        )
+        _check_fixed(given, "endingOffsets", "at which to stop", "what comes in between would change it")
+        _check_fixed(
+            given, "startingOffsets", "with which to begin", "what retention deletes in between would be missing unsaid"
+        )
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
@@ -174,16 +179,16 @@ def _refuse_any(given: Mapping[str, str], names: tuple[str, ...], requirement: s
             raise ArgumentError(name, given[name.casefold()], requirement)
 
 
-def _check_end(given: Mapping[str, str]) -> None:
-    """Refuse an end that moves."""
-    ends = given.get("endingoffsets")
+def _check_fixed(given: Mapping[str, str], name: str, what: str, why: str) -> None:
+    """Refuse a beginning or an end that moves."""
+    said = given.get(name.casefold())
     try:
-        fixed = [offset for topic in json.loads(ends or "{}").values() for offset in topic.values()]
+        fixed = [offset for topic in json.loads(said or "{}").values() for offset in topic.values()]
     except (ValueError, AttributeError):
         fixed = []
     if not fixed or any(type(offset) is not int or offset < 0 for offset in fixed):
         requirement = (
-            'name the offset of each partition at which to stop, such as {"orders": {"0": 1200, "1": 1175}}: a log is '
-            "read more than once, and what comes in between would change it"
+            f'name the offset of each partition {what}, such as {{"orders": {{"0": 1200, "1": 1175}}}}: a log is read '
+            f"more than once, and {why}"
         )
-        raise ArgumentError("endingOffsets", ends, requirement)
+        raise ArgumentError(name, said, requirement)

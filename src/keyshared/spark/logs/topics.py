@@ -20,20 +20,22 @@ def load_kafka(spark: SparkSession, options: Mapping[str, str], *, stream: bool 
             version, and ``_2.12`` before Spark 4.0).
         options: Those of the connector (``subscribe``, ``startingOffsets``), and those of Kafka's consumer with
             ``kafka.`` before them (``kafka.bootstrap.servers``).
-        stream: Whether to go on reading, as a streaming frame. Otherwise ``endingOffsets`` names where each partition
-            stops, so that a job that reads twice reads the same twice.
+        stream: Whether to go on reading, as a streaming frame. Otherwise ``startingOffsets`` and ``endingOffsets`` name
+            by numbers where each partition begins and stops, so that a job that reads twice reads the same twice.
 
     Returns:
         ``topic_partition`` (``orders-3``), ``key`` (binary), ``offset``, ``at_ms`` (of the message's timestamp), and
         what else the connector gives: ``value``, ``topic``, ``partition`` and so on.
 
     Raises:
-        ArgumentError: An option is unknown or missing, nothing says where to stop, or Spark has no connector.
+        ArgumentError: An option is unknown or missing, no numbers say where to begin and to stop, or Spark has no
+            connector.
 
     Example:
         >>> options = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
-        >>> ends = '{"orders": {"0": 1200, "1": 1175}}'
-        >>> log = load_kafka(spark, {**options, "endingOffsets": ends})  # doctest: +SKIP
+        >>> options["startingOffsets"] = '{"orders": {"0": 40, "1": 12}}'
+        >>> options["endingOffsets"] = '{"orders": {"0": 1200, "1": 1175}}'
+        >>> log = load_kafka(spark, options)  # doctest: +SKIP
         >>> with replay(log, plan) as result:  # doctest: +SKIP
         ...     result.report("orders.html")
     """
