@@ -19,6 +19,8 @@ import keyshared.spark as ks  # noqa: E402 - needs pyspark
 from keyshared.errors import ArgumentError  # noqa: E402 - needs pyspark
 from keyshared.spark.audits.delivery_history import delivery_history  # noqa: E402 - needs pyspark
 from keyshared.spark.demo import __main__ as demo  # noqa: E402 - needs pyspark
+from keyshared.spark.demo.log import own_log  # noqa: E402 - needs pyspark
+from keyshared.spark.demo.options import check_input  # noqa: E402 - needs pyspark
 from keyshared.spark.replays.replay import Replay  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
@@ -175,16 +177,32 @@ def test_a_log_of_ones_own_is_replayed(
 ) -> None:
     (tmp_path / "rows.csv").write_text(CSV)
     write(tmp_path / name, spark.read.csv(str(tmp_path / "rows.csv"), header=True, inferSchema=True))
+    out = tmp_path / "my out, größer als 50%20"
     options = own(tmp_path / name, **COLUMNS, service="work")
-    assert 0 == run(*options, "--consumers", "2", out=tmp_path / "out")
+    assert 0 == run(*options, "--consumers", "2", out=out)
     told = capsys.readouterr()
     found = facts(told.out)
     assert ("200", "7", "0", "2") == tuple(
         found[name] for name in ("messages", "keys", "keyless messages", "topic-partitions")
     )
     assert "in proportion to work" in told.out.replace("\n", " ")
-    deliveries = ks.load_results(spark, tmp_path / "out" / "results")["deliveries"]
+    assert {"results", "report.html"} == {path.name for path in out.iterdir()}
+    deliveries = ks.load_results(spark, out / "results")["deliveries"]
     assert 199_000 <= (deliveries.agg(F.max("delivered_ms")).collect()[0][0])  # a unit is a second
+
+
+@pytest.mark.parametrize("name", ["order", "offset", "key", "took", "at"])
+def test_the_work_of_a_message_is_the_column_of_the_file(spark: "SparkSession", tmp_path: Path, name: str) -> None:
+    (tmp_path / "log.csv").write_text(f"user,shard,ts,{name}\nu,p,1735689600,2\nu,p,1735689601,3\n")
+    options = demo._parser().parse_args(
+        [*own(tmp_path / "log.csv", key="user", partition="shard", order="ts", service=name), "--quiet"]
+    )
+    options.values = check_input(options, near=True)
+    rows = own_log(spark, options).rows
+    assert ["topic_partition", "key", "offset", "at_ms", "work"] == rows.columns
+    assert [("u", 1_735_689_600_000, 2.0), ("u", 1_735_689_601_000, 3.0)] == [
+        tuple(row) for row in rows.orderBy("offset").select("key", "at_ms", "work").collect()
+    ]
 
 
 @pytest.mark.slow

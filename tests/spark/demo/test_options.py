@@ -61,6 +61,12 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--input", "log.csv", *COLUMNS, "--order", "step"], "--time is None; it must say what step holds: one of se"),
         (["--option", "sep=;"], "--option is 'sep=;'; it must come with --input"),
         (["--format", "csv"], "--format is 'csv'; it must come with --input"),
+        (
+            ["--input", "log.csv", *COLUMNS, "--option", "sep=;", "--option", "SEP=,"],
+            "--option is 'SEP=,'; it must stand once",
+        ),
+        (["--results", "lake[1]"], "--results is 'lake[1]'; it must have none of * ? [ ]"),
+        (["--out", "out{1}"], "--out is '/"),
         (["--input", "log.csv", *COLUMNS, "--option", "sep"], "--option is 'sep'; it must be a name and a value"),
         (
             ["--input", "log.txt", *COLUMNS, "--format", "csv", "--option", "sep=;"],

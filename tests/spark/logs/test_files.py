@@ -111,10 +111,13 @@ def test_what_cannot_be_read_here_is_left_to_spark(tmp_path: Path, monkeypatch: 
     assert head_of(Source(path)) is None
 
 
-def test_a_uri_of_a_file_is_its_path(tmp_path: Path) -> None:
-    path = Path(written(tmp_path / "my log.csv", "user,shard,at\n"))
-    assert path == local_path(path.as_uri())
-    assert named(path.as_uri()) == COLUMNS
+def test_a_uri_of_a_file_is_its_path_and_nothing_in_it_is_escaped_as_spark_reads_it(tmp_path: Path) -> None:
+    path = Path(written(tmp_path / "my ümlaut%20log #2.csv", "user,shard,at\n"))
+    for uri in (f"file:{path}", f"file://{path}", f"file://localhost{path}"):
+        assert path == local_path(uri)
+        assert named(uri) == COLUMNS
+    with pytest.raises(ArgumentError, match="a file or folder that exists"):
+        head_of(Source(path.as_uri()))
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
 from keyshared.spark.frames.tables import brought_here
 from keyshared.spark.keystats.bucket_figures import BUCKETS
+from keyshared.spark.logs.files import spark_path
 from keyshared.spark.logs.times import MS_OF, TIMES
 from keyshared.spark.pages.page import checked_target
 from keyshared.spark.plans.load import OfferedLoad
@@ -147,7 +148,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--by", metavar="WHAT", help=f"what the best of several plans is found by: {', '.join(CRITERIA)} ({BY})")
     add("--limit", type=int, metavar="N", help="only the first N messages")
     add("--out", type=Path, default=Path("demo-output"), metavar="DIR", help="where the page goes (demo-output)")
-    add("--results", metavar="PATH", help="where tables go, if not to results below --out: workers must reach it")
+    add(
+        "--results",
+        metavar="PATH",
+        help="where tables go, in place of those that are there (results below --out): workers must reach it",
+    )
     add("--master", metavar="URL", help="Spark master, or sc://host:port (local[*], or what spark-submit was told)")
     add("--partitions", type=int, metavar="N", help="Spark partitions of the replay (one for each topic-partition)")
     add("--quiet", action="store_true", help="print nothing but violations and errors")
@@ -359,7 +364,7 @@ def _tell(
 def _results(options: argparse.Namespace) -> str:
     given: str | None = options.results
     out: Path = options.out
-    return given or (out / "results").resolve().as_uri()
+    return given or spark_path(out / "results")
 
 
 def _progress(

@@ -39,6 +39,7 @@ from keyshared.spark.demo.clusters import (
 )
 from keyshared.spark.demo.distribution_report import ClusterLog, DistributionReport, Failover, html, summary
 from keyshared.spark.demo.text import columns, tell
+from keyshared.spark.logs.files import spark_path
 from keyshared.spark.logs.source import load_flights
 from keyshared.spark.pages.page import duration
 
@@ -98,7 +99,7 @@ def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: Tex
     if options.limit is not None and options.limit < 1:
         raise ArgumentError("--limit", options.limit, "be at least 1")
     started = time.monotonic()
-    path = options.records or (options.out / "records").resolve().as_uri()
+    path = options.records or spark_path(options.out / "records")
     with doing("distributing"):
         flights, year = _flights(spark, options.limit)
         with distributed(flights, year, fault=options.fault) as copied:

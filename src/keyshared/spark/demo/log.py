@@ -15,7 +15,7 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.demo.options import refuse_missing, source_of
 from keyshared.spark.demo.plan import Story, Workload
 from keyshared.spark.frames.checks import type_of
-from keyshared.spark.logs.source import load_flights, load_log, log_columns, log_sample
+from keyshared.spark.logs.source import load_flights, log_columns, log_sample, read_log
 from keyshared.spark.logs.times import MS_OF, examples_of, time_of
 from keyshared.spark.pages.clock import CALENDAR
 
@@ -25,6 +25,7 @@ PLACE: Final = ("topic_partition", "key", "offset")
 """The columns that name a message."""
 
 _MINUTES: Final = "minutes"
+_SERVICE: Final = "_keyshared_service"
 _BEGINNING_OF_2013_MS: Final = 1_356_998_400_000
 
 
@@ -84,15 +85,17 @@ def own_log(spark: SparkSession, options: argparse.Namespace) -> Log:
     if time_format is not None and not options.quiet:
         sys.stdout.write(f"{options.order} holds {time_format}: {examples_of(options.values, time_format)}\n")
     columns_of_log = {"key": options.key, "partition": options.partition, "order": options.order}
-    log = load_log(spark, **columns_of_log, **source._asdict(), time=time_format)
+    # under a name of its own: a log may have another column of that name, or none
+    also = {} if options.service is None else {_SERVICE: options.service}
+    log = read_log(spark, source, **columns_of_log, time=time_format, also=also)
     work, what = F.lit(None), "nothing: all are alike"
     if options.service is not None:
-        kind = type_of(log, options.service)
+        kind = type_of(log, _SERVICE)
         if not isinstance(kind, NumericType):
             raise ArgumentError(
                 "--service", options.service, f"be a column of numbers, and it is {kind.simpleString()}"
             )
-        work, what = F.col(options.service), options.service
+        work, what = F.col(_SERVICE), options.service
     rows = log.select(*PLACE, F.col("order").alias("at_ms"), _as_work(work))
     about = f"The messages of {options.input}; topic-partition = {options.partition}, key = {options.key}"
     return Log(Path(options.input).name, about, what, options.service_unit or "milliseconds", rows)

@@ -14,6 +14,7 @@ from keyshared.spark.logs.snapshots import check_snapshot
 from keyshared.spark.logs.times import MS_OF, check_time, time_of
 from keyshared.spark.plans.files import load_plans
 from keyshared.spark.plans.ranking import CRITERIA
+from keyshared.spark.results.place import check_folder
 
 __all__ = [
     "check_input",
@@ -40,7 +41,8 @@ def check_options(options: argparse.Namespace) -> None:
         options: Those of the demo.
 
     Raises:
-        ArgumentError: A number is too small, or one option contradicts another.
+        ArgumentError: A number is too small, one option contradicts another, or Spark would take the place of the
+            results for a pattern.
     """
     for name in _NUMBERS:
         value = getattr(options, name)
@@ -57,6 +59,9 @@ def check_options(options: argparse.Namespace) -> None:
     else:
         check_snapshot(source_of(options))
         _check_apart(options)
+    check_folder(
+        *(("--out", str(options.out.resolve())) if options.results is None else ("--results", options.results))
+    )
 
 
 def check_plans(options: argparse.Namespace) -> dict[str, Plan]:
@@ -143,13 +148,17 @@ def source_of(options: argparse.Namespace) -> Source:
         options: Those of the demo, with ``--input``.
 
     Raises:
-        ArgumentError: An ``--option`` is no name and value.
+        ArgumentError: An ``--option`` is no name and value, or has the name of one before it, in whatever letters.
     """
-    pairs = [each.partition("=") for each in options.option]
-    for given, (name, equals, _) in zip(options.option, pairs, strict=True):
+    named: dict[str, str] = {}
+    for given in options.option:
+        name, equals, value = given.partition("=")
         if not (name and equals):
             raise ArgumentError("--option", given, "be a name and a value, such as sep=;")
-    return Source(options.input, options.format, options.schema, {name: value for name, _, value in pairs})
+        if name.casefold() in map(str.casefold, named):
+            raise ArgumentError("--option", given, "stand once: upper and lower case make no other name")
+        named[name] = value
+    return Source(options.input, options.format, options.schema, named)
 
 
 def refuse_missing(options: argparse.Namespace, columns: Sequence[str]) -> None:

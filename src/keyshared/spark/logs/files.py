@@ -14,7 +14,6 @@ from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Final, NamedTuple, cast
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -22,7 +21,7 @@ from pyarrow import parquet
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import parts_of, quoted
 
-__all__ = ["Head", "Source", "check_named", "format_of", "head_of", "local_path", "sample_of"]
+__all__ = ["Head", "Source", "check_named", "format_of", "head_of", "local_path", "sample_of", "spark_path"]
 
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _OPENED: Final[dict[str, Callable[[Path], object]]] = {".gz": gzip.open, ".bz2": bz2.open}
@@ -34,6 +33,7 @@ _READ: Final = 1 << 20  # bytes of a text file
 _SAMPLE: Final = 100  # values of a column
 _PATTERN: Final = re.compile(r"[*?\[{]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_FILE: Final = re.compile(r"file:(//[^/]*)?")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _WRAPPED: Final = re.compile(r"\s*(\{.*\}|\[.*\])\s*$")
 _NAMED: Final = re.compile(r"([^=]+)=")  # a folder of a partitioned table
@@ -84,11 +84,21 @@ def local_path(path: str) -> Path | None:
     Args:
         path: What Spark is to read.
     """
-    if path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
+    uri = _FILE.match(path)
+    if uri is not None:
+        path = path[uri.end() :]  # nothing in it is escaped: Spark takes it as it stands
     elif _SCHEME.match(path):
         return None
     return None if _PATTERN.search(path) else Path(path)
+
+
+def spark_path(path: Path) -> str:
+    """Return how Spark is told a path on this machine: nothing in it is escaped, or it would be another one.
+
+    Args:
+        path: Of a file or folder.
+    """
+    return f"file://{path.resolve().as_posix()}"
 
 
 def format_of(source: Source) -> str:
