@@ -112,6 +112,22 @@ def test_a_yaml_file_without_its_package_says_what_to_install(tmp_path: Path, mo
         load_plan(tmp_path / "a.yml")
 
 
+def test_numbers_in_yaml_are_those_of_toml_and_what_stands_in_quotes_is_text(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    (tmp_path / "a.yaml").write_text(
+        "name: '1:30'\nuntil_ms: 1_000\nconsumers: [{name: \"010\", weight: 0.5, limit: 0x10, service: 0}]"
+    )
+    plan = load_plans([tmp_path / "a.yaml"])["1:30"]
+    [consumer] = plan.consumers
+    assert (1_000, "010", 0.5, 16, Fixed(0)) == (
+        plan.until_ms,
+        consumer.name,
+        consumer.weight,
+        consumer.limit,
+        consumer.service,
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -121,6 +137,14 @@ def test_a_yaml_file_without_its_package_says_what_to_install(tmp_path: Path, mo
         ("consumers:\n- name: a\n  limit: 1\n  limit: 2", "a.yaml: a key is 'limit'; it must stand once in the table "),
         ("consumers: &x [{name: a}]\nchanges: *x", "a.yaml: changes[0].kind is None; it must be one of join"),
         ("name: no\nconsumers: []", "a.yaml: name is False; it must be"),
+        (
+            "consumers: []\nuntil_ms: 12:30:00",
+            "a.yaml: a number in line 2 is '12:30:00'; it must be a decimal number, or stand in quotes: in YAML ",
+        ),
+        ("until_ms: 1:30.5", "a number in line 1 is '1:30.5'; it must be a decimal number"),
+        ("consumers:\n- name: a\n  count: 010", "a number in line 3 is '010'; it must be a decimal number, or stand"),
+        ("answers:\n- keys: [k, 007]", "in YAML 007 is 7"),
+        ("{010: 1}", "a number in line 1 is '010'"),
         ("x: !!python/object:os.system {}", "it must hold YAML that can be read: could not determine a constructor"),
     ],
 )

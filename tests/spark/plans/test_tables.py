@@ -197,6 +197,7 @@ def test_every_change_can_be_named() -> None:
             "consumers[0].service.ms is '2 hours'; it must be whole",
         ),
         ({"consumers": [{"name": "a", "service": "0.3 ms"}]}, "consumers[0].service.ms is '0.3 ms'; it must be whole"),
+        ({"consumers": [ONE], "until_ms": "90 d 90 d"}, "until_ms is '90 d 90 d'; it must be whole milliseconds, or a"),
         ({"consumers": [{"name": "a", "service": "-2 s"}]}, "consumers[0].service.ms is '-2 s'; it must be whole"),
         (
             {"consumers": [{"name": "a", "service": {"kind": "scaled", "factor": 2, "model": {"kind": "fixd"}}}]},

@@ -3,6 +3,7 @@
 A file is read and checked on this machine, before any job starts.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -19,6 +20,8 @@ from keyshared.spark.plans.tables import plan_of
 __all__ = ["load_plan", "load_plans"]
 
 _NAME: Final = "name"
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_OLD_NUMBER: Final = re.compile(r"[-+]?0[0-7_]+$|.*:")  # of YAML 1.1: in base 8, and in base 60
 
 
 class _File(NamedTuple):
@@ -126,14 +129,14 @@ def _yaml(file: Path, text: str) -> object:
     check_extra("yaml", "yaml")
     yaml: Any = import_module("yaml")  # only such a file needs the extra
     try:
-        _refuse_twice(yaml, yaml.compose(text, Loader=yaml.SafeLoader), file)
+        _refuse_odd(yaml, yaml.compose(text, Loader=yaml.SafeLoader), file)
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ArgumentError("plan", str(file), f"hold YAML that can be read: {' '.join(str(error).split())}") from None
 
 
-def _refuse_twice(yaml: Any, node: Any, file: Path) -> None:  # noqa: ANN401 - PyYAML has no types
-    """Refuse a key that stands twice in a mapping: PyYAML would take the last one and say nothing."""
+def _refuse_odd(yaml: Any, node: Any, file: Path) -> None:  # noqa: ANN401 - PyYAML has no types
+    """Refuse what PyYAML would take for something else and say nothing."""
     nodes, done = [node], set()
     while nodes:
         node = nodes.pop()
@@ -141,14 +144,22 @@ def _refuse_twice(yaml: Any, node: Any, file: Path) -> None:  # noqa: ANN401 - P
             continue
         done.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            twice = next((key for key in keys if keys.count(key) > 1), None)
-            if twice is not None:
-                line = node.start_mark.line + 1
-                raise ArgumentError(f"{file}: a key", twice, f"stand once in the table that begins in line {line}")
-            nodes += [value for _, value in node.value]
+            _refuse_twice(yaml, node, file)
+            nodes += [each for pair in node.value for each in pair]
         elif isinstance(node, yaml.SequenceNode):
             nodes += node.value
+        elif isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS and _OLD_NUMBER.match(node.value):
+            told = f"be a decimal number, or stand in quotes: in YAML {node.value} is {yaml.safe_load(node.value)}"
+            raise ArgumentError(f"{file}: a number in line {node.start_mark.line + 1}", node.value, told)
+
+
+def _refuse_twice(yaml: Any, node: Any, file: Path) -> None:  # noqa: ANN401 - as above
+    """Refuse a key that stands twice in a mapping: the last one would be taken."""
+    keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        line = node.start_mark.line + 1
+        raise ArgumentError(f"{file}: a key", twice, f"stand once in the table that begins in line {line}")
 
 
 _PARSERS: Final[dict[str, Callable[[Path, str], object]]] = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}

@@ -296,9 +296,11 @@ def _ms(text: str, where: str) -> int:
     """Return the milliseconds of a text such as ``1 h 30 min``."""
     found = _TIME.findall(text)
     ms = sum((Fraction(number) * _UNITS[unit] for number, unit in found), Fraction())
-    if not found or _TIME.sub("", text).strip() or ms.denominator != 1:
+    repeated = len({unit for _, unit in found}) < len(found)
+    if not found or repeated or _TIME.sub("", text).strip() or ms.denominator != 1:
         units = ", ".join(_UNITS)
-        raise ArgumentError(where, text, f"be whole milliseconds, or a time such as '1 h 30 min' (units: {units})")
+        told = f"be whole milliseconds, or a time such as '1 h 30 min' (units: {units}), with each unit once"
+        raise ArgumentError(where, text, told)
     return int(ms)
 
 
