@@ -11,7 +11,7 @@ from keyshared.effects import BlockReason
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
 
-__all__ = ["Log", "lag_of", "pieces_of", "ring", "written_log"]
+__all__ = ["Log", "from_zero", "lag_of", "pieces_of", "ring", "written_log"]
 
 NAMES = ("x", "y", "z")
 KEYS = ("a", b"a", b"b", "c", None, "d")
@@ -45,6 +45,12 @@ def pieces_of(rng: Random, commands: Sequence[Command]) -> list[list[Command]]:
         pieces.append(piece)
         start = stop
     return pieces
+
+
+def from_zero(commands: Sequence[Command]) -> list[Command]:
+    """The same commands, none of them before 0: streams take no such instant."""
+    first = min(0, *(command.at_ms for command in commands))
+    return [command._replace(at_ms=command.at_ms - first) for command in commands]
 
 
 def lag_of(files: Sequence[Sequence[tuple[Any, ...]]]) -> int:

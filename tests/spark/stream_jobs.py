@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
-from tests.command_logs import lag_of, ring, written_log
+from tests.command_logs import from_zero, lag_of, ring, written_log
 from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 from tests.spark.small_jobs import RING, messages
 
@@ -33,7 +33,7 @@ SETTINGS: Final = {**STATE_STORE, SHUFFLE_PARTITIONS: "2"}  # a micro-batch cost
 
 def commands() -> list[tuple[Any, ...]]:
     """Of two topic-partitions, as `COMMAND_SCHEMA` has them."""
-    logs = {name: written_log(Random(name), SEQUENCES[-1], CONFIG).commands for name in ("p", "q")}
+    logs = {name: from_zero(written_log(Random(name), SEQUENCES[-1], CONFIG).commands) for name in ("p", "q")}
     return [(name, *plain(command)) for name, log in logs.items() for command in log]
 
 

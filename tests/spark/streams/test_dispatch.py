@@ -9,7 +9,7 @@ from shutil import copytree, rmtree
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.command_logs import lag_of, ring, written_log
+from tests.command_logs import from_zero, lag_of, ring, written_log
 from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 
 from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402 - needs pyspark
 from tests.spark.since import JOB_FAILED, only_since  # noqa: E402 - needs pyspark
 
+from keyshared.spark.frames.rules import MAX_MS  # noqa: E402 - needs pyspark
 from keyshared.spark.streams.dispatch import (  # noqa: E402 - needs pyspark
     COMMAND_SCHEMA,
     OUTCOME_SCHEMA,
@@ -70,7 +71,7 @@ def logs(rng: Random) -> dict[str, list[Command]]:
         command if command.offset is None else command._replace(offset=command.offset + HUGE)
         for command in written_log(rng, 70, CONFIG).commands
     ]
-    return {"p": written_log(rng, 80, CONFIG).commands, "q": huge, "r": silent}
+    return {"p": from_zero(written_log(rng, 80, CONFIG).commands), "q": from_zero(huge), "r": silent}
 
 
 def files_of(rng: Random, commands: dict[str, list[Command]]) -> list[list[tuple[Any, ...]]]:
@@ -252,6 +253,15 @@ def test_a_command_without_a_place_in_the_order_fails_the_job_and_says_so(store:
         JOB_FAILED,
         match="column sequence must not be NULL in any row, and it is in topic_partition 'p', sequence NULL",
     ):
+        stream_dispatch(rows, HashRing()).collect()
+
+
+@pytest.mark.parametrize("at_ms", [None, -1, MAX_MS + 1])
+def test_a_command_at_an_instant_that_is_none_fails_the_job_and_says_so(
+    store: "SparkSession", at_ms: int | None
+) -> None:
+    rows = store.createDataFrame([("p", 1, at_ms, "handle_timeout")], NEEDED.replace("int", "long"))
+    with pytest.raises(JOB_FAILED, match=f"column at_ms must not be NULL, negative or above {MAX_MS} in any row"):
         stream_dispatch(rows, HashRing()).collect()
 
 

@@ -32,7 +32,7 @@ from keyshared.journal.commands import LATE, REFUSED
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, column_names
-from keyshared.spark.frames.rules import MAX_MS, Rule, never_null, place_of
+from keyshared.spark.frames.rules import never_null, place_of, whole_ms
 from keyshared.spark.streams.partition import dispatch_partition
 from keyshared.spark.streams.rows import DUPLICATE, PACKED_SCHEMA, bundled, pack_batches, unbundled
 from keyshared.spark.versions import STREAMS, needs
@@ -130,8 +130,8 @@ def stream_dispatch(
 
     Raises:
         ArgumentError: A column is missing or of another type, ``placement``, ``config`` or ``delay_ms`` can never work,
-            or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it, and
-            a batch whose source changes while it is read.
+            or the session keeps its state elsewhere. While it runs, NULL in one of the first four columns fails it, an
+            ``at_ms`` below 0 or too great for a time of Spark's, and a batch whose source changes while it is read.
         TooOldError: The frame is a stream, and Spark is older than 4.0, or through Spark Connect older than 4.1.
         MissingExtraError: The frame is a stream, and the extra is not installed.
 
@@ -277,10 +277,8 @@ def _commands(df: DataFrame) -> list[Column]:
     """All columns of `COMMAND_SCHEMA`; a command without a place in the order fails the job."""
     there, place = column_names(df), place_of({name: name for name in ("topic_partition", "sequence")})
     types = {field.name: field.dataType for field in COMMAND_SCHEMA.fields}
-    at_ms = F.col("at_ms").cast("bigint")
-    in_range = F.coalesce(at_ms.between(-MAX_MS, MAX_MS), F.lit(False))
     rules = {name: never_null(name, value=F.col(name).cast(types[name])) for name in _NEEDED}
-    rules["at_ms"] = Rule("at_ms", "at_ms", at_ms, ~in_range, f"NULL or beyond {MAX_MS}")
+    rules["at_ms"] = whole_ms("at_ms", "at_ms", F.col("at_ms").cast("bigint"))
     return [
         rules[name].kept(place)
         if name in rules
