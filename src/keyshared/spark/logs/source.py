@@ -91,7 +91,8 @@ def load_log(
         path: What Spark can read: a file, a folder, a pattern, on any file system. ``.gz`` and the like may follow the
             extension. In a URI nothing is escaped: ``%20`` is three letters.
         key: Column with the key. Text and binary stay as they are; anything else becomes its text, and numbers of a CSV
-            or JSON file keep the spelling that they have there (``007``).
+            or JSON file keep the spelling that they have there (``007``); before Spark 4.0 those of JSON with a point
+            or an exponent do not.
         partition: Column with the topic-partition; becomes text.
         order: Column that orders the messages of a topic-partition: whole numbers, or a date or a time, which become
             milliseconds, whatever the zone of the session. Rows of equal order are put in order of key and of
