@@ -290,7 +290,7 @@ CHANGES_WINDOW = inputs(
         "readmit",
         "enlist",
     ),
-    *("offer_later", "ripen", "touch_key"),
+    *("offer_later", "ripen", "touch_key", "keep_back"),
 )
 SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
 SUBJECTS = {
