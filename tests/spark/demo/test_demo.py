@@ -177,7 +177,7 @@ def test_a_log_of_ones_own_is_replayed(
 ) -> None:
     (tmp_path / "rows.csv").write_text(CSV)
     write(tmp_path / name, spark.read.csv(str(tmp_path / "rows.csv"), header=True, inferSchema=True))
-    out = tmp_path / "my out, größer als 50%20"
+    out = tmp_path / "my out, größer, 50%20"
     options = own(tmp_path / name, **COLUMNS, service="work")
     assert 0 == run(*options, "--consumers", "2", out=out)
     told = capsys.readouterr()
