@@ -1,5 +1,6 @@
 """Each rule of the machine, called by hand: what it asks of the driver, and what it writes down."""
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -509,6 +510,17 @@ def test_a_broker_that_is_broken_is_stopped_and_not_healed() -> None:
     machine.teardown()
     assert AtRest not in kinds(machine)
     assert machine.bench.driver.is_closed
+
+
+def test_an_example_is_healed_while_somebody_handles_an_error_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "event", str)
+    try:
+        importlib.import_module("no_such_module")
+    except ImportError:
+        machine = SmallMachine()
+        machine.connect("c1", ())
+        machine.teardown()
+    assert AtRest is kinds(machine)[-1]
 
 
 def test_an_example_that_is_abandoned_is_not_healed() -> None:

@@ -150,6 +150,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         check_kind("keys", self.keys, st.SearchStrategy)
         check_kind("names", self.names, st.SearchStrategy)
         self.is_broken = False
+        self._handled = sys.exc_info()[1]  # by whoever runs the machine
         self.bench = Bench(self.driver_class, self.world(), self.blame)
         self._dice: Random | None = None  # without it everybody is polled in joining order
 
@@ -345,7 +346,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         """Heal everything, see what never comes, and stop the broker."""
         try:
             # An example that is abandoned is not healed: Hypothesis, or the driver, is raising something already.
-            if not self.is_broken and sys.exc_info()[0] is None:
+            if not self.is_broken and sys.exc_info()[1] is self._handled:
                 self.bench.heal()
                 for unjudged in self.bench.checker.unjudged():
                     event(str(unjudged))
