@@ -3,6 +3,7 @@
 import gc
 import gzip
 import importlib
+import io
 import runpy
 import sys
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ CLAIMS = Guarantees(promises={Promise.BOUNDS, Promise.PROGRESS})
 
 def written(path: Path, history: Iterable[Happening]) -> Path:
     text = "".join(write_jsonl(history))
-    if path.suffix == ".gz":
+    if path.suffix.lower() == ".gz":
         path.write_bytes(gzip.compress(text.encode()))
     else:
         path.write_text(text)
@@ -77,6 +78,20 @@ def test_what_is_lost_is_not_said_to_be_overtaken_too(tmp_path: Path) -> None:
     assert [each.promise for each in both] == [Promise.KEY_ORDER, Promise.NO_LOSS]
 
 
+def test_what_is_overtaken_often_does_not_hide_that_it_is_lost(tmp_path: Path) -> None:
+    history: list[Happening] = [Connected(consumer="c1"), Published(offset=0, key=b"k"), Published(offset=1, key=b"l")]
+    for offset in range(2, 9):
+        passing = Delivered(offset=offset, key=b"kl"[offset % 2 : offset % 2 + 1], consumer="c1")
+        history += [Published(offset=offset, key=passing.key), passing, Acked(offset=offset, consumer="c1")]
+    history += [Delivered(offset=1, key=b"l", consumer="c1"), Acked(offset=1, consumer="c1"), AtRest()]
+    claims = Guarantees(promises={"key-order", "no-loss"})
+    right = check_history(history, claims)
+    assert [str(each.promise) for each in right] == ["key-order"] * 3 + ["no-loss"]
+    for most in range(6):
+        report = check_file(written(tmp_path / "lost.jsonl", history), claims, most=most)
+        assert (list(report.violations), report.found) == (right[:most], 4)
+
+
 def test_no_more_is_shown_than_was_asked_for_and_all_is_counted(tmp_path: Path) -> None:
     report = check_file(written(tmp_path / "broken.jsonl", BROKEN), CLAIMS, most=1)
     assert (len(report.violations), report.found) == (1, 2)
@@ -90,12 +105,13 @@ def test_a_file_of_which_nothing_is_claimed_says_so(tmp_path: Path) -> None:
     assert Promise.BOUNDS in check_file(tmp_path / "good.jsonl").judged
 
 
-@pytest.mark.parametrize("name", ["h.jsonl.gz", "h.json", "h", "h.csv", "h.csv.gz"])
+@pytest.mark.parametrize("name", ["h.jsonl.gz", "h.json", "h", "h.csv", "h.csv.gz", "H.CSV", "h.csv.GZ", "h.jsonl.Gz"])
 def test_the_name_says_how_a_file_is_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    if ".csv" in name:
+    is_compressed = name.lower().endswith(".gz")
+    if ".csv" in name.lower():
         lines = b"\xef\xbb\xbfhappening,offset,key,consumer\r\npublished,0,\xc3\xa9,\r\ndelivered,0,\xc3\xa9,c1\r\n"
-        path.write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
+        path.write_bytes(gzip.compress(lines) if is_compressed else lines)
     else:
         written(path, [Published(offset=0, key=b"k"), Delivered(offset=0, key=b"k", consumer="c1")])
     report = check_file(str(path))
@@ -182,6 +198,27 @@ def test_claims_stand_in_a_file_and_in_options(tmp_path: Path) -> None:
     claims.write_text('promises = ["bounds"]\n')
     assert main(["check", str(broken), "--claims", str(claims)]) == 1
     assert main(["check", str(broken), "--claims", str(claims), "--claim", 'per_key="any"']) == 0
+
+
+def test_claims_may_begin_with_the_mark_of_an_editor(tmp_path: Path) -> None:
+    broken, claims = written(tmp_path / "broken.jsonl", BROKEN), tmp_path / "claims.toml"
+    claims.write_text('promises = ["bounds"]\n', "utf-8-sig")
+    assert main(["check", str(broken), "--claims", str(claims)]) == 1
+
+
+def test_a_terminal_that_cannot_write_a_name_shows_it_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = written(tmp_path / "broken.jsonl", [*BROKEN[:4], Delivered(offset=1, key=b"k", consumer="\u0107")])
+    shown = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
+    assert main(["check", str(broken)]) == 1
+    shown.seek(0)
+    assert "'\\u0107'" in shown.read()
+
+
+def test_what_is_printed_may_go_into_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert main(["check", str(written(tmp_path / "good.jsonl", GOOD)), "--claim", 'promises=["bounds"]']) == 0
+    assert "0 violations" in sys.stdout.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
+from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +25,7 @@ __all__ = ["FileReport", "check_file", "read_file"]
 
 _SHOWN: Final = 20
 _BATCHES_AT_REST: Final = 64  # of so many no garbage is collected: judging makes none that refers to itself
+_MOST_KEPT: Final = 10_000  # overtakings of what may prove to be lost
 _GZIP: Final = ".gz"
 _READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[tuple[int, Happening]]]]] = {".csv": numbered_csv}
 
@@ -67,7 +69,8 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
     """Judge the history in a file.
 
     Args:
-        path: CSV if its name ends with ``.csv``, else JSON Lines; compressed by gzip if ``.gz`` follows.
+        path: CSV if its name ends with ``.csv``, else JSON Lines; compressed by gzip if ``.gz`` follows; in large or
+            small letters.
         guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
             time.
         most: How many violations are kept and shown at most; all are counted.
@@ -89,12 +92,11 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
         batches = in_batches(lines.reader(text))
         while count := _judge(islice(batches, _BATCHES_AT_REST), checker, path, found):
             happenings += count
-    found.leave_out_the_lost()
     found.add(checker.finish())
     unjudged = tuple(checker.unjudged())
     claimed = (Guarantees() if guarantees is None else guarantees).promises
     judged = tuple(promise for promise in Promise if promise in claimed - {each.promise for each in unjudged})
-    return FileReport(str(path), happenings, judged, unjudged, tuple(found.shown), found.count)
+    return FileReport(str(path), happenings, judged, unjudged, found.shown, found.count)
 
 
 def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
@@ -118,13 +120,16 @@ class _Lines:
 
     def reader(self, text: Iterable[str]) -> Iterator[tuple[int, Happening]]:
         """Read happenings in the form that the name says: by its last suffix before that of a compressed file."""
-        path = self.path
-        kind = (path.with_suffix("") if path.suffix == _GZIP else path).suffix
-        return _READERS.get(kind, numbered_jsonl)(text)
+        path = self.path.with_suffix("") if self._is_compressed else self.path
+        return _READERS.get(path.suffix.lower(), numbered_jsonl)(text)
+
+    @property
+    def _is_compressed(self) -> bool:
+        return self.path.suffix.lower() == _GZIP
 
     def read(self) -> Generator[str]:
         try:
-            with gzip.open(self.path) if self.path.suffix == _GZIP else self.path.open("rb") as file:
+            with gzip.open(self.path) if self._is_compressed else self.path.open("rb") as file:
                 for self.number, line in enumerate(file, 1):
                     yield line.decode() if self.number > 1 else line.decode("utf-8-sig")
         except (OSError, EOFError, ValueError, zlib.error) as error:
@@ -141,25 +146,41 @@ def _named(lines: _Lines, path: str | PathLike[str]) -> Iterator[None]:
 
 
 class _Found:
-    """Counts violations, and keeps the first ones."""
+    """Counts violations, and keeps the first ones.
+
+    That something was overtaken counts no more when it proves to be lost. So these are kept apart until the end.
+    """
 
     def __init__(self, most: int) -> None:
-        self.shown: list[Violation] = []
-        self.count = 0
         self._most = most
-        self._overtaken = Counter[Victim | None]()
+        self._told = 0
+        self._sure: list[tuple[int, Violation]] = []  # with how many were told before
+        self._overtakings: list[tuple[int, Violation]] = []  # likewise
+        self._overtaken = Counter[Victim]()
         self._lost: set[Victim] = set()
 
     def add(self, violations: list[Violation]) -> None:
-        self.count += len(violations)
-        self.shown += violations[: self._most - len(self.shown)]
-        self._overtaken.update(map(overtaken_in, violations))
-        self._lost.update(victim for violation in violations if (victim := loss_of(violation)) is not None)
+        for violation in violations:
+            victim, lost = overtaken_in(violation), loss_of(violation)
+            if lost is not None:
+                self._lost.add(lost)
+            kept = self._sure
+            if victim is not None:
+                self._overtaken[victim] += 1
+                kept = self._overtakings
+            if len(self._sure) < self._most and len(kept) < max(self._most, _MOST_KEPT):
+                kept.append((self._told, violation))
+            self._told += 1
 
-    def leave_out_the_lost(self) -> None:
-        """Forget that something was overtaken that is lost."""
-        self.count -= sum(self._overtaken[victim] for victim in self._lost)
-        self.shown = [violation for violation in self.shown if overtaken_in(violation) not in self._lost]
+    @property
+    def count(self) -> int:
+        return self._told - sum(self._overtaken[victim] for victim in self._lost)
+
+    @property
+    def shown(self) -> tuple[Violation, ...]:
+        overtakings = [(place, each) for place, each in self._overtakings if overtaken_in(each) not in self._lost]
+        in_order = sorted([*self._sure, *overtakings], key=itemgetter(0))
+        return tuple(violation for _, violation in in_order[: self._most])
 
 
 def _judge(

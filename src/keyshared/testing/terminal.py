@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: With 2: an option is wrong.
     """
+    if isinstance(sys.stdout, TextIOWrapper):  # a name or a key may hold what its encoding cannot say
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -69,7 +72,7 @@ def _checks(options: Namespace, guarantees: Guarantees) -> Iterator[Callable[[],
 
 
 def _claimed(path: str | None, claims: Sequence[str]) -> Guarantees:
-    written = "" if path is None else Path(path).read_text("utf-8")
+    written = "" if path is None else Path(path).read_text("utf-8-sig")
     return read_claims("\n".join([written, *claims]))
 
 
