@@ -63,6 +63,13 @@ def test_letters_of_a_key_go_out_again_in_their_order() -> None:
     assert Stop.AT_REST is simulation.state.stop, "what stays in the dead-letter store is settled"
 
 
+def test_what_was_never_delivered_waits_from_its_return_too() -> None:
+    rows, _ = run(plan(Unblock(100, "k"), Redrive(100, "k"), poison=Poison.QUARANTINE), ["k", "k", "k"])
+
+    delivered = [(row.at_ms, row.offset, row.attempt, row.available_ms) for row in rows if row.event is Event.DELIVERED]
+    assert [(0, 0, 1, 0), (100, 0, 2, 100), (110, 1, 1, 100)] == delivered[:3]
+
+
 def test_what_is_open_stays_so_and_the_wait_of_a_letter_counts_from_its_return() -> None:
     rows, _ = run(plan(Redrive(20, "k")), ["k", "k"])
 
@@ -103,7 +110,7 @@ def test_letters_of_a_quarantined_key_stay_where_they_are() -> None:
     rows, _ = run(plan(*changes, poison=Poison.QUARANTINE), ["k", "k"])
 
     assert [(100, None), (300, 0), (300, 1)] == [(at, offset) for at, _, offset in told(rows, Event.REDRIVEN)]
-    assert ["is_quarantined"] * 2 == [row.reason for row in rows if row.event is Event.IGNORED]
+    assert ["is_quarantined"] * 2 == [row.reason for row in rows if row.event is Event.IGNORED_CALL]
 
 
 def test_figures_count_what_came_back_and_the_backlog_knows_it() -> None:

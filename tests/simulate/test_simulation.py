@@ -483,10 +483,11 @@ def test_nothing_happens_after_the_planned_end() -> None:
     assert (Stop.UNTIL, 25, 3) == (simulation.state.stop, simulation.state.at_ms, simulation.state.outstanding)
 
 
-def test_a_plan_that_ends_before_it_begins_never_turns_the_clock_back() -> None:
-    rows, simulation = run(one(10, until_ms=5), [Arrival(0, "k", 100), Arrival(1, "k", 101)])
-    assert (100, Stop.UNTIL) == (simulation.state.at_ms, simulation.state.stop)
-    assert {100} == {row.at_ms for row in rows}
+@pytest.mark.parametrize("begins", [{}, {"start_ms": 6}])
+def test_nothing_happens_in_a_plan_that_ends_before_it_begins(begins: dict[str, int]) -> None:
+    rows, simulation = run(one(10, until_ms=5, **begins), [Arrival(0, "k", 100), Arrival(1, "k", 101)])
+    assert [] == rows
+    assert (5, Stop.UNTIL, False) == (simulation.state.at_ms, simulation.state.stop, simulation.state.all_offered)
 
 
 def test_the_state_can_be_asked_on_the_way() -> None:

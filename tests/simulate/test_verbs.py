@@ -81,7 +81,16 @@ class TestPostponing:
         config = DispatcherConfig(ack_timeout_ms=5, retry=RetryPolicy(max_redeliveries=1, base_delay_ms=60_000))
         rows = run(one(config=config, answers=[FailFirst(1, Answer.POSTPONE)], until_ms=20), [Arrival(0, "k")])
 
-        assert [(5, Event.TIMED_OUT, 0), (10, Event.IGNORED, 0)] == told(rows, Event.TIMED_OUT, Event.IGNORED)
+        assert [(5, Event.TIMED_OUT, 0), (10, Event.IGNORED_CALL, 0)] == told(
+            rows, Event.TIMED_OUT, Event.IGNORED, Event.IGNORED_NACK, Event.IGNORED_CALL
+        )
+
+    @pytest.mark.parametrize("answer", [Answer.NACK, Answer.REJECT])
+    def test_a_refusal_of_a_delivery_that_is_over_is_ignored(self, answer: Answer) -> None:
+        config = DispatcherConfig(ack_timeout_ms=5, retry=RetryPolicy(max_redeliveries=1, base_delay_ms=60_000))
+        rows = run(one(config=config, answers=[FailFirst(1, answer)], until_ms=20), [Arrival(0, "k")])
+
+        assert [(10, Event.IGNORED_NACK, 0)] == told(rows, Event.IGNORED, Event.IGNORED_NACK, Event.IGNORED_CALL)
 
 
 class TestNotBefore:

@@ -19,8 +19,12 @@ class Event(StrEnum):
     REJECTED = "rejected"
     TIMED_OUT = "timed_out"  # no answer came in time
     RELEASED = "released"  # the delivery was ended for another reason: ``released`` says that it was postponed
-    IGNORED = "ignored"  # an answer that came too late to count at once
-    SETTLED = "settled"  # by a late ack
+    IGNORED = "ignored"  # an ack that came too late to count at once
+    IGNORED_NACK = "ignored_nack"  # a nack or a reject that came too late to count
+    IGNORED_CALL = "ignored_call"  # any other call that changed nothing
+    SETTLED = (
+        "settled"  # by a late ack: of that consumer and attempt, or if these are None by one that was ignored before
+    )
     BLOCKED = "blocked"
     UNBLOCKED = "unblocked"
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written

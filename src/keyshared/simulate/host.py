@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, assert_never, cast
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     Blocked,
+    Call,
     CursorAdvanced,
     DeadLetter,
     Deliver,
@@ -110,7 +111,7 @@ class Host:
         workers: The process of each of them.
         evicted: Who has been evicted and has not come back.
         owners: Who owned each of the keys seen so far when that was last asked; None if nobody counts.
-        again: Since when a message that was delivered before is available again.
+        again: Since when a message is available again that was delivered, unblocked or redriven.
         spilled: What travelled with the messages whose payload is not wanted now.
         blocked: The blocked messages of each key.
         letters: The dead letters of each key that are settled, where they may come back.
@@ -163,7 +164,7 @@ class Host:
         offset, key, name, attempt, failures, item = effect
         passenger: Passenger = item  # what was offered
         self.open[offset] = effect
-        available = passenger[0] if attempt == 1 else self.again.pop(offset)
+        available = self.again.pop(offset, passenger[0])
         fields = (
             next(self.numbers),
             self.now,
@@ -279,7 +280,7 @@ class Host:
             self._see_acked(delivery, service_ms)
         elif not (effects and type(effects[0]) is Ignored):
             # A late success: the delivery had ended on the books, the message was waiting, and this ack settles it.
-            self._see_settled(Settled(offset, key, SettleReason.LATE_ACK))
+            self._see_settled(Settled(offset, key, SettleReason.LATE_ACK), name, attempt)
         self.apply(effects)
 
     def _refuse(self, delivery: Deliver, service_ms: int, answer: Answer, reason: str | None) -> None:
@@ -367,8 +368,9 @@ class Host:
                 assert_never(effect)
 
     def _see_ignored(self, effect: Ignored) -> None:
-        offset, consumer, attempt, _, reason = effect
-        self.tell(Event.IGNORED, offset=offset, consumer=consumer, attempt=attempt, reason=reason)
+        offset, consumer, attempt, call, reason = effect
+        event = _IGNORED.get(call, Event.IGNORED_CALL)
+        self.tell(event, offset=offset, consumer=consumer, attempt=attempt, reason=reason)
 
     def _see_released(self, effect: Released, service_ms: int | None = None, said: str | None = None) -> None:
         offset, consumer, attempt, reason, failures, retry_at_ms = effect
@@ -392,10 +394,13 @@ class Host:
         self.blocked.setdefault(key, []).append(offset)
         self.tell(Event.BLOCKED, offset=offset, key=key, failures=failures, reason=reason)
 
-    def _see_settled(self, effect: Settled | Dropped | Skipped) -> None:
+    def _see_settled(
+        self, effect: Settled | Dropped | Skipped, consumer: str | None = None, attempt: int | None = None
+    ) -> None:
         offset, key, reason = effect
         self.again.pop(offset, None)
-        self.tell(_SETTLING[type(effect)], offset=offset, key=key, reason=reason)
+        event = _SETTLING[type(effect)]
+        self.tell(event, offset=offset, key=key, consumer=consumer, attempt=attempt, reason=reason)
 
     def _see_dead_letter(self, effect: DeadLetter) -> None:
         offset, key, attempt, failures, _, reason = effect
@@ -465,6 +470,11 @@ _ENDINGS: Final[Mapping[ReleaseReason, Event]] = {
     ReleaseReason.NACKED: Event.NACKED,
     ReleaseReason.REJECTED: Event.REJECTED,
     ReleaseReason.ACK_TIMEOUT: Event.TIMED_OUT,
+}
+_IGNORED: Final[Mapping[Call, Event]] = {
+    Call.ACK: Event.IGNORED,
+    Call.NACK: Event.IGNORED_NACK,
+    Call.REJECT: Event.IGNORED_NACK,
 }
 _OF_SESSIONS: Final[Mapping[type[Effect], Event]] = {
     KeyBegun: Event.KEY_BEGUN,

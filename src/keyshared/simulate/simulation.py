@@ -175,6 +175,9 @@ class Simulation:
         elif self._paced:
             first = [] if self._arrival is None else [self._arrival_ms]
             self._host.now = min(first + [change.at_ms for change in plan.changes[:1]], default=0)
+        if self._host.now > self._until:
+            self._host.now, self._stop = self._until, Stop.UNTIL
+            return
         for consumer in plan.consumers:
             self._join(consumer)
 

@@ -188,7 +188,7 @@ class Summary:
         late_acked: Messages settled by an ack that came late.
         dead_lettered: Messages settled by a dead letter.
         dropped: Messages settled by being dropped.
-        skipped: Messages settled because no consumer accepted their key.
+        skipped: Messages settled because no consumer accepted their key, or because a newer one superseded them.
         spilled: Messages whose payload was dropped and read again.
         redriven: Dead letters that came back; each is settled once more.
         consumers: By name, in the order of first joining.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.properties.schedules import guarantees_of
 from tests.properties.test_simulate_properties import plans
 
-from keyshared.config import DispatcherConfig
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,
@@ -15,7 +15,10 @@ from keyshared.simulate import (
     Event,
     FailFirst,
     Fixed,
+    Join,
+    Leave,
     Plan,
+    Redrive,
     Row,
     SetLimit,
     SetService,
@@ -111,13 +114,52 @@ def test_a_late_ack_that_has_no_row_is_told() -> None:
         (Event.OFFERED, about),
         (Event.DELIVERED, delivery),
         (Event.NACKED, delivery | {"available_ms": 50}),
-        (Event.SETTLED, about | {"reason": "late_ack"}),
+        (Event.IGNORED_NACK, delivery | {"reason": "stale_attempt"}),
+        (Event.SETTLED, delivery | {"reason": "late_ack"}),
     )
     assert [
         Nacked(offset=0, consumer="a", attempt=1, counted=True, at_ms=2),
         Held(offset=0, reason=HoldReason.RETRY, until_ms=50, at_ms=2),
-        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=3),
+        Nacked(offset=0, consumer="a", attempt=1, counted=False, at_ms=3),
+        Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=4),
     ] == list(from_simulation(history))[2:]
+
+
+class FailsSecond:
+    """Nacks the second delivery of each message."""
+
+    reason: str | None = None
+
+    def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002  # see AnswerModel
+        return Answer.NACK if attempt == 2 else Answer.ACK
+
+
+def test_a_late_ack_names_the_delivery_that_was_acked() -> None:
+    plan = Plan(
+        consumers=[ConsumerPlan("a", Fixed(150), concurrency=5)],
+        changes=[Join(101, ConsumerPlan("b", Fixed(10))), Leave(102, "a", None)],
+        answers=[FailsSecond()],
+        config=DispatcherConfig(ack_timeout_ms=100, retry=RetryPolicy(base_delay_ms=15, max_delay_ms=1_000)),
+    )
+    history = list(from_simulation(Simulation(plan, [Arrival(0, "k", at_ms=0)])))
+    assert Acked(offset=0, consumer="a", attempt=1, counted=True, at_ms=150) == history[-2]
+    assert [] == check_history(history)
+
+
+def test_a_late_ack_of_what_has_come_back_is_one() -> None:
+    plan = Plan(
+        consumers=[ConsumerPlan("a", Fixed(150), concurrency=5)],
+        changes=[Redrive(400, "k")],
+        answers=[FailFirst(1)],
+        config=DispatcherConfig(
+            ack_timeout_ms=100,
+            redrive=True,
+            retry=RetryPolicy(max_redeliveries=1, base_delay_ms=100, max_delay_ms=1_000),
+        ),
+    )
+    history = list(from_simulation(Simulation(plan, [Arrival(0, "k", at_ms=0)])))
+    assert Acked(offset=0, consumer="a", attempt=3, counted=True, at_ms=550) == history[-1]
+    assert [] == check_history(history, Guarantees(may_dead_letter=True))
 
 
 def test_a_late_ack_that_was_noted_settles_later() -> None:
@@ -131,7 +173,7 @@ def test_a_late_ack_that_was_noted_settles_later() -> None:
         (Event.IGNORED, delivery | {"attempt": 1, "reason": "late_ack_noted"}),
         (Event.NACKED, delivery | {"attempt": 2}),
         (Event.SETTLED, about | {"reason": "late_ack"}),
-        (Event.IGNORED, {"offset": 0, "reason": "unknown_offset"}),
+        (Event.IGNORED_CALL, {"offset": 0, "reason": "unknown_offset"}),
     )
     read: list[Happening] = list(from_simulation(history))
     assert Settled(offset=0, reason=SettledBy.LATE_ACK, at_ms=6) == read[-1]
@@ -141,7 +183,7 @@ def test_a_late_ack_that_was_noted_settles_later() -> None:
 def test_every_event_of_a_simulation_is_known() -> None:
     about: dict[str, object] = {"offset": 0, "key": b"k", "consumer": "a", "attempt": 1, "reason": "limit 1"}
     read = Counter({event: len(list(from_simulation(rows((event, about))))) for event in Event})
-    assert {Event.PAUSED, Event.RESUMED} == {event for event in Event if not read[event]}
+    assert {Event.PAUSED, Event.RESUMED, Event.IGNORED_CALL} == {event for event in Event if not read[event]}
 
 
 def test_what_is_for_later_is_read_with_its_time_and_what_failed_with_its_reason() -> None:

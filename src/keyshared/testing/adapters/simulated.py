@@ -74,7 +74,7 @@ def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Happening]:
         The happenings, in the order of the rows.
 
     Complexity:
-        O(1) for each row, memory O(outstanding messages).
+        O(1) for each row, and nothing is kept.
 
     Example:
         >>> from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Plan, Simulation
@@ -82,45 +82,28 @@ def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Happening]:
         >>> [type(happening).__name__ for happening in from_simulation(simulation)]
         ['Connected', 'Published', 'Delivered', 'Acked', 'Committed']
     """
-    last: dict[int, SimulatedRow] = {}  # the last delivery of what is outstanding
-    noted: set[int] = set()  # late acks that did not count at once
     for row in rows:
         event = str(row.event)
-        if event == "settled" and row.reason == SettledBy.LATE_ACK and row.offset not in noted:
-            delivery = last[
-                _int(row.offset)
-            ]  # an ack that came while the message waited: no row of its own tells of it
-            yield _answer(delivery, row.at_ms, counted=True)
-        elif event in _READERS:
+        if event in _READERS:
             yield from _READERS[event](row)
-        if event == "delivered":
-            last[_int(row.offset)] = row
-        elif event == "ignored":
-            noted.add(_int(row.offset))
-        elif event in _ENDS:
-            last.pop(_int(row.offset), None)
-            noted.discard(_int(row.offset))
 
 
 _POSTPONED: Final = "released"
 """The reason of a row that tells of a consumer that gave something back."""
 
-_ENDS: Final = frozenset({"acked", "settled", "dead_lettered", "dropped", "skipped"})
 
-
-def _answer(row: SimulatedRow, at_ms: int, *, counted: bool) -> Happening:
-    return Acked(
-        offset=_int(row.offset), consumer=row.consumer or "", attempt=row.attempt, counted=counted, at_ms=at_ms
-    )
-
-
-def _acked(row: SimulatedRow) -> Iterator[Happening]:
-    yield _answer(row, row.at_ms, counted=True)
+def _acked(row: SimulatedRow, *, counted: bool = True) -> Iterator[Happening]:
+    offset, consumer = _int(row.offset), row.consumer or ""
+    yield Acked(offset=offset, consumer=consumer, attempt=row.attempt, counted=counted, at_ms=row.at_ms)
 
 
 def _ignored(row: SimulatedRow) -> Iterator[Happening]:
-    if row.consumer is not None and row.attempt is not None:
-        yield _answer(row, row.at_ms, counted=False)
+    yield from _acked(row, counted=False)
+
+
+def _ignored_nack(row: SimulatedRow) -> Iterator[Happening]:
+    offset, consumer = _int(row.offset), row.consumer or ""
+    yield Nacked(offset=offset, consumer=consumer, attempt=row.attempt, counted=False, at_ms=row.at_ms)
 
 
 def _nacked(row: SimulatedRow) -> Iterator[Happening]:
@@ -186,9 +169,12 @@ def _delivered(row: SimulatedRow) -> Iterator[Happening]:
 
 
 def _settled(row: SimulatedRow) -> Iterator[Happening]:
-    late = row.reason == SettledBy.LATE_ACK
-    how = SettledBy.LATE_ACK if late else SettledBy.OPERATOR
-    yield Settled(offset=_int(row.offset), reason=how, at_ms=row.at_ms)
+    if row.consumer is not None:
+        yield from _acked(row)  # it came while the message waited, and counted at once
+    else:
+        late = row.reason == SettledBy.LATE_ACK
+        how = SettledBy.LATE_ACK if late else SettledBy.OPERATOR
+        yield Settled(offset=_int(row.offset), reason=how, at_ms=row.at_ms)
 
 
 def _dead_lettered(row: SimulatedRow) -> Iterator[Happening]:
@@ -271,6 +257,7 @@ _READERS: Final[dict[str, Callable[[SimulatedRow], Iterator[Happening]]]] = {
     "timed_out": _expired,
     "released": _released,
     "ignored": _ignored,
+    "ignored_nack": _ignored_nack,
     "settled": _settled,
     "blocked": _held(HoldReason.BLOCKED),
     "unblocked": _freed,
