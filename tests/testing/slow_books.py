@@ -58,6 +58,7 @@ class Message:
     failures: int = 0
     not_before_ms: int | None = None  # as somebody asked, since its last delivery
     said: str | None = None  # by the last failure that said anything
+    end_was_only_seen: bool = False  # of its last delivery: the system may still say how that ended
 
     @property
     def is_kept_back(self) -> bool:
@@ -70,6 +71,7 @@ class Message:
             HoldReason.LOADING,
             HoldReason.LIMITED,
             HoldReason.TOKEN_FULL,
+            HoldReason.DEAD_LETTERING,
         }
         return self.held is not None and self.held.reason not in own_way
 
@@ -124,6 +126,9 @@ class SlowBooks:
         self.sessions: list[Consumer] = []
         self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
         self.went_to: dict[bytes, tuple[int, str]] = {}
+        self.first_ms: dict[int, int | None] = {}  # of what was delivered before its publication was told
+        self.only_seen: dict[int, Acked] = {}  # the acks that have ended a message, where nobody says that they counted
+        self.beyond: list[tuple[int, int]] = []  # what was told of when a cursor was beyond, and that cursor
 
     # --- what was told ------------------------------------------------------------------------------------------
 
@@ -137,7 +142,7 @@ class SlowBooks:
 
     def is_over(self, offset: int) -> bool:
         """Not outstanding, and not for the reason that it was not told of yet."""
-        return offset in self.done or (self.log_is_told and offset <= self.published[-1])
+        return offset in self.done or (self.log_is_told and self.published[0] <= offset <= self.published[-1])
 
     def lane(self, offset: int, key: bytes | None) -> list[Message]:
         """What is outstanding of the key of a message, in order."""
@@ -288,11 +293,14 @@ class SlowBooks:
                 self.untold = set()
                 if isinstance(happening, AtRest) and self.log_is_told:
                     self.unpublished = set()
-                for each in self.outstanding.values():
-                    if EXPIRED in each.can_be and self.now is not None and self.now >= each.overdue_ms:
-                        each.can_be -= {OPEN}
+                self.notice_expiries()
             case _:
                 pass  # it is about nothing that is outstanding, or nobody who is there
+
+    def notice_expiries(self) -> None:
+        for each in self.outstanding.values():
+            if EXPIRED in each.can_be and self.now is not None and self.now >= each.overdue_ms:
+                each.can_be -= {OPEN}
 
     def redrive(self, happening: Redriven) -> None:
         message = self.outstanding.get(happening.offset)
@@ -311,6 +319,7 @@ class SlowBooks:
             if self.is_over(offset):
                 return
             message = self.outstanding[offset] = Message(offset, happening.key, set(), False, happening.key)
+            self.first_ms[offset] = self.now
             self.not_published_yet(offset)
         elif not self.log_is_told and message.key != happening.key:
             message.other_keys = True
@@ -318,6 +327,7 @@ class SlowBooks:
         message.deliveries.append(happening)
         message.held = None
         message.not_before_ms = None
+        message.end_was_only_seen = False
         timeout = self.claims.ack_timeout_ms
         message.due_ms = None
         if timeout is not None and self.now is not None:
@@ -329,7 +339,7 @@ class SlowBooks:
 
     def not_published_yet(self, offset: int) -> None:
         self.told.add(offset)
-        if self.log_is_told:
+        if self.log_is_told and offset > self.published[0]:
             self.unpublished.add(offset)
 
     def ack(self, message: Message, happening: Acked) -> None:
@@ -337,12 +347,15 @@ class SlowBooks:
         if happening.counted:
             self.finish(message)
             return
+        if happening.counted is None and named == "last" and message.is_surely(OPEN):
+            self.only_seen[message.offset] = happening
         if named != "none" and not (named == "last" and message.is_surely(OPEN)):
             message.has_late_ack = True
         if happening.counted is False or named == "none":
             return
         fenced = Promise.FENCE in self.claims.promises
         if named == "last":
+            message.end_was_only_seen |= EXPIRED in message.can_be
             becomes = {OPEN: {DONE}, WAITS: {WAITS, DONE}, EXPIRED: {WAITS, DONE}, DONE: {DONE}}
         else:
             becomes = {
@@ -356,12 +369,15 @@ class SlowBooks:
             self.finish(message)
 
     def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
-        if self.names(message, happening) == "last" and message.can_be & {OPEN, EXPIRED}:
+        names_last = self.names(message, happening) == "last"
+        is_told_late = names_last and message.end_was_only_seen
+        if names_last and (message.can_be & {OPEN, EXPIRED} or is_told_late):
             if isinstance(happening, Released) and happening.until_ms is not None:
                 message.not_before_ms = happening.until_ms
             if isinstance(happening, Nacked) and happening.reason is not None:
                 message.said = happening.reason
-        if self.names(message, happening) == "last":
+            message.end_was_only_seen = isinstance(happening, Nacked) and happening.counted is None
+        if names_last:
             message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
             self.give_back(message)
 

@@ -110,7 +110,9 @@ class SlowJudge(SlowBooks):
                     message.can_be |= {EXPIRED}
                     message.came_back = True
         self.turns.note_ends(open_before)
-        broken = {*self.judged(happening), *self.key_sessions.judged(happening)}
+        if isinstance(happening, AtRest):  # nothing more happens by itself
+            self.notice_expiries()
+        broken = {*self.overdue(), *self.judged(happening), *self.key_sessions.judged(happening)}
         if isinstance(happening, Delivered) and self.turns.pass_over(happening):
             broken.add(Promise.FAIRNESS)
         if isinstance(happening, Delivered) and self.groups.pass_over(happening):
@@ -127,7 +129,7 @@ class SlowJudge(SlowBooks):
         self.history.append(happening)
         self.weigh(happening)
         self.key_sessions.look()
-        broken |= set(self.overdue())
+        self.look_again()
         return broken
 
     def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one case for each kind
@@ -284,6 +286,7 @@ class SlowJudge(SlowBooks):
             yield Promise.NO_LOSS
         if self.keys_of_done.get(offset, set()) - {happening.key}:
             yield Promise.NO_LOSS
+        yield from self.what_came_before(happening)
         if message is None and offset not in self.done:
             if self.is_full():
                 yield Promise.BOUNDS
@@ -293,6 +296,17 @@ class SlowJudge(SlowBooks):
             of_all = self.claims.look_ahead
             if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
                 yield Promise.BOUNDS
+
+    def what_came_before(self, happening: Published) -> Iterator[Promise]:
+        """A delivery before the time that is told only now, and a cursor that has passed the message."""
+        offset = happening.offset
+        went_ms, until_ms = self.first_ms.get(offset), happening.until_ms
+        if until_ms is not None and went_ms is not None and went_ms < until_ms - self.claims.tolerance_ms:
+            yield Promise.NOT_EARLY
+        passed = [each for each in self.beyond if each[0] < offset < each[1]]
+        if passed:
+            yield Promise.SAFE_CURSOR
+        self.beyond = [each for each in self.beyond if each[1] > offset + 1 and each not in passed[:1]]
 
     def too_many_wait(self, place: bytes | None) -> bool:
         """Whether as many wait already as may, of a key that is published or of its owner's keys."""
@@ -339,19 +353,29 @@ class SlowJudge(SlowBooks):
         elif isinstance(happening, Nacked):
             yield from self.end_of_a_delivery(happening)
         elif message is None:
-            if self.log_is_told and self.is_over(happening.offset):
+            if not self.is_told_twice(happening) and self.log_is_told and self.is_over(happening.offset):
                 yield Promise.NO_LOSS
         else:
             named = self.names(message, happening)
             if named == "none" or (named == "earlier" and message.is_surely(OPEN)):
                 yield Promise.FENCE
 
+    def is_told_twice(self, happening: Acked) -> bool:
+        """Whether the ack that has ended the message was seen by somebody, and the system says so too: once."""
+        seen = self.only_seen.get(happening.offset)
+        if seen is None or seen.consumer != happening.consumer or len({seen.attempt, happening.attempt} - {None}) > 1:
+            return False
+        del self.only_seen[happening.offset]
+        return True
+
     def end_of_a_delivery(self, happening: Nacked | Expired | Released) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
         if message is None:
             if self.is_over(happening.offset):
                 yield Promise.FENCE
-        elif self.names(message, happening) != "last" or not message.can_be & {OPEN, EXPIRED}:
+        elif self.names(message, happening) != "last" or not (
+            message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen
+        ):
             yield Promise.FENCE
 
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
@@ -447,8 +471,8 @@ class SlowJudge(SlowBooks):
         log = [each for each in self.outstanding.values() if each.redriven is None]
         if any(each.offset < resume and DONE not in each.can_be for each in log):
             yield Promise.SAFE_CURSOR
-        if resume > max(self.told) + 1:
-            yield Promise.SAFE_CURSOR
+        if resume > max(self.told) + 1 and (not self.beyond or self.beyond[-1][1] < resume):
+            self.beyond.append((max(self.told), resume))
 
     def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
@@ -643,7 +667,23 @@ class SlowJudge(SlowBooks):
         return bool(self.takers(key, None if told is None else told[-1][1]))
 
     def overdue(self) -> Iterator[Promise]:
-        """Look again at what is ready and who has room, and since when."""
+        """What has been ready for too long by this time, before the row that tells it changes anything."""
+        within = self.claims.progress_ms
+        if within is None or self.now is None or self.claims.unit_of is not None or self.now == self.looked_ms:
+            return
+        self.looked_ms = self.now
+        self.look_again()
+        if not self.log_is_told:
+            return
+        latest = self.now - within
+        for key, (_, owner, since_ms) in self.ready.items():
+            takers = self.takers(key, owner)
+            rooms = [taker.has_room_since_ms for taker in takers]
+            if takers and all(each is not None and each < latest for each in [since_ms, *rooms]):
+                yield Promise.PROGRESS
+
+    def look_again(self) -> None:
+        """Note what is ready and who has room, and since when."""
         ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         for key, lane in self.lanes():
             found = self.readiness(key, lane)
@@ -657,15 +697,3 @@ class SlowJudge(SlowBooks):
             if has_room and (not consumer.had_room or consumer.has_room_since_ms is None):
                 consumer.has_room_since_ms = self.now
             consumer.had_room = has_room
-        within = self.claims.progress_ms
-        if within is None or self.now is None or self.claims.unit_of is not None or self.now == self.looked_ms:
-            return
-        self.looked_ms = self.now
-        if not self.log_is_told:
-            return
-        latest = self.now - within
-        for key, (_, owner, since_ms) in ready.items():
-            takers = self.takers(key, owner)
-            rooms = [taker.has_room_since_ms for taker in takers]
-            if takers and all(each is not None and each < latest for each in [since_ms, *rooms]):
-                yield Promise.PROGRESS

@@ -51,8 +51,6 @@ class SlowSessions:
             case SessionBegun(key=key, session=number):
                 told = [each for each in self.judge.history if isinstance(each, SessionBegun) and each.key == key]
                 return self.on(key) is not None or any(number <= each.session for each in told)
-            case SessionEnding():
-                return self.names(happening) and happening.key in self.keys(surely=True)
             case SessionEnded():
                 return self.names(happening) and (
                     happening.key in self.keys(surely=True) or self.ends_too_early(happening)

@@ -1,6 +1,6 @@
 """Histories about delays and reasons: not-early and reason-travels, kept and broken."""
 
-from tests.testing.judges.happenings import A, Case, K, delivered, held, nacked, published, released
+from tests.testing.judges.happenings import A, Case, K, acked, delivered, held, nacked, published, released
 
 from keyshared.testing import Promise
 from keyshared.testing.history import DeadLettered, HoldReason, Nacked, Published, Released
@@ -33,6 +33,26 @@ DELAY_CASES = [
         Promise.NOT_EARLY,
         [A, Published(offset=0, key=K, until_ms=50, at_ms=1), delivered(0, at_ms=49)],
         (1, 2),
+    ),
+    Case(
+        "its publication is told late, and it came before it was time",
+        Promise.NOT_EARLY,
+        [A, delivered(0, at_ms=49), Published(offset=0, key=K, until_ms=50), delivered(0, attempt=2)],
+        (1, 2),
+    ),
+    Case(
+        "its publication is told late, when it is done, and it came before it was time",
+        Promise.NOT_EARLY,
+        [A, delivered(0, at_ms=49), acked(0), Published(offset=0, key=K, until_ms=50)],
+        (1, 3),
+    ),
+    Case(
+        "its publication is told late, and it came when it was time",
+        Promise.NOT_EARLY,
+        [
+            *(A, delivered(0, at_ms=50), Published(offset=0, key=K, until_ms=50), acked(1, counted=True)),
+            Published(offset=1, until_ms=99),
+        ],
     ),
     Case(
         "a clock that has started anew does not say when it is time",

@@ -460,6 +460,35 @@ DELIVERY_CASES = [
         [A, published(0), delivered(0), Expired(offset=0, consumer="a", attempt=1), delivered(0, attempt=5)],
     ),
     Case(
+        "a nack that somebody has seen, and the system says how the delivery has ended",
+        Promise.FENCE,
+        [
+            *(A, published(0), delivered(0), nacked(0), nacked(0), Expired(offset=0, consumer="a", attempt=1)),
+            *(delivered(0, attempt=2), nacked(0, attempt=2), nacked(0, attempt=2, counted=True)),
+        ],
+    ),
+    Case(
+        "the system says twice how a delivery has ended",
+        Promise.FENCE,
+        [A, published(0), delivered(0), nacked(0), nacked(0, counted=True), Expired(offset=0, consumer="a", attempt=1)],
+        (2, 5),
+    ),
+    Case(
+        "a delivery expires that somebody has acked after its time",
+        Promise.FENCE,
+        [
+            *(A, published(0), delivered(0, at_ms=0), connected("b", at_ms=100), acked(0)),
+            Expired(offset=0, consumer="a", attempt=1),
+        ],
+        None,
+        Guarantees(ack_timeout_ms=100),
+    ),
+    Case(
+        "a delivery expires that is older than the history",
+        Promise.FENCE,
+        [A, published(100), delivered(50), Expired(offset=50, consumer="a", attempt=1), released(51)],
+    ),
+    Case(
         "an attempt comes twice",
         Promise.FENCE,
         [A, published(0), delivered(0), nacked(0), delivered(0, attempt=1)],

@@ -89,10 +89,31 @@ OUTCOME_CASES = [
         Guarantees(cursor_keeps_up=True),
     ),
     Case(
-        "the cursor passes what nobody has published",
+        "the cursor stands behind a gap of the log",
         Promise.SAFE_CURSOR,
-        [A, published(0), delivered(0), acked(0), Committed(resume_offset=2)],
-        (1, 4),
+        [A, published(0), delivered(0), acked(0), Committed(resume_offset=2), published(2), published(3)],
+    ),
+    Case(
+        "the cursor stands in a gap of the log, and moves on in it",
+        Promise.SAFE_CURSOR,
+        [
+            *(A, published(0), delivered(0), acked(0), Committed(resume_offset=2), Committed(resume_offset=2)),
+            *(Committed(resume_offset=4), published(4)),
+        ],
+    ),
+    Case(
+        "the cursor passes what is published only then",
+        Promise.SAFE_CURSOR,
+        [
+            *(A, published(0), delivered(0), acked(0), Committed(resume_offset=2), Committed(resume_offset=2)),
+            *(published(1), published(2)),
+        ],
+        (4, 6),
+    ),
+    Case(
+        "the cursor passes a gap, and what was done before its publication is told",
+        Promise.SAFE_CURSOR,
+        [A, published(0), delivered(0), acked(0), delivered(2), acked(2), Committed(resume_offset=4), published(2)],
     ),
     Case(
         "the cursor stalls at a gap",
@@ -163,6 +184,23 @@ OUTCOME_CASES = [
         [A, published(0), delivered(0), acked(0, counted=True), acked(0, counted=True)],
         (4,),
     ),
+    Case(
+        "an ack that somebody has seen, and the system says that it counted",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0), acked(0), acked(0, counted=True)],
+    ),
+    Case(
+        "the system says twice that an ack counted that somebody has seen",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0), acked(0), acked(0, counted=True), acked(0, counted=True)],
+        (5,),
+    ),
+    Case(
+        "the ack that was seen is another one than that which counted",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0), acked(0), acked(0, attempt=2, counted=True)],
+        (4,),
+    ),
     Case("an ack that comes twice", Promise.NO_LOSS, [A, published(0), delivered(0), acked(0), acked(0)]),
     Case(
         "an ack of the open delivery that does not count",
@@ -217,6 +255,45 @@ OUTCOME_CASES = [
         ],
         None,
         Guarantees(promises=UNFENCED.promises, ack_timeout_ms=100),
+    ),
+    Case(
+        "a backlog that is older than the history",
+        Promise.NO_LOSS,
+        [A, published(100), delivered(50), acked(50), Dropped(offset=51), acked(52, counted=True), published(101)],
+        None,
+        Guarantees(may_drop=True),
+    ),
+    Case(
+        "what is older than the history is delivered after its end",
+        Promise.NO_LOSS,
+        [A, published(100), delivered(50), acked(50), delivered(50, attempt=2)],
+        (4,),
+    ),
+    Case(
+        "what was told of before the log is delivered after its end",
+        Promise.NO_LOSS,
+        [A, delivered(50), acked(50), published(100), delivered(50, attempt=2)],
+        (4,),
+    ),
+    Case(
+        "what is older than the history is lost",
+        Promise.NO_LOSS,
+        [A, published(100), delivered(50), nacked(50), delivered(100), acked(100), AtRest()],
+        (3, 6),
+    ),
+    Case(
+        "its delivery has expired at rest, and nobody has said so",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0, at_ms=0), AtRest(at_ms=100)],
+        (2, 3),
+        Guarantees(ack_timeout_ms=100),
+    ),
+    Case(
+        "its delivery may have expired at rest",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0, at_ms=0), AtRest(at_ms=100)],
+        None,
+        Guarantees(ack_timeout_ms=100, tolerance_ms=1),
     ),
     Case("delivered and left out", Promise.NO_LOSS, [A, published(0), delivered(1), published(2)], (2, 3)),
     Case("answered and left out", Promise.NO_LOSS, [A, published(0), acked(1, counted=True), published(2)], (2, 3)),
@@ -308,6 +385,16 @@ OUTCOME_CASES = [
             delivered(0, attempt=3),
         ],
         None,
+        TWICE,
+    ),
+    Case(
+        "a message goes round while its dead letter is written",
+        Promise.ATTEMPTS,
+        [
+            *(A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2)),
+            *(held(0, HoldReason.DEAD_LETTERING), delivered(0, attempt=3)),
+        ],
+        (4, 5, 7),
         TWICE,
     ),
     Case(

@@ -22,7 +22,7 @@ class NotEarly(Judge):
         self.untimed = False  # somebody asked for a time, and nobody tells what time it is
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Delivered: self._delivered}
+        return {Delivered: self._delivered, Published: self._published}
 
     def missing(self) -> str | None:
         if Delivered not in self.books.kinds:
@@ -32,6 +32,15 @@ class NotEarly(Judge):
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         asked = None if message is None else message.asked
         return () if asked is None else self._asked(seen, happening, asked)
+
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
+        if happening.until_ms is None:
+            return ()
+        first = self.books.early.told_of(happening.offset).first if message is None else message.published
+        if first is None:
+            return ()
+        assert isinstance(first.happening, Delivered)
+        return self._asked(first, first.happening, seen)
 
     def _asked(self, seen: Seen, happening: Delivered, asked: Seen) -> Iterator[Violation]:
         if seen.now is None:

@@ -46,6 +46,7 @@ Write: TypeAlias = Callable[..., None]
 """Takes what was seen, its happening and, if that is of a message, what is known of that."""
 
 _ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
+_PERHAPS_OPEN: Final = (Standing.CURRENT, Standing.UNSURE)
 _OLDER_DELIVERIES: Final = (Standing.UNSURE, Standing.STALE, Standing.LATE)
 
 
@@ -101,7 +102,10 @@ class Bookkeeper(Lives):
     # --- the next one -----------------------------------------------------------------------------------------------
 
     def see(self, happening: Happening) -> Seen:
-        """Set the position and time of the next happening, and end what must have expired by now."""
+        """Set the position and time of the next happening, and end what must have expired by now.
+
+        At rest a system has noticed that already: nothing more happens by itself.
+        """
         at_ms = happening.at_ms
         position = self.position
         self.position = position + 1
@@ -109,7 +113,10 @@ class Bookkeeper(Lives):
             self.now = at_ms
             if self._leases:
                 self._expire(at_ms)
-        return Seen(position, happening, self.now)
+        seen = Seen(position, happening, self.now)
+        if self.unsure_at and type(happening) is AtRest:
+            self._notice_expiries(seen)
+        return seen
 
     def _check_published(self, happening: Published) -> None:
         offset, last, redriven = happening.offset, self.last_offset, self.redriven_to
@@ -142,7 +149,9 @@ class Bookkeeper(Lives):
         if message is not None:
             message.lane.newest = message
         if early.told:
-            early.published(offset)
+            early.published(offset, is_first=previous is None)
+        if previous is None:
+            self.first_offset = offset
         self.last_published, self.last_offset = seen, offset
         self.log_is_told = True
 
@@ -224,7 +233,6 @@ class Bookkeeper(Lives):
         Behind a fence an ack of an earlier delivery changes nothing for the last one, if that is open.
         """
         if found is Standing.UNSURE:
-            message.presumed = False
             if message.unsure:
                 self._make_sure(message, seen)
             if message.can_wait:
@@ -238,14 +246,18 @@ class Bookkeeper(Lives):
             self._doubt(message)
 
     def _nack(self, seen: Seen, happening: Nacked, message: Message | None) -> None:
-        if happening.counted is not False:
-            self._release(seen, happening, message)
+        if happening.counted is False:
+            return
+        found = standing(message, happening.consumer, happening.attempt)
+        self._release(seen, happening, message)
+        if happening.counted is None and message is not None and found in _PERHAPS_OPEN:
+            message.presumed = True  # it was only seen: the system may still say how the delivery has ended
 
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
             message.failed += found is Standing.CURRENT and type(happening) is not Released
-            if found is Standing.CURRENT or found is Standing.UNSURE:
+            if found in _PERHAPS_OPEN:
                 self._note_wishes(message, happening, seen)
             self._end_of(message, found, seen)
 
@@ -266,7 +278,7 @@ class Bookkeeper(Lives):
 
     def _answer_early(self, offset: int) -> None:
         if not self.is_over(offset):
-            self.early.done(offset, None)
+            self.early.done(offset, None, is_older=self.is_older(offset))
             self.ended.append(offset)
             self.highest = offset if self.highest is None else max(self.highest, offset)
 

@@ -42,6 +42,7 @@ class Books:
         self.open = self.spilled = self.loading = self.doubtful = 0
         self.last_published: Seen | None = None
         self.last_offset: int | None = None  # which that was
+        self.first_offset: int | None = None  # the lowest that was published
         self.redriven_to: int | None = None  # the greatest offset that has come back
         self.log_is_told = False  # what was published, which many promises need
         self.committed: Seen | None = None
@@ -112,8 +113,12 @@ class Books:
 
     def is_over(self, offset: int) -> bool:
         """Whether an offset that is not outstanding is done, or was never published; else it is not told of yet."""
-        last = self.last_offset
-        return (last is not None and offset <= last) or offset in self.early
+        first, last = self.first_offset, self.last_offset
+        return (last is not None and first is not None and first <= offset <= last) or offset in self.early
+
+    def is_older(self, offset: int) -> bool:
+        """Whether an offset is lower than all that was published: it may be older than the history."""
+        return self.first_offset is not None and offset < self.first_offset
 
     def entries(self) -> int:
         """How much is kept, in entries of all books."""

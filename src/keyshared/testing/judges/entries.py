@@ -19,6 +19,7 @@ __all__ = [
     "heir_of",
     "is_latest_only",
     "is_running",
+    "is_same_delivery",
     "key_of",
     "standing",
 ]
@@ -26,18 +27,7 @@ __all__ = [
 LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice what lives in it
 _REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
-_ITS_OWN_WAY: Final = frozenset(
-    {
-        HoldReason.RETRY,
-        HoldReason.NOT_BEFORE,
-        HoldReason.POSTPONED,
-        HoldReason.SPILLED,
-        HoldReason.FLUSHING,
-        HoldReason.LOADING,
-        HoldReason.LIMITED,
-        HoldReason.TOKEN_FULL,
-    }
-)
+_DECIDED_BY_SOMEBODY: Final = frozenset({HoldReason.BLOCKED, HoldReason.OTHER})
 
 
 class Seen:
@@ -144,7 +134,7 @@ class Message:
         self.since = seen  # what made it wait, or opened it
         self.is_open = False  # surely
         self.unsure = False
-        self.presumed = False  # that its last delivery has expired, or may have, nobody has said
+        self.presumed = False  # the system has not said that its last delivery has ended, or how
         self.doubtful = False
         self.can_wait = True
         self.consumer: str | None = None  # of the last delivery
@@ -174,9 +164,9 @@ class Message:
 
     @property
     def is_kept_back(self) -> bool:
-        """Whether it is held for another reason than its retry or its payload: whoever ends that has decided so."""
+        """Whether it is held until somebody decides that it goes on."""
         happening = None if self.held is None else self.held.happening
-        return isinstance(happening, Held) and happening.reason not in _ITS_OWN_WAY
+        return isinstance(happening, Held) and happening.reason in _DECIDED_BY_SOMEBODY
 
     def remember_delivery(self) -> None:
         """Another delivery is about to replace the last one; late answers may name that."""
@@ -224,6 +214,11 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     if not message.had(consumer, attempt):
         return Standing.FORGED
     return Standing.STALE if message.is_open else Standing.LATE
+
+
+def is_same_delivery(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:
+    """Whether two pairs of a consumer and an attempt may be of one delivery."""
+    return one[0] == other[0] and _same(one[1], other[1])
 
 
 def _same(attempt: int | None, other: int | None) -> bool:

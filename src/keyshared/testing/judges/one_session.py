@@ -58,6 +58,7 @@ class OneSession(Judge):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self.sessions: dict[bytes, _Session] = {}
+        self.lost: dict[bytes, _Session] = {}  # those whose consumer is gone since the last moment of quiet
         self.numbers: OrderedDict[bytes, tuple[int, Seen]] = OrderedDict()  # the highest of a key
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
@@ -91,7 +92,7 @@ class OneSession(Judge):
         return None if Delivered in self.books.kinds else NO_DELIVERY
 
     def entries(self) -> int:
-        return len(self.sessions) + len(self.numbers)
+        return len(self.sessions) + len(self.lost) + len(self.numbers)
 
     def _begun(self, seen: Seen, happening: SessionBegun) -> Iterator[Violation]:
         key, number = happening.key, happening.session
@@ -107,20 +108,22 @@ class OneSession(Judge):
             if len(self.numbers) > _REMEMBERED_NUMBERS:
                 self.numbers.popitem(last=False)
         session = self.sessions[key] = _Session(seen, happening.consumer, number)
+        self.lost.pop(key, None)
         lane = self.books.lanes.get(key)
         self._note(session, seen, is_busy=lane is not None and bool(lane.open or lane.unsure))
 
-    def _ending(self, seen: Seen, happening: SessionEnding) -> Iterator[Violation]:
+    def _ending(self, seen: Seen, happening: SessionEnding) -> Iterable[Violation]:
         session = self._named(happening)
         if session is not None:
-            yield from self._while_open(seen, happening, session)
             session.ending = session.ending or seen
+        return ()
 
     def _ended(self, seen: Seen, happening: SessionEnded) -> Iterator[Violation]:
         session = self._named(happening)
         if session is None:
             return
         del self.sessions[happening.key]
+        self.lost.pop(happening.key, None)
         yield from self._while_open(seen, happening, session)
         linger, idle, now = self.guarantees.linger_ms, session.idle_ms, seen.now
         if happening.reason is not SessionEnds.IDLE or linger is None or idle is None or now is None:
@@ -145,17 +148,18 @@ class OneSession(Judge):
 
     def _gone(self, seen: Seen, happening: Gone) -> Iterator[Violation]:
         if not happening.drains:
-            for session in self.sessions.values():
-                if session.consumer == happening.consumer:
-                    session.lost = session.lost or seen
+            for key, session in self.sessions.items():
+                if session.consumer == happening.consumer and session.lost is None:
+                    session.lost = seen
+                    self.lost[key] = session
         return iter(())
 
     def _quiet(self, seen: Seen, happening: Quiet | AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        for key, session in self.sessions.items():
-            if session.lost is not None:
-                text = f"session {session.number} of key {key!r} is still on, though its consumer is gone"
-                yield self.blame(text, session.begun, session.lost, seen)
-                session.lost = None
+        for key, session in self.lost.items():
+            text = f"session {session.number} of key {key!r} is still on, though its consumer is gone"
+            yield self.blame(text, session.begun, session.lost, seen)
+            session.lost = None
+        self.lost.clear()
 
     def _named(self, happening: SessionEnding | SessionEnded) -> _Session | None:
         session = self.sessions.get(happening.key)
@@ -163,9 +167,7 @@ class OneSession(Judge):
             return None
         return session
 
-    def _while_open(
-        self, seen: Seen, happening: SessionEnding | SessionEnded, session: _Session
-    ) -> Iterator[Violation]:
+    def _while_open(self, seen: Seen, happening: SessionEnded, session: _Session) -> Iterator[Violation]:
         lane = self.books.lanes.get(happening.key)
         if lane is not None and lane.open:
             still = [message for held in lane.holders.values() for message in held.values()]

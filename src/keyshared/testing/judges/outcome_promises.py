@@ -1,6 +1,8 @@
 """The promises about what becomes of messages: safe-cursor, no-loss and attempts."""
 
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -21,11 +23,31 @@ from keyshared.testing.history import (
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY, NO_PUBLISHED
 from keyshared.testing.judges.early import Told
-from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, is_latest_only, key_of, standing
+from keyshared.testing.judges.entries import (
+    LaneId,
+    Message,
+    Seen,
+    Standing,
+    is_latest_only,
+    is_same_delivery,
+    key_of,
+    standing,
+)
 from keyshared.testing.judges.judge import Judge, Judgement
 from keyshared.testing.judges.waiting_promises import takers, waits_for_held
 
 __all__ = ["Attempts", "NoLoss", "SafeCursor"]
+
+_REMEMBERED_GAPS: Final = 1_000
+_REMEMBERED_ACKS: Final = 1_000
+
+
+class _Beyond(NamedTuple):
+    """A cursor beyond what was told by then: behind a gap of the log, or too far."""
+
+    told: int
+    cursor: int
+    seen: Seen
 
 
 class SafeCursor(Judge):
@@ -36,9 +58,18 @@ class SafeCursor(Judge):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
+        self.beyond: deque[_Beyond] = deque(maxlen=_REMEMBERED_GAPS)  # what is published next decides
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Committed: self._committed, Quiet: self._quiet, AtRest: self._quiet}
+        return {
+            Published: self._published,
+            Committed: self._committed,
+            Quiet: self._quiet,
+            AtRest: self._quiet,
+        }
+
+    def entries(self) -> int:
+        return len(self.beyond)
 
     def missing(self) -> str | None:
         if Published not in self.books.kinds:
@@ -51,17 +82,28 @@ class SafeCursor(Judge):
         if books.resume_offset is not None and resume < books.resume_offset:
             text = f"cursor {resume} came after cursor {books.resume_offset}"
             found.append(self.blame(text, books.committed, seen))
-        last, highest = books.last_published, books.highest
-        if last is None or highest is None:
+        highest = books.highest
+        if not books.log_is_told or highest is None:
             return found
         lowest = books.lowest()
         if lowest is not None and lowest.offset < resume:
             text = f"cursor {resume} passed outstanding offset {lowest.offset}"
             found.append(self.blame(text, lowest.since, seen))
-        if resume > highest + 1:
-            text = f"cursor {resume} passed offsets that follow {highest} and were never published"
-            found.append(self.blame(text, last, seen))
+        if resume > highest + 1 and (not self.beyond or self.beyond[-1].cursor < resume):
+            self.beyond.append(_Beyond(highest, resume, seen))
         return found
+
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        return self._passed(seen, happening.offset) if self.beyond else ()
+
+    def _passed(self, seen: Seen, offset: int) -> Iterator[Violation]:
+        """A cursor may stand behind a gap of the log, but not behind what is published only then."""
+        passed = next((each for each in self.beyond if each.told < offset < each.cursor), None)
+        if passed is not None:
+            text = f"cursor {passed.cursor} passed offset {offset}, which was published only then"
+            yield self.blame(text, passed.seen, seen)
+        while self.beyond and (self.beyond[0].cursor <= offset + 1 or self.beyond[0] is passed):
+            self.beyond.popleft()
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books
@@ -88,6 +130,8 @@ class NoLoss(Judge):
         policies = {DeadLettered: chosen.may_dead_letter, Dropped: chosen.may_drop, Skipped: chosen.may_skip}
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
         self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
+        self.acked: OrderedDict[int, tuple[str, int | None]] = OrderedDict()  # what an ack has ended that was only seen
+        self.has_older = False
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {
@@ -105,13 +149,16 @@ class NoLoss(Judge):
     def missing(self) -> str | None:
         if Published not in self.books.kinds:
             return NO_PUBLISHED
-        if AtRest not in self.books.kinds:
-            return "the history does not say AtRest, so what has no answer may still get one"
         count = self.books.early.forgotten
-        return None if not count else f"{count} messages that were done before their Published were forgotten"
+        reasons = {
+            "the history does not say AtRest, so what has no answer may still get one": AtRest not in self.books.kinds,
+            f"{count} messages that were done before their Published were forgotten": count,
+            "offsets below the first Published are taken for older than the history": self.has_older,
+        }
+        return "; ".join(reason for reason, holds in reasons.items() if holds) or None
 
     def entries(self) -> int:
-        return len(self.unpublished)
+        return len(self.unpublished) + len(self.acked)
 
     def finish(self) -> Iterator[Violation]:
         for offset in sorted(self.unpublished):
@@ -152,12 +199,33 @@ class NoLoss(Judge):
             text = f"offset {offset} went to {happening.consumer!r}, but it is done, or was never published"
             yield self.blame(text, seen)
         else:
+            self._expect(offset, seen)
+
+    def _expect(self, offset: int, seen: Seen) -> None:
+        """Expect that something is published which was told of; not if it may be older than the history."""
+        if self.books.is_older(offset):
+            self.has_older = True
+        else:
             self.unpublished.setdefault(offset, seen)
 
     def _acked(self, seen: Seen, happening: Acked, message: Message | None) -> Iterable[Violation]:
         if message is None:
-            return self._unasked(seen, happening.offset) if happening.counted else ()
-        return self._ignored(seen, happening, message) if happening.counted is False else ()
+            return self._unasked_ack(seen, happening) if happening.counted else ()
+        if happening.counted is False:
+            return self._ignored(seen, happening, message)
+        if happening.counted is None and standing(message, happening.consumer, happening.attempt) is Standing.CURRENT:
+            self.acked[happening.offset] = happening.consumer, happening.attempt
+            if len(self.acked) > _REMEMBERED_ACKS:
+                self.acked.popitem(last=False)
+        return ()
+
+    def _unasked_ack(self, seen: Seen, happening: Acked) -> Iterable[Violation]:
+        """A system may say that the ack has counted which somebody has seen: once."""
+        named = self.acked.get(happening.offset)
+        if named is not None and is_same_delivery(named, (happening.consumer, happening.attempt)):
+            del self.acked[happening.offset]
+            return ()
+        return self._unasked(seen, happening.offset)
 
     def _nacked(self, seen: Seen, happening: Nacked, message: Message | None) -> Iterable[Violation]:
         if message is None or happening.counted is not False:
@@ -214,7 +282,7 @@ class NoLoss(Judge):
             text = f"offset {offset} is done already, or was never published, and {how}"
             yield self.blame(text, seen)
         else:
-            self.unpublished.setdefault(offset, seen)
+            self._expect(offset, seen)
 
     def _at_rest(self, seen: Seen, happening: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from typing import get_args
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -48,7 +49,10 @@ class Progress(Judge):
         self.seen_ms: int | None = None
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
-        return {Quiet: self._quiet, AtRest: self._quiet}
+        quiet: dict[type[Happening], Judgement] = {Quiet: self._quiet, AtRest: self._quiet}
+        if self.guarantees.progress_ms is None:
+            return quiet
+        return dict.fromkeys(get_args(Happening), self._before) | quiet
 
     def missing(self) -> str | None:
         kinds = self.books.kinds
@@ -70,29 +74,34 @@ class Progress(Judge):
         """How much is kept."""
         return len(self.known) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        self._look()
+        return ()
+
+    def _look(self) -> None:
         if self.wakes:
             self._wake()
         for lane in self.books.changed.values():
             self._update(lane)
-        return () if self.guarantees.progress_ms is None else self._late(seen, self.guarantees.progress_ms)
 
-    def _late(self, seen: Seen, within_ms: int) -> Iterable[Violation]:
-        now = seen.now
+    def _before(self, seen: Seen, happening: Happening, message: Message | None = None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        """Look at what is late by now, before this happening ends its waiting."""
+        now, within_ms = seen.now, self.guarantees.progress_ms
+        assert within_ms is not None
         if now is None or now == self.seen_ms or self.guarantees.unit_of is not None:
             return ()  # since when a unit is free nobody has noted
         self.seen_ms = now
         if self.first_ms is None:
             self.first_ms = now
+        self._look()
         return self._overdue(seen, now - within_ms) if self.books.log_is_told else ()
 
-    def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:
+        late = () if self.guarantees.progress_ms is None else tuple(self._before(seen, happening))
         if not self.books.log_is_told:
             return ()
-        self._wake()
-        for lane in self.books.changed.values():  # by the time of this moment
-            self._update(lane)
-        return self._waiting(seen) if self.ready else ()
+        self._look()  # by the time of this moment
+        return (*late, *self._waiting(seen))
 
     def _waiting(self, seen: Seen) -> Iterator[Violation]:
         """Lanes that are ready, at consumers that have room."""

@@ -1,13 +1,12 @@
 """What logs tell whatever the order of their entries: which messages, keys and consumers have to do with each other."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
 from keyshared.testing.guarantees import Guarantees
 from keyshared.testing.history import (
     Acked,
-    Committed,
     Connected,
     Delivered,
     Expired,
@@ -34,7 +33,6 @@ class Facts:
         first: The lowest offset that was published.
         unpublished: Offsets that are told of, and that nobody published.
         decided_by: Which of them can no longer come when an offset is published.
-        beyond_cursors: Offsets whose publication shows that what is below them is a gap: a cursor stands in it.
         lanes_of: In which lanes a message is; in several, if it was told of with several keys.
         consumers_of: Who had something of a group.
         doubtful: Groups with a message of which an ack may leave open whether it is done.
@@ -55,24 +53,15 @@ class Facts:
         self._ended: set[int] = set()
         self._leavers: set[str] = set()
         published: list[int] = []
-        cursors: set[int] = set()
         for happening in happenings:
             self.kinds.add(type(happening))
             self._note(happening)
             if isinstance(happening, Published):
                 published.append(happening.offset)
-            elif isinstance(happening, Committed):
-                cursors.add(happening.resume_offset)
         published.sort()
-        known = set(published)
         self.first = published[0] if published else None
-        self.unpublished = self.lanes_of.keys() - known
+        self.unpublished = self.lanes_of.keys() - set(published)
         self.decided_by = _decided_by(self.unpublished, published)
-        self.beyond_cursors = {
-            published[at]
-            for cursor in cursors
-            if cursor - 1 not in known and (at := bisect_left(published, cursor)) < len(published)
-        }
         self._find_doubtful()
 
     def offset(self, happening: Happening) -> int | None:
