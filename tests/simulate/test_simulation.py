@@ -466,6 +466,18 @@ def test_spilled_messages_are_read_again_when_their_turn_comes() -> None:
     assert simulation.state.at_rest
 
 
+def test_what_is_superseded_was_spilled_or_is_being_read_and_the_newer_one_is_spilled_too() -> None:
+    config = DispatcherConfig(window=2, max_loaded_per_key=1, latest_only=True)
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=config, load_ms=4)
+    rows, simulation = run(plan, [Arrival(offset, "k", at_ms) for offset, at_ms in enumerate([0, 1, 2, 12, 23])])
+    assert [(1, Event.SPILLED, 1), (2, Event.SPILLED, 2)] == told(rows, Event.SPILLED)
+    assert [(2, Event.SKIPPED, 1), (12, Event.SKIPPED, 2)] == told(rows, Event.SKIPPED)
+    assert [(10, Event.LOADING, 2), (14, Event.LOADED, 2)] == told(rows, Event.LOADING, Event.LOADED)
+    assert [(14, Event.IGNORED_CALL, 2)] == told(rows, Event.IGNORED_CALL)
+    assert simulation.state.at_rest
+    assert {} == simulation._host.spilled
+
+
 # the end
 
 

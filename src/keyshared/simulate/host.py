@@ -144,7 +144,7 @@ class Host:
             self.owners[key] = self.dispatcher.owner(key)
         fields = (next(self.numbers), self.now, _OFFERED, offset, key, None, None, None, passenger[0], None, None, None)
         self.rows.append(_new(Row, fields))
-        if effects and type(effects[0]) is Spilled:  # never about another message than the one that is offered
+        if any(type(effect) is Spilled for effect in effects):  # never about another message than the one offered
             self.spilled[offset] = passenger
             self.tell(Event.SPILLED, offset=offset, key=key)
         self.apply(effects)
@@ -327,7 +327,7 @@ class Host:
         self.apply(effects)
 
     def _loaded(self, load: Load) -> None:
-        passenger = self.spilled.pop(load.offset)
+        passenger = self.spilled.pop(load.offset, None)  # None: it was settled meanwhile
         effects = self.dispatcher.loaded(load.offset, passenger, now_ms=self.now)
         self.tell(Event.LOADED, offset=load.offset, key=load.key)
         self.apply(effects)
@@ -399,6 +399,7 @@ class Host:
     ) -> None:
         offset, key, reason = effect
         self.again.pop(offset, None)
+        self.spilled.pop(offset, None)
         event = _SETTLING[type(effect)]
         self.tell(event, offset=offset, key=key, consumer=consumer, attempt=attempt, reason=reason)
 
