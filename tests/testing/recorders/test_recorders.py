@@ -25,6 +25,7 @@ from keyshared.testing.history import (
     Released,
     Skipped,
 )
+from keyshared.testing.recorders import sqs
 from keyshared.testing.recorders.celery import CeleryRecorder
 from keyshared.testing.recorders.jetstream import JetStreamRecorder
 from keyshared.testing.recorders.kafka import KafkaRecorder
@@ -205,21 +206,72 @@ def test_sqs_is_asked_for_what_a_history_needs() -> None:
     assert given["MessageSystemAttributeNames"] == ["All"]
 
 
-def test_answers_of_sqs_that_failed_did_not_count() -> None:
+EXPIRED = {"Code": "InvalidParameterValue", "Message": "Reason: The receipt handle has expired."}
+REFUSED = {"Code": "ReceiptHandleIsInvalid", "SenderFault": True}
+
+
+def test_answers_of_sqs_that_were_refused_did_not_count() -> None:
     heard = Heard()
     recorder = SqsRecorder(heard.write, "a", lambda: None)
     call(recorder, "ReceiveMessage", {"Messages": [received("r1"), received("r2", 2**63 + 8), received("r3", 9)]})
-    call(recorder, "DeleteMessage", {"Error": {}}, ReceiptHandle="r1")
+    call(recorder, "DeleteMessage", {"Error": EXPIRED}, ReceiptHandle="r1")
     entries = [{"Id": "0", "ReceiptHandle": "r2", "VisibilityTimeout": 0}]
-    call(recorder, "ChangeMessageVisibilityBatch", {"Failed": [{"Id": "0"}]}, Entries=entries)
+    call(recorder, "ChangeMessageVisibilityBatch", {"Failed": [{"Id": "0", **REFUSED}]}, Entries=entries)
     call(recorder, "ChangeMessageVisibility", {}, ReceiptHandle="r2", VisibilityTimeout=0)
-    call(recorder, "DeleteMessageBatch", {"Error": {}}, Entries=entries)
+    call(recorder, "DeleteMessageBatch", {"Error": REFUSED}, Entries=entries)
     assert heard.history[3:] == [
         Acked(offset=7, consumer="a", attempt=2, counted=False),
         Nacked(offset=8, consumer="a", attempt=2, counted=False),
         Nacked(offset=8, consumer="a", attempt=2),
         Acked(offset=8, consumer="a", attempt=2, counted=False),
     ]
+
+
+def test_a_call_of_sqs_that_was_throttled_is_none() -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "a", lambda: None)
+    call(recorder, "ReceiveMessage", {"Messages": [received("r1")]})
+    throttled = {"Error": {"Code": "RequestThrottled"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
+    call(recorder, "ChangeMessageVisibility", throttled, ReceiptHandle="r1", VisibilityTimeout=0)
+    call(recorder, "DeleteMessage", throttled, ReceiptHandle="r1")
+    call(recorder, "DeleteMessage", {}, ReceiptHandle="r1")
+    assert heard.history[1:] == [Acked(offset=7, consumer="a", attempt=2)]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_sqs_may_have_deleted_is_done_or_comes_again(again: bool) -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "a", lambda: None)
+    call(recorder, "ReceiveMessage", {"Messages": [received("r1")]})
+    failed = {"Error": {"Code": "InternalError"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
+    call(recorder, "DeleteMessage", failed, ReceiptHandle="r1")
+    call(
+        recorder,
+        "DeleteMessageBatch",
+        {"Failed": [{"Id": "0", "Code": "Oh", "SenderFault": False}]},
+        Entries=[{"Id": "0", "ReceiptHandle": "r1"}],
+    )
+    context: dict[str, Any] = {}
+    recorder.asked({"QueueUrl": "q", "ReceiptHandle": "r1"}, context)
+    recorder.unanswered(context, "after-call-error.sqs.DeleteMessage", exception=OSError())
+    call(recorder, "DeleteMessage", {}, ReceiptHandle="r1")
+    assert [type(each) for each in heard.history] == [Delivered, *[Released, Acked] * 3, Acked]
+    later = (
+        Delivered(offset=7, key=b"k", consumer="b", attempt=3) if again else Delivered(offset=8, key=b"k", consumer="b")
+    )
+    history = [Published(offset=7, key=b"k"), Published(offset=8, key=b"k"), *heard.history, later]
+    assert check_history(history, Guarantees(promises={"one-holder", "key-order", "no-loss"})) == []
+
+
+def test_what_is_sent_again_with_the_same_deduplication_id_is_published_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "a", lambda: None)
+    for sequence in ("7", "7", "8", "7", "9"):
+        call(recorder, "SendMessage", {"SequenceNumber": sequence}, MessageBody="x", MessageGroupId="k")
+    assert heard.history == [Published(offset=offset, key=b"k") for offset in (7, 8, 9)]
+    monkeypatch.setattr(sqs, "_REMEMBERED", 2)
+    call(recorder, "SendMessage", {"SequenceNumber": "10"}, MessageBody="x", MessageGroupId="k")
+    assert len(recorder._sequences) == 3
 
 
 def test_what_has_no_sequence_number_or_was_received_elsewhere_is_passed_over() -> None:
@@ -302,6 +354,32 @@ def test_keys_of_texts_are_their_bytes() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "sent"),
+    [
+        (7, b"7"),
+        (1.5, b"1.5"),
+        ("é", b"\xc3\xa9"),
+        (b"k", b"k"),
+        (bytearray(b"k"), b"k"),
+        (memoryview(b"k"), b"k"),
+        (None, None),
+    ],
+)
+def test_a_key_is_written_down_as_redis_has_it(key: Any, sent: bytes | None) -> None:
+    heard = Heard()
+    RedisStreamsRecorder(heard.write, "a", clock=lambda: None).added("q", {"key": key}, "0-1")
+    assert heard.history == [Published(offset=1, key=sent)]
+
+
+@pytest.mark.parametrize("key", [True, object(), ["k"]])
+def test_what_redis_does_not_take_is_no_key(key: Any) -> None:
+    heard = Heard()
+    with pytest.raises(TypeError, match=r"the key of an entry is .*; it must be a text, bytes or a number"):
+        RedisStreamsRecorder(heard.write, "a").added("q", {"key": key}, "0-1")
+    assert heard.history == []
+
+
 def test_the_key_of_a_subject_is_the_subject_unless_somebody_says_otherwise() -> None:
     heard = Heard()
     ack = SimpleNamespace(stream="q", seq=1, duplicate=None)
@@ -352,11 +430,11 @@ def test_signals_and_events_are_listened_to() -> None:
     registered: list[str] = []
     events = SimpleNamespace(register=lambda name, _: registered.append(name))
     SqsRecorder(Heard().write, "a").listen(SimpleNamespace(meta=SimpleNamespace(events=events)))
-    assert len(registered) == 14
+    assert len(registered) == 18
     signal = SimpleNamespace(connect=lambda _, weak: registered.append(str(weak)))
     names = ("before_task_publish", "after_task_publish", "task_prerun", "task_postrun")
     CeleryRecorder(Heard().write, "a", key_of_task).listen(SimpleNamespace(**dict.fromkeys(names, signal)))
-    assert registered[14:] == ["False"] * 4
+    assert registered[18:] == ["False"] * 4
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -3,19 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from keyshared.testing.errors import in_short
 from keyshared.testing.history import Acked, Delivered, Published
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["RedisStreamsRecorder"]
 
 _Text: TypeAlias = str | bytes
+_Key: TypeAlias = str | bytes | bytearray | memoryview | int | float
 _Fields: TypeAlias = Mapping[Any, Any]
 _NUMBER_BITS: Final = 20  # leaves 43 for milliseconds, enough up to the year 2248
 
 
-def _key_field(fields: _Fields) -> _Text | None:
+def _key_field(fields: _Fields) -> _Key | None:
     """The field ``key``, whether the client decodes answers or not."""
-    key: _Text | None = fields.get("key", fields.get(b"key"))
+    key: _Key | None = fields.get("key", fields.get(b"key"))
     return key
 
 
@@ -29,15 +31,18 @@ class RedisStreamsRecorder:
     Args:
         write: Where to.
         consumer: The name of this process in the group.
-        key_of: Returns the key of an entry by its fields, or None if it has none.
+        key_of: Returns the key of an entry by its fields, or None if it has none: a text, bytes or a number, as
+            redis-py takes it.
         clock: What time it is.
+
+    `added`, `read` and `claimed` raise `TypeError` if a key is something else.
     """
 
     def __init__(
         self,
         write: Write,
         consumer: str,
-        key_of: Callable[[_Fields], _Text | None] = _key_field,
+        key_of: Callable[[_Fields], _Key | None] = _key_field,
         clock: Clock = wall_clock_ms,
     ) -> None:
         check_given(write, consumer, clock=clock, key_of=key_of)
@@ -80,8 +85,22 @@ class RedisStreamsRecorder:
             )
 
     def _key(self, fields: _Fields) -> bytes | None:
-        key = self._key_of(fields)
-        return key.encode() if isinstance(key, str) else key
+        return _bytes_of(self._key_of(fields))
+
+
+def _bytes_of(key: _Key | None) -> bytes | None:
+    """Return a key as redis-py sends it."""
+    match key:
+        case None | bytes():
+            return key
+        case str():
+            return key.encode()
+        case bytearray() | memoryview():
+            return bytes(key)
+        case int() | float() if not isinstance(key, bool):
+            return repr(key).encode()
+        case _:
+            raise TypeError(f"the key of an entry is {in_short(key)}; it must be a text, bytes or a number")
 
 
 def _text(name: _Text) -> str:

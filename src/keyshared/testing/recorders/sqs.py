@@ -1,9 +1,11 @@
 """Write down what a process does with SQS FIFO queues through boto3, or through what speaks its API."""
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published
+from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published, Released
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["SqsRecorder"]
@@ -20,6 +22,20 @@ _TELLS: Final = {
     "ChangeMessageVisibilityBatch": "_hidden_many",
 }
 _LOW_BITS: Final = (1 << 63) - 1
+_REMEMBERED: Final = 100_000
+_SERVER_FAILED: Final = 500
+_ANSWERS: Final = frozenset(
+    {"DeleteMessage", "DeleteMessageBatch", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch"}
+)
+
+
+class _Outcome(Enum):
+    """What became of a call that answers a delivery."""
+
+    DONE = auto()
+    REFUSED = auto()  # the delivery had ended
+    NOT_DONE = auto()  # as if nobody had called: it was throttled, or not allowed
+    UNKNOWN = auto()  # the server failed, or nobody heard its answer
 
 
 class _Receipt(NamedTuple):
@@ -31,8 +47,13 @@ class SqsRecorder:
     """Listens to a boto3 client of SQS; what it does with queues that are not FIFO is passed over.
 
     The log is the URL of the queue, the key the message group, the offset the low 63 bits of the sequence number, and
-    the attempt the receive count. A message that is deleted is acked, one whose visibility is set to 0 is nacked.
-    Nobody tells that a visibility timeout is over: claim ``ack_timeout_ms``.
+    the attempt the receive count. A message that is deleted is acked, one whose visibility is set to 0 is nacked. A
+    call that was throttled is not written down. Where nobody knows whether a message was deleted, it may be done or
+    not: ``released``, then ``acked``. What is sent again with the same deduplication id is written down once by a
+    process.
+
+    Nobody tells that a visibility timeout is over: claim as ``ack_timeout_ms`` the shortest one, of the queue, of a
+    ReceiveMessage, or that a ChangeMessageVisibility sets if it is not 0.
 
     Args:
         write: Where to.
@@ -51,6 +72,7 @@ class SqsRecorder:
         self._consumer = consumer
         self._clock = clock
         self._receipts: dict[str, _Receipt] = {}
+        self._sequences: OrderedDict[tuple[str, int], None] = OrderedDict()  # what was written down as published
 
     def listen(self, client: Any) -> None:  # noqa: ANN401  # no client is imported
         """Be told of all calls of a client from now on. It also asks for the attributes that a history needs."""
@@ -58,6 +80,8 @@ class SqsRecorder:
         for operation in _TELLS:
             events.register(f"provide-client-params.sqs.{operation}", self.asked)
             events.register(f"after-call.sqs.{operation}", self.answered)
+            if operation in _ANSWERS:
+                events.register(f"after-call-error.sqs.{operation}", self.unanswered)
 
     def asked(self, params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any]:  # noqa: ANN401
         """Take a call that is about to be made; return it with the attributes that a history needs."""
@@ -71,23 +95,36 @@ class SqsRecorder:
 
     def answered(self, parsed: Mapping[str, Any], model: Any, context: Mapping[str, Any], **_: Any) -> None:  # noqa: ANN401
         """Take the answer of a call."""
+        self._tell(model.name, parsed, context)
+
+    def unanswered(self, context: Mapping[str, Any], event_name: str, **_: Any) -> None:  # noqa: ANN401
+        """Take a call of which no answer was heard: it may have been carried out."""
+        self._tell(event_name.rpartition(".")[2], {"Error": {}}, context)
+
+    def _tell(self, operation: str, parsed: Mapping[str, Any], context: Mapping[str, Any]) -> None:
         asked = context.get("keyshared_asked")
         if asked is not None:
-            for happening in getattr(self, _TELLS[model.name])(asked, parsed):
+            for happening in getattr(self, _TELLS[operation])(asked, parsed):
                 self._write(asked["QueueUrl"], happening)
 
     def _sent(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
         if "SequenceNumber" in parsed:
-            yield self._published(asked, parsed)
+            yield from self._published(asked["QueueUrl"], asked, parsed)
 
     def _sent_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
         entries = {entry["Id"]: entry for entry in asked["Entries"]}
         answers = [answer for answer in parsed.get("Successful", ()) if "SequenceNumber" in answer]
         for answer in sorted(answers, key=_offset_of):  # the order of an answer says nothing
-            yield self._published(entries[answer["Id"]], answer)
+            yield from self._published(asked["QueueUrl"], entries[answer["Id"]], answer)
 
-    def _published(self, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Happening:
-        return Published(offset=_offset_of(answer), key=entry["MessageGroupId"].encode(), at_ms=self._clock())
+    def _published(self, queue: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Happening]:
+        offset = _offset_of(answer)
+        if (queue, offset) in self._sequences:
+            return  # SQS has answered as it did before, and has published nothing
+        self._sequences[queue, offset] = None
+        if len(self._sequences) > _REMEMBERED:
+            self._sequences.popitem(last=False)
+        yield Published(offset=offset, key=entry["MessageGroupId"].encode(), at_ms=self._clock())
 
     def _received(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:  # noqa: ARG002
         for message in parsed.get("Messages", ()):
@@ -105,18 +142,23 @@ class SqsRecorder:
             )
 
     def _deleted(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
-        receipt = self._receipts.pop(asked["ReceiptHandle"], None)
-        if receipt is not None:
-            yield Acked(**self._named(receipt), counted=False if "Error" in parsed else None)
+        receipt, outcome = self._receipts.get(asked["ReceiptHandle"]), _outcome(parsed)
+        if receipt is None or outcome is _Outcome.NOT_DONE:
+            return
+        if outcome is _Outcome.UNKNOWN:
+            yield Released(**self._named(receipt), reason="nobody knows whether it was deleted")
+        else:
+            del self._receipts[asked["ReceiptHandle"]]
+        yield Acked(**self._named(receipt), counted=False if outcome is _Outcome.REFUSED else None)
 
     def _deleted_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
         for entry, error in _each(asked["Entries"], parsed):
             yield from self._deleted(entry, error)
 
     def _hidden(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
-        receipt = self._receipts.get(asked["ReceiptHandle"])
-        if receipt is not None and asked["VisibilityTimeout"] == 0:
-            yield Nacked(**self._named(receipt), counted=False if "Error" in parsed else None)
+        receipt, outcome = self._receipts.get(asked["ReceiptHandle"]), _outcome(parsed)
+        if receipt is not None and asked["VisibilityTimeout"] == 0 and outcome is not _Outcome.NOT_DONE:
+            yield Nacked(**self._named(receipt), counted=False if outcome is _Outcome.REFUSED else None)
 
     def _hidden_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
         for entry, error in _each(asked["Entries"], parsed):
@@ -131,9 +173,20 @@ def _each(
     entries: Sequence[Mapping[str, Any]], parsed: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The entries of a batch, each as a call of its own with its answer."""
-    failed = {each["Id"] for each in parsed.get("Failed", ())}
+    failed = {each["Id"]: {"Error": each} for each in parsed.get("Failed", ())}
     for entry in entries:
-        yield entry, {"Error": entry["Id"]} if entry["Id"] in failed or "Error" in parsed else {}
+        yield entry, parsed if "Error" in parsed else failed.get(entry["Id"], {})
+
+
+def _outcome(parsed: Mapping[str, Any]) -> _Outcome:
+    if "Error" not in parsed:
+        return _Outcome.DONE
+    error, status = parsed["Error"], parsed.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    code, said = str(error.get("Code", "")), str(error.get("Message", ""))
+    if "ReceiptHandle" in code or "NotInflight" in code or "receipt handle" in said.lower():
+        return _Outcome.REFUSED
+    is_servers = error.get("SenderFault") is False or (status is not None and status >= _SERVER_FAILED)
+    return _Outcome.UNKNOWN if is_servers or not code else _Outcome.NOT_DONE
 
 
 def _offset_of(answer: Mapping[str, Any]) -> int:
