@@ -217,6 +217,43 @@ def test_nothing_that_tells_of_an_offset_stands_before_its_publication() -> None
     assert merged.history == (one, told[0], two, told[1], six, told[2])
 
 
+def test_threads_of_a_producer_hear_of_what_they_have_published_in_any_order() -> None:
+    written = [
+        Published(offset=offset, key=b"k", at_ms=at_ms) for offset, at_ms in ((3, 30), (5, None), (1, 31), (2, 32))
+    ]
+    merged = merge_histories([written], [[delivered(1, "a", at_ms=31)]], clock_error_ms=0)
+    assert [(each.offset, each.at_ms) for each in merged.history if isinstance(each, Published)] == [
+        *((1, 30), (2, 30), (3, 30), (5, None))
+    ]
+    with pytest.raises(MergeError) as raised:
+        merge_histories([written], [[delivered(1, "a", at_ms=29)]], clock_error_ms=0)
+    assert LogEntry("producers[0]", 2, written[2]) in raised.value.entries
+
+
+def test_an_answer_without_a_number_stands_behind_the_first_delivery_and_one_with_a_number_behind_any_without() -> None:
+    told: Told = [[delivered(0, "a"), delivered(0, "a", 2)], [Nacked(offset=0, consumer="a", attempt=2)], [A0]]
+    history = list(merge_histories([[P0]], told).history)
+    assert history.index(delivered(0, "a")) < min(map(history.index, [A0, told[1][0]]))
+
+
+def test_many_deliveries_of_one_message_are_merged_in_no_time() -> None:
+    compared = 0
+
+    class Attempt(int):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    told: list[Happening] = []
+    for attempt in map(Attempt, range(1_000)):
+        told += [delivered(0, "a", attempt), Nacked(offset=0, consumer="a", attempt=attempt)]
+    merge_histories([[P0]], [told], Guarantees(promises={"key-order"}))
+    assert compared < 10_000
+
+
 def test_what_is_older_than_the_logs_comes_back_at_any_time() -> None:
     logs = Logs([[P5]], [[Redriven(offset=3, key=b"k")]], None)
     assert len(all_orders(logs, 9) or ()) == 2
@@ -267,7 +304,7 @@ def test_clocks_that_are_further_apart_than_they_may_be_are_refused() -> None:
 @pytest.mark.parametrize(
     ("producers", "consumers", "told"),
     [
-        ([[P1, P0]], [], "each of them must come before the next entry that is named here"),
+        ([], [[P1, P0, A0]], "each of them must come before the next entry that is named here"),
         ([[P0], [P0]], [], "each of them must have offsets of their own: producers[0] #0 Published(offset=0"),
         ([[P0]], [[Redriven(offset=1)]], "it must be at most 0, up to which everything is published: consumers[0] #0"),
         ([[P0, A0]], [], "it must be Published, or stand in a log of a consumer: producers[0] #1 Acked(offset=0"),

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, pairwise
 from math import inf
@@ -39,22 +40,42 @@ class Log:
 
     Attributes:
         name: What errors call it.
-        happenings: All of it, in order.
+        happenings: All of it, in order. What is only published is brought into the order of the offsets: threads of a
+            producer hear of theirs in any order. Each was published no later than the next one was written down.
         earliest: Before when each entry cannot have been, by the times of its own log: no earlier than those before it.
         latest: After when not: no later than those behind it.
     """
 
     def __init__(self, name: str, happenings: Sequence[Happening]) -> None:
         self.name = name
-        self.happenings = happenings
-        times = [happening.at_ms for happening in happenings]
+        self._told = happenings
+        self._numbers, self.happenings = _by_offset(happenings)
+        times = [happening.at_ms for happening in self.happenings]
         self.earliest = list(accumulate((-inf if at_ms is None else at_ms for at_ms in times), max))
         backwards = accumulate((inf if at_ms is None else at_ms for at_ms in reversed(times)), min)
         self.latest = list(backwards)[::-1]
 
     def entry(self, number: int) -> LogEntry:
-        """Return an entry as errors name it."""
-        return LogEntry(self.name, number, self.happenings[number])
+        """Return an entry as errors name it: as the log has it."""
+        told = self._numbers[number]
+        return LogEntry(self.name, told, self._told[told])
+
+
+def _by_offset(happenings: Sequence[Happening]) -> tuple[Sequence[int], Sequence[Happening]]:
+    """What a log tells in the order in which it happened, and the numbers by which the log tells it."""
+    published = [each for each in happenings if isinstance(each, Published)]
+    if len(published) < len(happenings) or all(one.offset <= two.offset for one, two in pairwise(published)):
+        return range(len(happenings)), happenings
+    numbers = sorted(range(len(published)), key=lambda number: published[number].offset)
+    ordered: list[Happening] = []
+    latest: int | None = None
+    for number in reversed(numbers):
+        each = published[number]
+        if each.at_ms is not None:
+            latest = each.at_ms if latest is None else min(latest, each.at_ms)
+            each = replace(each, at_ms=latest)
+        ordered.append(each)
+    return numbers, ordered[::-1]
 
 
 class Order:
@@ -124,20 +145,18 @@ class Order:
 
     def _delivery_of(self) -> dict[Spot, Spot]:
         """The delivery of each answer that is told by one other log, and not by its own."""
-        told: dict[tuple[int, str], list[tuple[Spot, int | None]]] = {}
+        told = _Deliveries()
         for place, log in enumerate(self.logs):
             for number, happening in enumerate(log.happenings):
                 if isinstance(happening, Delivered):
-                    name = happening.offset, happening.consumer
-                    told.setdefault(name, []).append((Spot(place, number), happening.attempt))
+                    told.add(happening, Spot(place, number))
         found: dict[Spot, Spot] = {}
         for place, log in enumerate(self.logs):
             for number, happening in enumerate(log.happenings):
                 if isinstance(happening, _Answer):
-                    named = told.get((happening.offset, happening.consumer), ())
-                    fits = [spot for spot, attempt in named if _is_same(attempt, happening.attempt)]
-                    if len({spot.log for spot in fits}) == 1 and fits[0].log != place:
-                        found[Spot(place, number)] = fits[0]
+                    fits = told.of(happening)
+                    if len(fits) == 1 and place not in fits:
+                        found[Spot(place, number)] = next(iter(fits.values()))
         return found
 
     # --- what an entry waits for ------------------------------------------------------------------------------------
@@ -262,5 +281,24 @@ class Order:
         return self.logs[spot.log].entry(spot.number)
 
 
-def _is_same(one: int | None, other: int | None) -> bool:
-    return one is None or other is None or one == other
+class _Deliveries:
+    """Of each message and consumer, where each log tells first of a delivery, by its number; and of any."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[int, str], dict[int, Spot]] = {}
+        self._numbered: dict[tuple[int, str, int | None], dict[int, Spot]] = {}
+
+    def add(self, delivery: Delivered, spot: Spot) -> None:
+        """Take the next one of a log."""
+        name = delivery.offset, delivery.consumer
+        self._all.setdefault(name, {}).setdefault(spot.log, spot)
+        self._numbered.setdefault((*name, delivery.attempt), {}).setdefault(spot.log, spot)
+
+    def of(self, answer: _Answer) -> dict[int, Spot]:
+        """Return where each log tells first of one that an answer may name. What has no number may have any."""
+        name = answer.offset, answer.consumer
+        if answer.attempt is None:
+            return self._all.get(name, {})
+        same = self._numbered.get((*name, answer.attempt), {})
+        unnumbered = self._numbered.get((*name, None), {})
+        return {log: min(each[log] for each in (same, unnumbered) if log in each) for log in same | unnumbered}
