@@ -57,7 +57,8 @@ class Guarantees:
             counts.
         latest_only: Whether a message that was never delivered is given up when a newer one of its key is published.
             A function says it of a key.
-        per_consumer: The same of a consumer for which the history tells no limit.
+        per_consumer: How many deliveries a consumer may have open at once for which the history tells no limit; None:
+            any number.
         window: How many outstanding messages may be in memory at once (those that are not spilled); the lowest one may
             be loaded beyond that. None: any number, for instance because `Published` tells of the whole log.
         max_tracked: How many messages may be outstanding at once; None: any number.

@@ -275,7 +275,18 @@ class Order:
             entries[place] = (blocking,) if head == blocking else (blocking, head)
             place = blocking.log
         cycle = [spot for at in met[met.index(place) :] for spot in entries[at]]
-        raise MergeError(tuple(map(self._entry, reversed(cycle))), _CONTRADICTS)
+        cycle.reverse()
+        reasons = map(self._reason, cycle, [*cycle[1:], cycle[0]])
+        raise MergeError(tuple(map(self._entry, cycle)), _CONTRADICTS, tuple(reasons))
+
+    def _reason(self, one: Spot, other: Spot) -> str:
+        """Why one entry comes before another one, which is the next of its log, or stands there behind the first."""
+        if one.log == other.log and one.number < other.number:
+            return "as the log says"
+        if self._told < self._below(other):
+            is_published = isinstance(self.logs[other.log].happenings[other.number], Published)
+            return "as offsets grow" if is_published else "as nothing is told of an offset before it is published"
+        return "as a delivery comes before its answer" if self._deliveries.get(other) == one else "by their times"
 
     def _entry(self, spot: Spot) -> LogEntry:
         return self.logs[spot.log].entry(spot.number)
