@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from keyshared.testing import Guarantees, HistoryFileError, Promise, check_file, check_history, write_jsonl
+from keyshared.testing import (
+    Guarantees,
+    HistoryFileError,
+    Promise,
+    check_file,
+    check_history,
+    check_logs,
+    files,
+    write_jsonl,
+)
 from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Happening, Nacked, Published, Quiet
 from keyshared.testing.terminal import main
 
@@ -40,7 +49,7 @@ def test_a_report_says_what_was_judged_what_was_not_and_what_is_broken(tmp_path:
     assert (report.happenings, report.found, report.judged) == (7, 2, (Promise.BOUNDS,))
     assert str(report) == "\n".join(
         [
-            f"{path}: 7 happenings, 2 violations",
+            f"{path}: 7 happenings (deliveries: 3, keys: 1), 2 violations",
             "judged in full: bounds",
             "not judged, or not in full:",
             "  progress: the history never says Quiet, and no progress_ms is claimed",
@@ -97,6 +106,16 @@ def test_no_more_is_shown_than_was_asked_for_and_all_is_counted(tmp_path: Path) 
     assert (len(report.violations), report.found) == (1, 2)
     assert str(report).endswith("\n... and 1 more")
     assert not check_file(tmp_path / "broken.jsonl", CLAIMS, most=0).violations
+
+
+def test_a_report_says_how_much_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [b"k", b"l", None, b"l", b"m"]
+    told = [Delivered(offset=offset, key=key, consumer="c1") for offset, key in enumerate(keys)]
+    path = written(tmp_path / "a.jsonl", told)
+    for report in (check_file(path), check_logs([], [path])):
+        assert (report.deliveries, report.keys) == (5, 3)
+    monkeypatch.setattr(files, "_MOST_KEYS", 2)
+    assert "5 happenings (deliveries: 5, keys: 2 or more), " in str(check_file(path))
 
 
 def test_a_file_of_which_nothing_is_claimed_says_so(tmp_path: Path) -> None:
@@ -185,11 +204,11 @@ def test_each_file_is_judged_by_itself_and_the_exit_is_that_of_the_worst(
     assert main(["check", str(good), *claims]) == 0
     assert main(["check", str(broken), str(good), *claims, "--most", "1"]) == 1
     shown = capsys.readouterr().out
-    assert shown.count("good.jsonl: 3 happenings, 0 violations") == 2
+    assert shown.count("good.jsonl: 3 happenings (deliveries: 0, keys: 0), 0 violations") == 2
     assert "... and 1 more" in shown
     assert main(["check", "none.jsonl", str(broken), *claims]) == 2
     shown, errors = capsys.readouterr()
-    assert "broken.jsonl: 7 happenings, 2 violations" in shown
+    assert "broken.jsonl: 7 happenings (deliveries: 3, keys: 1), 2 violations" in shown
     assert errors.startswith("none.jsonl: it cannot be read")
 
 

@@ -16,15 +16,16 @@ from keyshared.testing._garbage import collector_at_rest
 from keyshared.testing._given import check_count
 from keyshared.testing.errors import HistoryError, HistoryFileError
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
-from keyshared.testing.history import Happening
+from keyshared.testing.history import Delivered, Happening
 from keyshared.testing.judges.checker import Checker
 from keyshared.testing.judges.losses import Victim, loss_of, overtaken_in
 from keyshared.testing.rows import numbered_csv, numbered_jsonl
 
-__all__ = ["FileReport", "check_file", "read_file"]
+__all__ = ["Deliveries", "FileReport", "check_file", "read_file"]
 
 _SHOWN: Final = 20
 _BATCHES_AT_REST: Final = 64  # of so many no garbage is collected: judging makes none that refers to itself
+_MOST_KEYS: Final = 100_000
 _MOST_KEPT: Final = 10_000  # overtakings of what may prove to be lost
 _GZIP: Final = ".gz"
 _READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[tuple[int, Happening]]]]] = {".csv": numbered_csv}
@@ -42,6 +43,8 @@ class FileReport(NamedTuple):
         found: How many violations there are in all.
         open: Of logs that were merged: the claimed promises that another order of them may break or keep. They are in
             none of the others.
+        deliveries: How many deliveries are among the happenings: a short file breaks little.
+        keys: Of how many keys these are, counted up to 100,000.
     """
 
     path: str
@@ -51,9 +54,13 @@ class FileReport(NamedTuple):
     violations: tuple[Violation, ...]
     found: int
     open: tuple[Unjudged, ...] = ()
+    deliveries: int = 0
+    keys: int = 0
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: {self.happenings} happenings, {self.found} violations"]
+        keys = f"{self.keys} or more" if self.keys == _MOST_KEYS else f"{self.keys}"
+        extent = f"{self.happenings} happenings (deliveries: {self.deliveries}, keys: {keys})"
+        lines = [f"{self.path}: {extent}, {self.found} violations"]
         lines.append(f"judged in full: {', '.join(self.judged) or 'nothing'}")
         lines += ["not judged, or not in full:"] * bool(self.unjudged)
         lines += [f"  {each.promise}: {each.reason}" for each in self.unjudged]
@@ -87,16 +94,19 @@ def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, 
     lines = _Lines(Path(path))
     checker = Checker(guarantees)
     found = _Found(most)
+    deliveries = Deliveries()
     happenings = 0
     with closing(lines.read()) as text, _named(lines, path):
         batches = in_batches(lines.reader(text))
-        while count := _judge(islice(batches, _BATCHES_AT_REST), checker, path, found):
+        while count := _judge(islice(batches, _BATCHES_AT_REST), checker, path, found, deliveries):
             happenings += count
     found.add(checker.finish())
     unjudged = tuple(checker.unjudged())
     claimed = (Guarantees() if guarantees is None else guarantees).promises
     judged = tuple(promise for promise in Promise if promise in claimed - {each.promise for each in unjudged})
-    return FileReport(str(path), happenings, judged, unjudged, found.shown, found.count)
+    return FileReport(
+        str(path), happenings, judged, unjudged, found.shown, found.count, (), deliveries.count, deliveries.keys
+    )
 
 
 def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
@@ -145,6 +155,27 @@ def _named(lines: _Lines, path: str | PathLike[str]) -> Iterator[None]:
         raise HistoryFileError(str(path), lines.number, str(error)) from None
 
 
+class Deliveries:
+    """Counts deliveries, and their keys as far as it can remember them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._keys: set[bytes] = set()
+
+    @property
+    def keys(self) -> int:
+        """Of how many keys they are."""
+        return len(self._keys)
+
+    def add(self, happenings: Iterable[Happening]) -> None:
+        """Take the next happenings."""
+        for happening in happenings:
+            if type(happening) is Delivered:
+                self.count += 1
+                if happening.key is not None and len(self._keys) < _MOST_KEYS:
+                    self._keys.add(happening.key)
+
+
 class _Found:
     """Counts violations, and keeps the first ones.
 
@@ -184,13 +215,18 @@ class _Found:
 
 
 def _judge(
-    batches: Iterable[list[tuple[int, Happening]]], checker: Checker, path: str | PathLike[str], found: _Found
+    batches: Iterable[list[tuple[int, Happening]]],
+    checker: Checker,
+    path: str | PathLike[str],
+    found: _Found,
+    deliveries: Deliveries,
 ) -> int:
     """Judge what is read, and return how much that was."""
     count, feed = 0, checker.feed
     with collector_at_rest():
         for batch in batches:
             count += len(batch)
+            deliveries.add(happening for _, happening in batch)
             for number, happening in batch:
                 try:
                     violations = feed(happening)

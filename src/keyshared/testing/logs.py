@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from keyshared.testing._given import check_count
-from keyshared.testing.files import FileReport, read_file
+from keyshared.testing.files import Deliveries, FileReport, read_file
 from keyshared.testing.guarantees import Guarantees, Promise, Unjudged
 from keyshared.testing.judges.checker import Checker
 from keyshared.testing.judges.losses import without_overtaken_losses
@@ -58,6 +58,8 @@ def check_logs(
         for each in merged.open
     )
     judged = merged.decided - {each.promise for each in unjudged}
+    deliveries = Deliveries()
+    deliveries.add(merged.history)
     return FileReport(
         " + ".join(name for name, _, _ in logs),
         len(merged.history),
@@ -66,4 +68,6 @@ def check_logs(
         tuple(sure[:most]),
         len(sure),
         left_open,
+        deliveries.count,
+        deliveries.keys,
     )
