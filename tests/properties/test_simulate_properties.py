@@ -1,7 +1,7 @@
 """Whatever the plan: the promises hold in the history, the figures add up, and it comes to an end that it explains."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -117,6 +117,7 @@ def configs(draw: st.DrawFn, *, redrives: bool) -> DispatcherConfig:
         drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),
         sessions=draw(st.sampled_from(SESSIONS)),
         redrive=redrives and draw(st.booleans()),
+        latest_only=per_key == batch == 1 and draw(st.booleans()),
     )
 
 
@@ -205,6 +206,12 @@ def check_history(plan: Plan, messages: list[Arrival]) -> None:
         assert len(messages) == len(judge.settled)
     if state.stop is Stop.STUCK:
         assert state.outstanding > 0
+    came_back = dict.fromkeys(offered, 0)
+    for row in rows:
+        if row.offset is not None and row.event in {Event.REDRIVEN, Event.UNBLOCKED}:
+            came_back[row.offset] = row.at_ms
+        elif row.offset is not None and row.event is Event.DELIVERED:
+            assert came_back[row.offset] <= cast("int", row.available_ms) <= row.at_ms
     told = list(deliveries(rows))
     assert summary.deliveries == len(told)
     assert len(judge.open) == sum(each.outcome is None for each in told)

@@ -235,9 +235,10 @@ def test_a_terminal_that_cannot_write_a_name_shows_it_escaped(tmp_path: Path, mo
 
 
 def test_what_is_printed_may_go_into_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
     assert main(["check", str(written(tmp_path / "good.jsonl", GOOD)), "--claim", 'promises=["bounds"]']) == 0
-    assert "0 violations" in sys.stdout.getvalue()
+    assert "0 violations" in shown.getvalue()
 
 
 @pytest.mark.parametrize(

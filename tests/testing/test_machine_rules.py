@@ -520,7 +520,7 @@ def test_an_example_is_healed_while_somebody_handles_an_error_of_before(monkeypa
         machine = SmallMachine()
         machine.connect("c1", ())
         machine.teardown()
-    assert AtRest is kinds(machine)[-1]
+        assert AtRest is kinds(machine)[-1]
 
 
 def test_an_example_that_is_abandoned_is_not_healed() -> None:
