@@ -22,9 +22,8 @@ class Event(StrEnum):
     IGNORED = "ignored"  # an ack that came too late to count at once
     IGNORED_NACK = "ignored_nack"  # a nack or a reject that came too late to count
     IGNORED_CALL = "ignored_call"  # any other call that changed nothing
-    SETTLED = (
-        "settled"  # by a late ack: of that consumer and attempt, or if these are None by one that was ignored before
-    )
+    # By a late ack: of that consumer and attempt, or if these are None by one that was ignored before.
+    SETTLED = "settled"
     BLOCKED = "blocked"
     UNBLOCKED = "unblocked"
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
