@@ -91,9 +91,10 @@ from keyshared.subjects import (
     SchemaDistribution,
     SchemaProposal,
 )
-from keyshared.testing import Checker, Driver
+from keyshared.testing import Checker, Driver, LogEntry
 from keyshared.testing import history as happenings
 from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing.files import Deliveries
 from keyshared.window import Consumer, InFlightWindow
 
 __all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
@@ -454,6 +455,8 @@ BUILD: dict[str, Make] = {
     "simulate.summary.Summary": lambda: tally().summary(),
     "simulate.summary.Tally": tally,
     "simulate.summary.WaitHistogram": WaitHistogram,
+    "testing.files.Deliveries": Deliveries,
+    "testing.errors.LogEntry": lambda: LogEntry("a.jsonl", 0, happenings.Quiet()),
     "testing.judges.checker.Checker": Checker,
     "testing.adapters.recorder.Recorder": lambda: Recorder(dispatcher()),
     "window.InFlightWindow": window,
@@ -721,6 +724,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
         "history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]
     },
     "testing.claims.read_claims": {"text": lambda: "per_key = 2"},
+    "testing.files.Deliveries.add": {"happenings": lambda: [happenings.Published(offset=1)]},
     "testing.files.check_file": {"path": lambda: os.devnull},
     "testing.files.read_file": {"path": lambda: os.devnull},
     "testing.logs.check_logs": {"producers": lambda: [os.devnull], "consumers": lambda: [os.devnull]},

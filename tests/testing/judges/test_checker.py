@@ -497,3 +497,14 @@ def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:
             )
         )
     assert checker.entries() < 20
+
+
+def test_of_what_is_older_than_the_history_only_some_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_REMEMBERED", 2)
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    checker.feed(Published(offset=9))
+    for offset in range(3):
+        checker.feed(Delivered(offset=offset, consumer="a"))
+        checker.feed(Acked(offset=offset, consumer="a"))
+    assert [] == checker.feed(Delivered(offset=0, consumer="a"))
+    assert 1 == len(checker.feed(Delivered(offset=1, consumer="a")))
