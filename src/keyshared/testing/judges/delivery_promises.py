@@ -114,9 +114,8 @@ class Bounds(Judge):
     def looks(self) -> bool:
         return self.waiting.is_kept
 
-    def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         self.waiting.follow()
-        return ()
 
     def entries(self) -> int:
         return self.waiting.entries()

@@ -76,7 +76,7 @@ class Fairness(Judge):
         ready = sum(1 + len(turns) for turns in self.ready.values())
         return len(self.known) + len(self.fresh) + passed + ready
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> None:
         for lane in self.books.changed.values():
             self._update(lane)
         match seen.happening:
@@ -86,7 +86,6 @@ class Fairness(Judge):
                 self._begin_anew(consumer)
             case _:
                 pass
-        return ()
 
     def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         """Hand the place of a superseded message on to the one that supersedes it."""

@@ -1,7 +1,7 @@
 """The promise about turns of groups: group-fairness."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -52,7 +52,7 @@ class GroupFairness(Fairness):
         counted = sum(map(len, self.waiting.values())) + len(self.called) + len(self.heirs)
         return super().entries() + counted + sum(len(each) for turns in self.turns.values() for each in turns.values())
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> None:
         super().after(seen)
         ended = [self.called.pop(offset) for offset in self.books.ended if offset in self.called]
         if self.guarantees.latest_only:
@@ -73,7 +73,6 @@ class GroupFairness(Fairness):
                 self.heirs.clear()
             case _:
                 pass
-        return ()
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterator[Violation]:
         if message is None or not isinstance(message.lane.id, bytes) or not self.books.log_is_told:

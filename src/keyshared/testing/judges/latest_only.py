@@ -1,6 +1,6 @@
 """The promise about keys of which only the latest message counts: latest-only."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Happening, Held, HoldReason, Published, Quiet, Settled, SettledBy
@@ -33,7 +33,7 @@ class LatestOnly(Judge):
     def looks(self) -> bool:
         return bool(self.guarantees.latest_only)
 
-    def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         for lane in self.books.changed.values():
             is_crowded = len(lane.listed) > 1 and isinstance(lane.id, bytes)
             if is_crowded and is_latest_only(self.guarantees, lane.id) and self.books.lanes.get(lane.id) is lane:
@@ -41,7 +41,6 @@ class LatestOnly(Judge):
             else:
                 self.crowded.pop(lane.id, None)
         self.blamed.difference_update(self.books.ended)
-        return ()
 
     def missing(self) -> str | None:
         kinds = self.books.kinds

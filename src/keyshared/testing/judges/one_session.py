@@ -78,13 +78,12 @@ class OneSession(Judge):
     def looks(self) -> bool:
         return self.guarantees.sessions
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> None:
         """Note since when nothing of a key is open."""
         for lane in self.books.changed.values():
             session = self.sessions.get(lane.id) if isinstance(lane.id, bytes) else None
             if session is not None:
                 self._note(session, seen, is_busy=bool(lane.open or lane.unsure))
-        return ()
 
     def missing(self) -> str | None:
         if not self.guarantees.sessions:

@@ -1,6 +1,6 @@
 """The promise about what is said of messages that are done: settled-once."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Done, Happening, Quiet
@@ -27,10 +27,9 @@ class SettledOnce(Judge):
     def looks(self) -> bool:
         return self.guarantees.tells_done
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> None:
         if type(seen.happening) is not Done:
             self.untold.update(dict.fromkeys(self.books.ended, seen))
-        return ()
 
     def missing(self) -> str | None:
         if not self.guarantees.tells_done:

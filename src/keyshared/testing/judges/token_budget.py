@@ -39,7 +39,7 @@ class TokenBudget(Judge):
     def looks(self) -> bool:
         return self.guarantees.token_bytes is not None
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> None:
         budget, happening = self.guarantees.token_bytes, seen.happening
         assert budget is not None
         for offset in self.books.ended:
@@ -52,7 +52,6 @@ class TokenBudget(Judge):
             self.full = None
         elif isinstance(happening, Quiet | AtRest) and 4 * self.text.length > 3 * budget:
             self.full = self.full or seen
-        return ()
 
     def missing(self) -> str | None:
         if self.guarantees.token_bytes is None:

@@ -74,9 +74,8 @@ class Progress(Judge):
         """How much is kept."""
         return len(self.known) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
 
-    def after(self, seen: Seen) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         self._look()
-        return ()
 
     def _look(self) -> None:
         if self.wakes:

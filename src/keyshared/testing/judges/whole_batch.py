@@ -1,6 +1,6 @@
 """The promise about handlers that get several messages of a key at once: whole-batch."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import Acked, Delivered, Happening, Published
@@ -28,12 +28,11 @@ class WholeBatch(Judge):
     def looks(self) -> bool:
         return self.guarantees.batches
 
-    def after(self, seen: Seen) -> Iterable[Violation]:
+    def after(self, seen: Seen) -> None:
         """Notice when a turn is over: when anything else happens than the next delivery of it."""
         happening = seen.happening
         message = self.books.messages.get(happening.offset) if isinstance(happening, Delivered) else None
         self.turn = None if message is None else message.lane.id
-        return ()
 
     def missing(self) -> str | None:
         if not self.guarantees.batches:
