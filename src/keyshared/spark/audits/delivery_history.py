@@ -12,7 +12,7 @@ Both frames are read once, together: of a log that grows between two reads a his
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.spark.audits.delivery_log import (
@@ -146,7 +146,7 @@ def history_of(
     known = _looked_up(rows, is_over=is_over, has_keys=has_keys)
     if only is not None:
         whole = Window.partitionBy("topic_partition")
-        known = only(known, is_over=is_over).withColumn("_lowest", _lowest(whole, is_over=is_over))
+        known = only(known, is_over=is_over).withColumn("_lowest", F.min("offset").over(whole))
     told = _told(known, is_over=is_over)
     in_order = Window.partitionBy("topic_partition").orderBy(
         F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer", "happening", "x_key"
@@ -229,7 +229,7 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
             "_row_after": F.lead(beside).over(by_message),
             "_rows": F.row_number().over(by_message),
             "_first_broken": F.first("_broken").over(so_far),
-            "_lowest": _lowest(whole, is_over=is_over),
+            "_lowest": F.min("offset").over(whole),
         }
     )
     before, after = F.col("_row_before"), F.col("_row_after")
@@ -250,17 +250,12 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
     return looked.withColumn("_own_key", F.col("key") if has_keys else first_key)
 
 
-def _lowest(there: WindowSpec, *, is_over: bool) -> Column:
-    """The lowest message that was offered; if none was, the lowest of all."""
-    offered = F.when(F.col("_said") | F.lit(not is_over), F.col("offset"))
-    return F.coalesce(F.min(offered).over(there), F.min("offset").over(there))
-
-
 def _told(rows: DataFrame, *, is_over: bool) -> DataFrame:
     """What each row tells: of a delivery its start, its end, and a settlement after it; of the last of a message that.
 
     A message is published just before it or a newer one goes out; the first one before everything, so that there is a
-    log. If nothing of a topic-partition was offered, its lowest message is told of as done before everything.
+    log. If the lowest of a topic-partition was not offered, it is told of as done before everything: what is lower than
+    all that was published would pass for older than the history.
     """
     message = {name: F.col(name) for name in ("offset", "key", "consumer", "attempt")}
     delivery = {name: column for name, column in message.items() if name != "key"}
