@@ -35,6 +35,9 @@ __all__ = ["REMEMBERED_DELIVERIES", "TIMED", "Ended", "Endings", "Note", "ending
 REMEMBERED_DELIVERIES: Final = 8
 """Ended deliveries that are remembered of one message; the default retries make six, releases any number."""
 
+TIMED: Final = frozenset({State.IN_FLIGHT, State.DELAYED, State.SPILLED, State.LOADING})
+"""The states of messages that may have a deadline."""
+
 Ended: TypeAlias = tuple[int, str]
 """A delivery that has ended: its attempt, and the consumer that had it."""
 
@@ -44,9 +47,6 @@ _new: Final = tuple.__new__  # builds an effect in half the time that its own co
 _REJECTED: Final = ReleaseReason.REJECTED
 _RELEASED: Final = ReleaseReason.RELEASED
 _EVICTED: Final = ReleaseReason.EVICTED
-TIMED: Final = frozenset({State.IN_FLIGHT, State.DELAYED, State.SPILLED, State.LOADING})
-"""The states of messages that may have a deadline."""
-
 _NO_FAILURES: Final = (
     ReleaseReason.BATCH_BROKEN,
     ReleaseReason.RELEASED,

@@ -74,7 +74,7 @@ class Groups:
             group = self._book.groups.get(heappop(self.idle)[1])
             if group is not None and group.is_idle and group.bucket is not None and group.bucket.full_at <= now:
                 del self._book.groups[group.name]
-        self.on_idle()
+            self.on_idle()
 
     def due(self, group: Group, _notices: list[Effect], now: int) -> None:
         """Hand a group the tokens that time has brought."""

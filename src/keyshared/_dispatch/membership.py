@@ -128,9 +128,7 @@ class Membership:
         before = self.members.get(name)
         if before is not None and before.state is not MemberState.DRAINING:
             raise ConsumerExistsError(name)
-        check_name(name)
-        if weight is not None:
-            check_number("weight", weight, above=True)
+        _check_newcomer(name, weight)
         accepts = self._checked_filter(filters)
         quota = self._config.max_in_flight_per_consumer if limit is None else _checked_limit(limit)
         self._routing.join(name, accepts, weight)
@@ -237,9 +235,7 @@ class Membership:
         if member.name in self.members:
             raise ConsumerExistsError(member.name)
         self._check_filter(member.accepts)
-        check_name(member.name)
-        if member.weight is not None:
-            check_number("weight", member.weight, above=True)
+        _check_newcomer(member.name, member.weight)
         if member.state is not MemberState.DRAINING:
             self._routing.join(member.name, member.accepts, member.weight)
         else:
@@ -329,6 +325,13 @@ class Membership:
 def held_by(member: Member) -> list[Entry]:
     """What a consumer holds, in offset order."""
     return [member.open[offset] for offset in sorted(member.open)]
+
+
+def _check_newcomer(name: str, weight: Weight | None) -> None:
+    """Check what not every placement checks; None is the weight that the placement gives."""
+    check_name(name)
+    if weight is not None:
+        check_number("weight", weight, above=True)
 
 
 def _checked_limit(limit: int) -> int:

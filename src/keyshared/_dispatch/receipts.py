@@ -1,7 +1,8 @@
 """What a host names: by a receipt the current delivery of a message, an earlier one, or nothing; or a dead letter."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Generic, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, Generic, NamedTuple
 
 from keyshared._checks import check_int, check_offset, check_several
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
@@ -22,11 +23,13 @@ __all__ = [
     "explain_ignored",
     "open_through",
     "read_receipts",
+    "sorted_letters",
 ]
 
 Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
 
+_offset_of: Final = itemgetter(0)
 MAX_REASON: Final = 500
 """Characters that the reason of a failure may have: it is kept and stored for each message that has one."""
 
@@ -92,6 +95,18 @@ def read_receipts(receipts: Iterable[object], members: dict[str, Member]) -> tup
                 continue
         check_receipt(offset, consumer, attempt)
     return checked, entries if len(set(entries)) == len(checked) else None
+
+
+def sorted_letters(letters: Iterable[object]) -> list[StoredLetter[Any]]:
+    """The letters in offset order, or `ArgumentError` if one of them is none."""
+    checked: list[StoredLetter[Any]] = []
+    for letter in check_several("letters", letters, "letters"):
+        if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
+            raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
+        check_offset("offset", letter[0])
+        check_int("attempt", letter[1], 0)
+        checked.append(StoredLetter(*letter))
+    return sorted(checked, key=_offset_of)
 
 
 def current(members: dict[str, Member], offset: int, consumer: str, attempt: int) -> Entry | None:

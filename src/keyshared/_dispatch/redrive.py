@@ -6,22 +6,19 @@ asks for it.
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from operator import itemgetter
 from typing import Any, Final
 
-from keyshared._checks import check_int, check_offset, check_several, require
+from keyshared._checks import require
 from keyshared._dispatch.endings import Endings
-from keyshared._dispatch.receipts import StoredLetter
+from keyshared._dispatch.receipts import StoredLetter, sorted_letters
 from keyshared._dispatch.snapshot import Reader, dump_messages, load_beside
 from keyshared._dispatch.timers import Duties, Timers
 from keyshared._window.beside import SideCursor, come_back, readmit_beside
 from keyshared.effects import Call, Effect, Ignored, IgnoredReason
-from keyshared.errors import ArgumentError, RedriveTooEarlyError
+from keyshared.errors import RedriveTooEarlyError
 from keyshared.window import InFlightWindow
 
 __all__ = ["Redriven"]
-
-_offset_of: Final = itemgetter(0)
 
 
 class Redriven:
@@ -56,7 +53,7 @@ class Redriven:
             WindowFullError: There are not so many free slots.
             ConfigError: A rule has no answer for the key.
         """
-        window, wanted = self._window, _sorted_letters(letters)
+        window, wanted = self._window, sorted_letters(letters)
         self._check_below(wanted)
         if key in window.quarantined:
             return [_ignored(letter, IgnoredReason.IS_QUARANTINED) for letter in wanted]
@@ -115,15 +112,3 @@ class Redriven:
 
 def _ignored(letter: StoredLetter[Any], reason: IgnoredReason) -> Ignored:
     return Ignored(letter.offset, None, letter.attempt, Call.REDRIVE, reason)
-
-
-def _sorted_letters(letters: Iterable[object]) -> list[StoredLetter[Any]]:
-    """The letters in offset order, or `ArgumentError` if one of them is none."""
-    checked: list[StoredLetter[Any]] = []
-    for letter in check_several("letters", letters, "letters"):
-        if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
-            raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
-        check_offset("offset", letter[0])
-        check_int("attempt", letter[1], 0)
-        checked.append(StoredLetter(*letter))
-    return sorted(checked, key=_offset_of)

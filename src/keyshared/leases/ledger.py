@@ -11,10 +11,11 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from keyshared import placement as placements
-from keyshared._checks import OFFSET_STOP, require
+from keyshared._checks import require
 from keyshared._dispatch.explain import Blocking, Outstanding
+from keyshared._dispatch.receipts import sorted_letters
 from keyshared._dispatch.snapshot import Reader
-from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
+from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     BlockReason,
     CursorAdvanced,
@@ -177,11 +178,14 @@ class LeaseLedger:
         """Return whether an offset is new to the queue, also to its life before a restart."""
         return type(offset) is int and (self.tail is None or offset > self.tail)
 
-    def has_room_for(self, letters: Collection[Any]) -> bool:
+    def has_room_for(self, letters: Collection[object]) -> bool:
         """Return whether dead letters cannot be refused: time may act before them, for it takes no room away."""
-        if self.tail is None or not self._config.redrive or not all(map(_is_letter, letters)):
+        if self.tail is None or not self._config.redrive:
             return False
-        offsets = {letter[0] for letter in letters}
+        try:
+            offsets = {letter.offset for letter in sorted_letters(letters)}
+        except ArgumentError:
+            return False
         new = [offset for offset in offsets if self.dispatcher.describe(offset) is None]
         return max(offsets, default=self.tail) <= self.tail and len(new) <= self.dispatcher.free_slots
 
@@ -440,13 +444,6 @@ class LeaseLedger:
         self.book.check_invariants(self.dispatcher.in_flight())
         if self.holes is not None:
             self.holes.check_invariants(len(self.dispatcher.acked_ranges()))
-
-
-def _is_letter(letter: object) -> bool:
-    if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
-        return False
-    offset, attempt, _ = letter
-    return type(offset) is int and offset > -OFFSET_STOP and type(attempt) is int and attempt >= 0
 
 
 def _rank(effect: Effect) -> int:

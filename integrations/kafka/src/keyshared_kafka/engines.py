@@ -68,9 +68,8 @@ class Threads:
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
         with ThreadPoolExecutor(len(logs)) as pool:  # each call waits, and all shall begin to leave at once
-            return all(
-                [*pool.map(lambda log: self._remove(log, within_ms), logs)]
-            )  # the first False ends no other call
+            left = list(pool.map(lambda log: self._remove(log, within_ms), logs))  # before any False is looked at
+        return all(left)
 
     def lose(self, logs: Iterable[str]) -> None:
         for log in logs:
