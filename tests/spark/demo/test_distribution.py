@@ -145,10 +145,19 @@ def test_the_drain_needs_as_many_looks_as_it_has_levels(records: "DataFrame", mo
     assert demo_clusters.drained(records, year) is None
 
 
-@pytest.mark.parametrize("limit", ["0", "-3"])
-def test_what_cannot_be_run_exits_with_2(limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == demo.main(["distribution", "--limit", limit, "--out", str(tmp_path)])
-    assert f"error: --limit is {limit}; it must be at least 1\n" == capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["--limit", "0"], "--limit is 0; it must be at least 1"),
+        (["--limit", "-3"], "--limit is -3; it must be at least 1"),
+        (["--records", "lake[1]"], "--records is 'lake[1]'; it must have none of * ? [ ]"),
+        (["--out", "out{1}"], "--out is '/"),
+    ],
+)
+def test_what_cannot_be_run_exits_with_2(options: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == demo.main(["distribution", *options])
+    assert capsys.readouterr().err.startswith(f"error: {error}")
+    assert not Path("out{1}").exists()
 
 
 def test_an_unknown_option_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared import HashRing
-from keyshared.config import DispatcherConfig, Poison, Unmatched
+from keyshared.config import DispatcherConfig, Poison, Rules, Unmatched
 from keyshared.errors import ArgumentError
 from keyshared.simulate import (
     Arrival,
@@ -36,6 +36,7 @@ from keyshared.spark.plans.load import (
     OfferedLoad,
     TopicPartitionLoad,
     Work,
+    held_of_key,
     key_costs,
     load_of,
     mean_ms_of,
@@ -43,6 +44,7 @@ from keyshared.spark.plans.load import (
 
 HUNDRED = Work(messages=100, silent=100, own_ms=0)
 ORDERED = DispatcherConfig(ordering_required=True, unmatched=Unmatched.HOLD, poison=Poison.BLOCK)
+OF_KEY = Rules(mark="some", limit_of=len)
 PAIR = (ConsumerPlan("a", Fixed(10)), ConsumerPlan("b", Fixed(10)))
 
 
@@ -101,6 +103,46 @@ def test_a_key_of_which_a_consumer_works_on_several_messages_at_once_costs_less(
         consumers=[ConsumerPlan("a", Fixed(12), concurrency=4)], config=DispatcherConfig(max_in_flight_per_key=3)
     )
     assert (Cost(4, 0, 0),) == key_costs(several)
+    assert (Cost(3, 0, 0),) == key_costs(replace(several, config=DispatcherConfig(batch_per_key=10)))
+    assert (Cost(3, 0, 0),) == key_costs(replace(several, config=DispatcherConfig(), rules=OF_KEY))
+
+
+@pytest.mark.parametrize(
+    ("consumer", "config", "held"),
+    [
+        (ConsumerPlan("a"), DispatcherConfig(), 1),
+        (ConsumerPlan("a"), DispatcherConfig(max_in_flight_per_key=8), 8),
+        (ConsumerPlan("a", limit=3), DispatcherConfig(max_in_flight_per_key=8), 3),
+        (ConsumerPlan("a"), DispatcherConfig(max_in_flight_per_key=8, max_in_flight_per_consumer=5), 5),
+        (ConsumerPlan("a"), DispatcherConfig(max_in_flight_per_key=8, max_in_flight=2), 2),
+        (ConsumerPlan("a", limit=0), DispatcherConfig(), 1),
+        (ConsumerPlan("a", takes_batches=True), DispatcherConfig(batch_per_key=10), 10),
+        (ConsumerPlan("a", takes_batches=True, limit=4), DispatcherConfig(batch_per_key=10), 4),
+        (ConsumerPlan("a"), DispatcherConfig(batch_per_key=10), 5.5),
+        (ConsumerPlan("a", concurrency=4), DispatcherConfig(batch_per_key=10), 6),
+        (ConsumerPlan("a", concurrency=10), DispatcherConfig(batch_per_key=10), 10),
+    ],
+)
+def test_what_a_consumer_has_of_a_key_is_bounded_by_all_limits(
+    consumer: ConsumerPlan, config: DispatcherConfig, held: float
+) -> None:
+    assert {"a": held} == held_of_key(Plan(consumers=[consumer], config=config), b"k")
+
+
+def test_a_rule_says_how_much_of_a_key_is_held() -> None:
+    rules = Rules(mark="wide", limit_of=lambda key: 4 if key == b"wide" else 1)
+    plan = Plan(consumers=[ConsumerPlan("a")], config=DispatcherConfig(max_in_flight_per_key=8), rules=rules)
+    assert [{"a": 4}, {"a": 1}] == [held_of_key(plan, key) for key in (b"wide", b"narrow")]
+    assert {"a": 2} == held_of_key(replace(plan, config=DispatcherConfig(max_loaded_per_key=2)), b"wide")
+    assert {"a": 2} == held_of_key(replace(plan, config=DispatcherConfig(batch_per_key=3)), b"wide")  # 3, 2, 1
+
+
+def test_a_consumer_whose_limit_changes_has_the_most_that_it_may() -> None:
+    config = DispatcherConfig(max_in_flight_per_key=8)
+    plan = Plan(
+        consumers=[ConsumerPlan("a", limit=2)], changes=[SetLimit(5, "a", 6), SetLimit(9, "a", 1)], config=config
+    )
+    assert {"a": 6} == held_of_key(plan, b"k")
 
 
 def test_what_has_no_times_or_no_mean_is_refused() -> None:
@@ -133,8 +175,10 @@ def plans(draw: Any) -> Plan:
         for i, factor in enumerate(factors)
     ]
     changes = [Crash(draw(st.integers(0, 300)), "c0")] if len(factors) > 1 and draw(st.booleans()) else []
-    config = DispatcherConfig(ack_timeout_ms=None, max_in_flight_per_key=draw(st.integers(1, 2)))
-    return Plan(consumers=consumers, changes=changes, config=config, start_ms=0)
+    of_key = draw(st.sampled_from(({}, {"max_in_flight_per_key": 2}, {"batch_per_key": 2}, {"batch_per_key": 5})))
+    rules = draw(st.sampled_from((None, Rules(mark="two", limit_of=lambda _: 2))))
+    config = DispatcherConfig(ack_timeout_ms=None, **of_key)
+    return Plan(consumers=consumers, changes=changes, config=config, rules=rules, start_ms=0)
 
 
 @given(log=logs(), plan=plans())

@@ -12,7 +12,7 @@ pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import Row  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - as above
 
-from keyshared.config import DispatcherConfig  # noqa: E402 - as above
+from keyshared.config import DispatcherConfig, Rules  # noqa: E402 - as above
 from keyshared.hashing.named import XXH64_SEED_42  # noqa: E402 - as above
 from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan, SetLimit  # noqa: E402 - as above
 from keyshared.spark.replays.enough_report import Series  # noqa: E402 - as above
@@ -297,6 +297,74 @@ def test_what_was_left_in_the_end_never_caught_up(spark: "SparkSession") -> None
     text = Page(html(found)).text
     assert "; 1 had not caught up by the end." in text
     assert "not by the end" in text
+
+
+def test_what_is_in_hand_in_the_end_waits_for_nothing(spark: "SparkSession") -> None:
+    rows = "'p' topic_partition; id offset; concat('k', id) key; if(id < 20, 0, id * 100) at_ms"
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=1)], until_ms=20_005)
+    found = reported(spark, rows, plan, enough_ms=50)
+    assert found.stopped
+    assert found.enough is not None
+    assert (1, 0, 0, 190) == (
+        found.enough.behind_count,
+        found.enough.behind_left,
+        found.enough.left,
+        found.enough.behind_until_ms,
+    )
+    assert "the last lags are too low" not in Page(html(found)).text
+
+
+def test_what_waits_for_ever_is_missing_in_the_lag_and_the_page_says_so(spark: "SparkSession") -> None:
+    rows = "'p' topic_partition; id offset; concat('k', id) key; id * 100 at_ms"
+    found = reported(spark, rows, Plan(consumers=[ConsumerPlan("a", Fixed(10))], changes=[Crash(1_050, "a")]))
+    assert found.enough is not None
+    assert (0, 1) == (found.enough.behind_count, found.enough.left)
+    assert "the last lags are too low" in Page(html(found)).text
+
+
+def test_who_still_drains_in_the_end_is_not_away(spark: "SparkSession") -> None:
+    rows = "'p' topic_partition; id offset; concat('k', id) key; id * 10 at_ms"
+    busy = ConsumerPlan("a", Fixed(200), limit=5, concurrency=5)
+    plan = Plan(consumers=[busy, ConsumerPlan("b", Fixed(5))], changes=[Leave(500, "a", drain_ms=None)], until_ms=550)
+    found = reported(spark, rows, plan)
+    assert found.enough is not None
+    assert [("a", 0, 500, State.UP), ("a", 500, 550, State.DRAINING)] == [
+        tuple(stay) for stay in found.enough.stays if stay.consumer == "a"
+    ]
+
+
+def test_a_batch_is_worked_on_as_one_message(spark: "SparkSession") -> None:
+    rows = "'p' topic_partition; id offset; concat('k', id) key; id * 20 at_ms"
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(15), takes_batches=True)], config=DispatcherConfig(batch_per_key=50))
+    found = reported(spark, rows, plan)
+    assert found.enough is not None
+    assert found.enough.use[0].mean == pytest.approx(0.75, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("consumer", "config"),
+    [
+        (ConsumerPlan("a", Fixed(15), limit=1), DispatcherConfig(max_in_flight_per_key=8)),
+        (ConsumerPlan("a", Fixed(60), limit=4, concurrency=4), DispatcherConfig(max_in_flight_per_key=8)),
+        (ConsumerPlan("a", Fixed(15)), DispatcherConfig(batch_per_key=10)),
+        (ConsumerPlan("a", Fixed(150), takes_batches=True), DispatcherConfig(batch_per_key=10)),
+    ],
+)
+def test_a_key_with_half_as_much_work_again_as_its_consumer_can_do_cannot_keep_up(
+    spark: "SparkSession", consumer: ConsumerPlan, config: DispatcherConfig
+) -> None:
+    [key] = reported(
+        spark, "'p' topic_partition; id offset; 'k' key; id * 10 at_ms", Plan(consumers=[consumer], config=config)
+    ).hot_keys
+    assert key.need == pytest.approx(1.5, rel=0.1)
+
+
+def test_a_key_that_a_rule_lets_out_four_times_needs_no_more_than_that(spark: "SparkSession") -> None:
+    rules = Rules(mark="four", limit_of=lambda _: 4)
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(30), concurrency=4)], rules=rules)
+    [key] = reported(spark, "'p' topic_partition; id offset; 'k' key; id * 10 at_ms", plan).hot_keys
+    assert 0 == key.wait_ms
+    assert key.need == pytest.approx(0.75, rel=0.02)
 
 
 def test_a_change_is_the_same_in_topic_partitions_that_begin_later(spark: "SparkSession") -> None:

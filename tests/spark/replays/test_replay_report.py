@@ -325,7 +325,7 @@ def test_a_queue_that_waits_too_long_has_no_green_banner_alone(
 
 
 def test_a_topic_partition_with_something_left_never_caught_up() -> None:
-    text = Page(html(report(enough=enough(behind_left=2, behind_until_ms=None)))).text
+    text = Page(html(report(enough=enough(behind_left=2, left=3, behind_until_ms=None)))).text
     assert "; 2 had not caught up by the end." in text
     assert "What never went out is not in it" in text
     assert "What never went out" not in Page(html(report(enough=enough()))).text

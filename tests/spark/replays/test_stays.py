@@ -66,4 +66,4 @@ def test_room_is_the_concurrency_or_the_limit_whichever_is_less_at_the_time() ->
     )
     assert [("a", 100, 110, 1), ("a", 160, 200, 2), ("b", 100, 130, 2), ("b", 130, 200, 4)] == rooms_of(plan)
     batches = Plan(consumers=[ConsumerPlan("a", takes_batches=True)], config=plan.config)
-    assert [Room("a", 100, 200, 3)] == list(rooms(batches, stays(batches, 100, 200, {})))
+    assert [Room("a", 100, 200, 1)] == list(rooms(batches, stays(batches, 100, 200, {})))

@@ -146,7 +146,8 @@ def history_of(
     known = _looked_up(rows, is_over=is_over, has_keys=has_keys)
     if only is not None:
         whole = Window.partitionBy("topic_partition")
-        known = only(known, is_over=is_over).withColumn("_lowest", F.min("offset").over(whole))
+        known = only(known, is_over=is_over)
+        known = known.withColumns({name: least.over(whole) for name, least in _lowest().items()})
     told = _told(known, is_over=is_over)
     in_order = Window.partitionBy("topic_partition").orderBy(
         F.col("position").asc_nulls_last(), "rank", "offset", "attempt", "consumer", "happening", "x_key"
@@ -229,7 +230,7 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
             "_row_after": F.lead(beside).over(by_message),
             "_rows": F.row_number().over(by_message),
             "_first_broken": F.first("_broken").over(so_far),
-            "_lowest": F.min("offset").over(whole),
+            **{name: least.over(whole) for name, least in _lowest().items()},
         }
     )
     before, after = F.col("_row_before"), F.col("_row_after")
@@ -250,12 +251,18 @@ def _looked_up(rows: DataFrame, *, is_over: bool, has_keys: bool) -> DataFrame:
     return looked.withColumn("_own_key", F.col("key") if has_keys else first_key)
 
 
+def _lowest() -> dict[str, Column]:
+    offered = F.when(F.col("_said"), F.col("offset"))
+    return {"_lowest": F.min("offset"), "_lowest_offered": F.min(offered)}
+
+
 def _told(rows: DataFrame, *, is_over: bool) -> DataFrame:
     """What each row tells: of a delivery its start, its end, and a settlement after it; of the last of a message that.
 
     A message is published just before it or a newer one goes out; the first one before everything, so that there is a
-    log. If the lowest of a topic-partition was not offered, it is told of as done before everything: what is lower than
-    all that was published would pass for older than the history.
+    log. If the lowest of a topic-partition was not offered, the offset below is told of as done before everything: what
+    is lower than all that was published would pass for older than the history. Below 0 there is none: message 0 itself
+    is done then, and only its first delivery is told, which cannot be.
     """
     message = {name: F.col(name) for name in ("offset", "key", "consumer", "attempt")}
     delivery = {name: column for name, column in message.items() if name != "key"}
@@ -281,22 +288,40 @@ def _told(rows: DataFrame, *, is_over: bool) -> DataFrame:
     )
     open_at_the_end = _event(_LEFT_OPEN, "released", _nothing(), reason=F.lit(_OVER), **delivery)
     is_delivery, is_offered = ~F.col("_said"), F.col("_said") | F.lit(not is_over)
-    rows = rows.withColumn("_is_lowest", F.col("_last_row") & (F.col("offset") == F.col("_lowest")))
-    is_lowest = F.col("_is_lowest")
+    rows = rows.withColumns(
+        {
+            "_is_lowest": F.col("_last_row") & (F.col("offset") == F.col("_lowest")),
+            # NULL: nothing was offered
+            "_stands_in": F.lit(is_over) & ~F.coalesce(F.col("_lowest_offered") == F.col("_lowest"), F.lit(False)),
+        }
+    )
+    is_lowest, stands_in = F.col("_is_lowest"), F.col("_stands_in")
+    is_whole = ~(stands_in & (F.col("offset") == 0))
     position = F.when(is_lowest, F.lit(_BEFORE_ALL)).otherwise(F.col("_first"))
     published = _event(_PUBLISHED, "published", position, offset=F.col("offset"), key=F.col("_own_key"))
-    done = _event(_DONE, "settled", position, offset=F.col("offset"), reason=F.lit("operator"))
+    ends = is_delivery & is_whole
     events = [
-        F.when(is_delivery, _event(_DELIVERED, "delivered", F.col("sequence"), at_ms=F.col("delivered_ms"), **message)),
-        F.when(is_delivery & end.isNotNull(), ended),
-        F.when(is_delivery & settled.isNotNull() & ~settled.eqNullSafe(end), later),
-        F.when((F.col("_last_row") & is_offered) | is_lowest, published),
+        F.when(
+            is_delivery & (is_whole | F.col("_first_row")),
+            _event(_DELIVERED, "delivered", F.col("sequence"), at_ms=F.col("delivered_ms"), **message),
+        ),
+        F.when(ends & end.isNotNull(), ended),
+        F.when(ends & settled.isNotNull() & ~settled.eqNullSafe(end), later),
+        F.when(F.col("_last_row") & is_offered, published),
     ]
     if is_over:
+        below = F.greatest(F.lit(0), F.col("offset") - 1)
+        before = F.lit(_BEFORE_ALL)
         present = _event(_PRESENT, "connected", _nothing(), consumer=F.lit(_ANYBODY))
         at_rest = _event(_AT_REST, "at_rest", _nothing())
-        events.append(F.when(is_lowest & ~is_offered, done))
-        events.append(F.when(is_delivery & end.isNull(), open_at_the_end))
+        events.append(F.when(ends & end.isNull(), open_at_the_end))
         events += [F.when(is_lowest, event) for event in (present, at_rest)]
+        events += [
+            F.when(is_lowest & stands_in, event)
+            for event in (
+                _event(_PUBLISHED, "published", before, offset=below),
+                _event(_DONE, "settled", before, offset=below, reason=F.lit("operator")),
+            )
+        ]
     own_key = F.when(F.col("_said"), F.col("_own_key")).otherwise(F.col("key")).alias("x_key")
     return rows.select("topic_partition", own_key, F.inline(F.array_compact(F.array(*events))))

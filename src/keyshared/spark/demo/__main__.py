@@ -178,7 +178,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _with_session(options: argparse.Namespace, job: Callable[[SparkSession, argparse.Namespace], int]) -> int:
-    if job is _run:
+    if job is _run_distribution:
+        demo_distribution.check_options(options)
+    else:
         check_options(options)
         options.plans = check_plans(options)
         options.values = check_input(options, near=_is_near(options))

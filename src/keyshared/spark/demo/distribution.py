@@ -38,12 +38,13 @@ from keyshared.spark.demo.clusters import (
     log,
 )
 from keyshared.spark.demo.distribution_report import ClusterLog, DistributionReport, Failover, html, summary
+from keyshared.spark.demo.options import check_place
 from keyshared.spark.demo.text import columns, tell
 from keyshared.spark.logs.files import spark_path
 from keyshared.spark.logs.source import load_flights
 from keyshared.spark.pages.page import duration
 
-__all__ = ["Doing", "parser", "run"]
+__all__ = ["Doing", "check_options", "parser", "run"]
 
 Doing: TypeAlias = Callable[[str], AbstractContextManager[object]]
 """Shows what is being done."""
@@ -80,6 +81,20 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def check_options(options: argparse.Namespace) -> None:
+    """Check the options before anything runs.
+
+    Args:
+        options: What `parser` gave.
+
+    Raises:
+        ArgumentError: A number is too small, or Spark would take the place of the records for a pattern.
+    """
+    if options.limit is not None and options.limit < 1:
+        raise ArgumentError("--limit", options.limit, "be at least 1")
+    check_place(options, "--records", options.records)
+
+
 def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: TextIO, errors: TextIO) -> bool:
     """Run the demo.
 
@@ -92,12 +107,7 @@ def run(spark: SparkSession, options: argparse.Namespace, doing: Doing, out: Tex
 
     Returns:
         Whether every promise was kept.
-
-    Raises:
-        ArgumentError: An option is wrong.
     """
-    if options.limit is not None and options.limit < 1:
-        raise ArgumentError("--limit", options.limit, "be at least 1")
     started = time.monotonic()
     path = options.records or spark_path(options.out / "records")
     with doing("distributing"):

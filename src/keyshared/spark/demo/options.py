@@ -19,6 +19,7 @@ from keyshared.spark.results.place import check_folder
 __all__ = [
     "check_input",
     "check_options",
+    "check_place",
     "check_plans",
     "consumers_of",
     "needs_service",
@@ -59,9 +60,21 @@ def check_options(options: argparse.Namespace) -> None:
     else:
         check_snapshot(source_of(options))
         _check_apart(options)
-    check_folder(
-        *(("--out", str(options.out.resolve())) if options.results is None else ("--results", options.results))
-    )
+    check_place(options, "--results", options.results)
+
+
+def check_place(options: argparse.Namespace, flag: str, given: str | None) -> None:
+    """Check that Spark and this process mean the same place by the one that Spark writes to.
+
+    Args:
+        options: Those of the demo; without a place of its own everything goes below ``--out``.
+        flag: Names that place.
+        given: What it was given as.
+
+    Raises:
+        ArgumentError: Spark would take it for a pattern.
+    """
+    check_folder(*(("--out", str(options.out.resolve())) if given is None else (flag, given)))
 
 
 def check_plans(options: argparse.Namespace) -> dict[str, Plan]:

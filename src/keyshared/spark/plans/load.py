@@ -16,7 +16,17 @@ from keyshared.simulate.service import Fixed, PerMessage, Sampled, Scaled, Servi
 from keyshared.spark.pages.page import duration
 from keyshared.spark.plans.members import members
 
-__all__ = ["Cost", "OfferedLoad", "TopicPartitionLoad", "Work", "key_costs", "load_of", "mean_ms_of", "slots"]
+__all__ = [
+    "Cost",
+    "OfferedLoad",
+    "TopicPartitionLoad",
+    "Work",
+    "held_of_key",
+    "key_costs",
+    "limit_of",
+    "load_of",
+    "mean_ms_of",
+]
 
 _FULL: Final = 1.0
 _PLACE: Final = "topic-partition"
@@ -171,9 +181,7 @@ def key_costs(plan: Plan) -> tuple[Cost, ...]:
     if plan.pace is not Pace.ARRIVALS:
         raise ArgumentError("plan.pace", plan.pace, "be Pace.ARRIVALS: without times there is no load")
     costs = dict.fromkeys(
-        _cost(each.service).times(1 / _at_once(each, plan.config))
-        for moment in members(plan)
-        for each in moment.here.values()
+        _cost(each.service).times(1 / _at_once(each, plan)) for moment in members(plan) for each in moment.here.values()
     )
     return tuple(costs)
 
@@ -221,7 +229,7 @@ def _rate(here: Iterable[ConsumerPlan], config: DispatcherConfig, work: Work) ->
         room = min(room, max(config.max_in_flight_per_key, config.batch_per_key))
     rate = 0.0
     for mean_ms, hands in sorted(
-        (_cost(each.service).ms_for(work) / work.messages, slots(each, config)) for each in here
+        (_cost(each.service).ms_for(work) / work.messages, _slots(each, config)) for each in here
     ):
         taken = min(hands, room)
         room -= taken
@@ -230,21 +238,61 @@ def _rate(here: Iterable[ConsumerPlan], config: DispatcherConfig, work: Work) ->
     return rate
 
 
-def slots(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
-    """Return how many messages of a topic-partition a consumer works on at once, at most.
+def limit_of(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+    """Return how many deliveries of a topic-partition a consumer may have open, with the limit that it has by then."""
+    return config.max_in_flight_per_consumer if consumer.limit is None else consumer.limit
+
+
+def held_of_key(plan: Plan, key: bytes) -> dict[str, float]:
+    """Return how many messages of a key each consumer has in its hands, on average, while more of them wait.
+
+    A plain consumer gets the next batch when all of this one has ended: of ten messages, one after the other, it has
+    five and a half.
 
     Args:
-        consumer: The consumer, with the limit that it has by then.
-        config: Of the dispatcher.
+        plan: The plan.
+        key: The key; `Rules(limit_of=...)` of the plan is asked about it.
+
+    Returns:
+        The number, at least 1, of each consumer that the plan ever has; the most if its limit changes.
+
+    Example:
+        >>> pair = [ConsumerPlan("a"), ConsumerPlan("b", limit=4)]
+        >>> held_of_key(Plan(consumers=pair, config=DispatcherConfig(batch_per_key=10)), b"k")
+        {'a': 5.5, 'b': 2.5}
     """
-    limit = config.max_in_flight_per_consumer if consumer.limit is None else consumer.limit
-    return min(config.batch_per_key if consumer.takes_batches else consumer.concurrency, limit)
+    config = plan.config
+    ask = plan.rules and plan.rules.limit_of
+    of_key = (
+        min(ask(key), config.max_loaded_per_key) if ask else max(config.max_in_flight_per_key, config.batch_per_key)
+    )
+    found: dict[str, float] = {}
+    for moment in members(plan):
+        for name, consumer in moment.here.items():
+            found[name] = max(found.get(name, 1), _held(consumer, config, of_key))
+    return found
 
 
-def _at_once(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
-    """Return how many messages of one key a consumer works on at once."""
-    of_key = max(config.max_in_flight_per_key, config.batch_per_key if consumer.takes_batches else 1)
-    return max(1, min(slots(consumer, config), of_key))
+def _held(consumer: ConsumerPlan, config: DispatcherConfig, of_key: int) -> float:
+    limits = (limit_of(consumer, config), of_key, math.inf if config.max_in_flight is None else config.max_in_flight)
+    if config.batch_per_key == 1:
+        return min(limits)
+    batch = min(*limits, config.batch_per_key)
+    turns = 1 if consumer.takes_batches else math.ceil(batch / consumer.concurrency)
+    return batch - consumer.concurrency * (turns - 1) / 2
+
+
+def _slots(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+    """Return how many messages of a topic-partition a consumer works on at once, at most."""
+    return min(config.batch_per_key if consumer.takes_batches else consumer.concurrency, limit_of(consumer, config))
+
+
+def _at_once(consumer: ConsumerPlan, plan: Plan) -> int:
+    """Return how many messages of one key a consumer works on at once, at most: what a rule says of it is not known."""
+    slots = _slots(consumer, plan.config)
+    if plan.rules is None or plan.rules.limit_of is None:
+        slots = min(slots, max(plan.config.max_in_flight_per_key, plan.config.batch_per_key))
+    return max(1, slots)
 
 
 def _cost(service: ServiceTime) -> Cost:

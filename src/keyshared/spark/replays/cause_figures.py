@@ -11,9 +11,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared.simulate.plan import Plan
 from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.keystats.histogram import key_histogram
 from keyshared.spark.pages.page import as_text
+from keyshared.spark.plans.load import held_of_key
 from keyshared.spark.replays.cause_report import HotKey, HotSlot, MembershipChange
 from keyshared.spark.replays.detail_report import key_anchor
 
@@ -42,13 +44,13 @@ def percentile(percent: int) -> Column:
     return F.percentile_approx("wait_ms", percent / 100, _ACCURACY)
 
 
-def hot_keys(deliveries: DataFrame, count: int, *, at_once: int = 1) -> HotKeys:
+def hot_keys(deliveries: DataFrame, count: int, plan: Plan) -> HotKeys:
     """Find the keys with most messages and those that waited most; runs up to three jobs.
 
     Args:
         deliveries: The delivery log.
         count: How many of each are wanted.
-        at_once: How many messages of a key a consumer may have at once.
+        plan: What was replayed.
 
     Returns:
         Both, of equal ones the smaller key first.
@@ -80,8 +82,10 @@ def hot_keys(deliveries: DataFrame, count: int, *, at_once: int = 1) -> HotKeys:
     waited = per_key.filter("wait_ms > 0").orderBy(F.desc("wait_ms"), "key").limit(count).collect()
     detailed = tuple(dict.fromkeys(bytes(row["key"]) for row in [*waited, *hottest]))[:_DETAILED]
     anchors = {key: key_anchor(number) for number, key in enumerate(detailed)}
-    looked_up = _looked_up(deliveries, [*hottest, *waited], anchors)
-    found = {key: replace(hot, at_once=at_once) for key, hot in looked_up.items()}
+    found = {
+        key: replace(hot, at_once=_most_held(plan, key, hot.owners))
+        for key, hot in _looked_up(deliveries, [*hottest, *waited], anchors).items()
+    }
     return HotKeys(
         hottest=tuple(found[bytes(row["key"])] for row in hottest),
         waited=tuple(found[bytes(row["key"])] for row in waited),
@@ -141,6 +145,11 @@ def with_waits(
         replace(change, wait_ms=after[number]["wait_ms"], p99_ms=after[number]["p99"]) if number in after else change
         for number, change in enumerate(changes)
     )
+
+
+def _most_held(plan: Plan, key: bytes, owners: Sequence[str]) -> float:
+    held = held_of_key(plan, key)
+    return max(held[owner] for owner in owners)
 
 
 def _looked_up(deliveries: DataFrame, keys: Sequence[Row], anchors: Mapping[bytes, str]) -> dict[bytes, HotKey]:

@@ -53,7 +53,8 @@ class HotKey:
         held_ms: How long consumers had its messages in their hands, together: in the topic-partition in which that is
             most, by the time in which they came.
         arrivals_ms: Time from when its first message there could go out to when its last one could.
-        at_once: How many of its messages a consumer may have at once.
+        at_once: How many of its messages its consumer has at once while more of them wait, on average; of several
+            consumers the most.
         anchor: Where its own part of the page is; empty if it has none.
     """
 
@@ -64,7 +65,7 @@ class HotKey:
     wait_ms: int = 0
     held_ms: int = 0
     arrivals_ms: int = 0
-    at_once: int = 1
+    at_once: float = 1
     anchor: str = ""
 
     @property

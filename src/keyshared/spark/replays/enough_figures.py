@@ -62,15 +62,15 @@ def enough(
     Returns:
         The figures.
     """
-    left = F.expr("stop != 'at_rest' and outstanding > 0").alias("left")
-    behind = _behind(deliveries, enough_ms).join(summaries.select("topic_partition", left), "topic_partition")
+    behind = _left(deliveries, summaries).join(_behind(deliveries, enough_ms), "topic_partition", "left")
     [total] = behind.agg(
-        F.count("*").alias("count"),
         F.count_if("left").alias("left"),
+        F.count("late").alias("count"),
+        F.count_if(F.expr("left and late is not null")).alias("behind_left"),
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
     ).collect()
-    worst = behind.orderBy(F.desc("total_ms"), "topic_partition").limit(_BEHIND).collect()
+    worst = behind.filter("late is not null").orderBy(F.desc("total_ms"), "topic_partition").limit(_BEHIND).collect()
     first = replayed.first_ms
     return Enough(
         enough_ms=enough_ms,
@@ -95,9 +95,10 @@ def enough(
             for row in worst
         ),
         behind_count=total["count"],
-        behind_left=total["left"],
+        behind_left=total["behind_left"],
         behind_from_ms=None if total["first_ms"] is None else total["first_ms"] - first,
-        behind_until_ms=None if total["last_ms"] is None or total["left"] else total["last_ms"] - first,
+        behind_until_ms=None if total["last_ms"] is None or total["behind_left"] else total["last_ms"] - first,
+        left=total["left"],
         stays=tuple(
             Stay(stay.consumer, stay.from_ms - first, stay.until_ms - first, stay.state) for stay in replayed.stays
         ),
@@ -115,6 +116,13 @@ def _use(name: str, sums: Sums, replayed: Replayed) -> Series:
             of = room_ms * replayed.topic_partitions
             points.append((number * replayed.width_ms, worked / of if of else 0.0))
     return Series(name, tuple(points))
+
+
+def _left(deliveries: DataFrame, summaries: DataFrame) -> DataFrame:
+    """Say of each topic-partition whether anything was left that had not gone out: what is in hand waits no more."""
+    in_hand = deliveries.groupBy("topic_partition").agg(F.count_if(F.col("ended_ms").isNull()).alias("in_hand"))
+    left = F.expr("stop != 'at_rest' and outstanding > coalesce(in_hand, 0)").alias("left")
+    return summaries.join(in_hand, "topic_partition", "left").select("topic_partition", left)
 
 
 def _behind(deliveries: DataFrame, enough_ms: int) -> DataFrame:

@@ -64,8 +64,8 @@ class Behind:
     Attributes:
         topic_partition: Which.
         from_ms: When the longest such stretch began.
-        until_ms: When it ended: from then on nothing had been waiting for so long. None if something of the
-            topic-partition was left in the end: then it never caught up.
+        until_ms: When it ended: from then on nothing had been waiting for so long. None if something that had
+            not gone out was left in the end: then it never caught up.
         longest_ms: The longest wait.
         late: How many deliveries came later than is enough.
         stretches: How many such stretches there were.
@@ -97,7 +97,8 @@ class Enough:
         behind_count: How many such topic-partitions there were.
         behind_from_ms: When the first of them fell behind; None if none did.
         behind_until_ms: When the last of them had caught up; None if one did not.
-        behind_left: How many of them did not catch up, because something was left in the end.
+        behind_left: How many of them did not catch up, because something that had not gone out was left in the end.
+        left: In how many topic-partitions there was such, behind or not.
         stays: When each consumer was up, draining or away.
     """
 
@@ -113,6 +114,7 @@ class Enough:
     behind_from_ms: int | None = None
     behind_until_ms: int | None = None
     behind_left: int = 0
+    left: int = 0
     stays: tuple[Stay, ...] = ()
 
 
@@ -277,7 +279,7 @@ def _lag(enough: Enough, story: Story) -> Section:
     if story.topic_partitions > len(enough.topic_partitions):
         shown = len(enough.topic_partitions)
         note += f" Of {story.topic_partitions:,} topic-partitions the {shown} with the largest backlogs."
-    if enough.behind_left:
+    if enough.left:
         note += " What never went out is not in it, only in the backlog: the last lags are too low."
     return Section(
         "Lag",

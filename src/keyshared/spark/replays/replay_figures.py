@@ -86,11 +86,11 @@ def replay_report(
         first,
         last,
         sums["topic_partitions"],
-        _ended(deliveries, plan),
+        _ended(deliveries, plan, last),
     )
     places = [row["topic_partition"] for row in shown]
     in_each = interval_sums(deliveries, replayed, places)
-    keys = hot_keys(deliveries, hottest, at_once=max(plan.config.max_in_flight_per_key, plan.config.batch_per_key))
+    keys = hot_keys(deliveries, hottest, plan)
     found_enough = enough(
         deliveries,
         summaries,
@@ -245,8 +245,11 @@ def _totals(deliveries: DataFrame) -> dict[str | None, Row]:
     return {row["consumer"]: row for row in rows.collect()}
 
 
-def _ended(deliveries: DataFrame, plan: Plan) -> dict[Visit, int]:
-    """Find when the last delivery of each consumer ended, by visit; runs a job if somebody drains."""
+def _ended(deliveries: DataFrame, plan: Plan, last_ms: int) -> dict[Visit, int]:
+    """Find when the last delivery of each consumer ended, by visit; runs a job if somebody drains.
+
+    What is open in the end is told to end then.
+    """
     if all(change.drain_ms == 0 for change in plan.changes if isinstance(change, Leave)):
         return {}
     times = [
@@ -255,7 +258,10 @@ def _ended(deliveries: DataFrame, plan: Plan) -> dict[Visit, int]:
         for at_ms in each
     ]
     joined = F.size(F.filter(F.array(*times), lambda at_ms: at_ms <= F.col("delivered_ms"))) if times else F.lit(0)
-    rows = deliveries.groupBy("consumer", joined.alias("joins")).agg(F.max("ended_ms").alias("ended_ms"))
+    end = F.lit(last_ms).cast("bigint")
+    rows = deliveries.groupBy("consumer", joined.alias("joins")).agg(
+        F.max(F.coalesce("ended_ms", end)).alias("ended_ms")
+    )
     return {Visit(row["consumer"], row["joins"]): row["ended_ms"] for row in rows.dropna().collect()}
 
 

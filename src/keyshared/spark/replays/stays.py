@@ -6,8 +6,9 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from keyshared.simulate.plan import Crash, Join, Leave, Plan, Return
-from keyshared.spark.plans.load import slots
+from keyshared.config import DispatcherConfig
+from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Leave, Plan, Return
+from keyshared.spark.plans.load import limit_of
 from keyshared.spark.plans.members import members
 
 __all__ = ["Room", "State", "Stay", "Visit", "joins", "rooms", "stays"]
@@ -134,13 +135,18 @@ def rooms(plan: Plan, stayed: Iterable[Stay]) -> Iterator[Room]:
             continue
         starts = [max(stay.from_ms, min(stay.until_ms, moment.at_ms)) for moment in moments]
         pieces = [
-            (begin, end, slots(moment.known[stay.consumer], plan.config))
+            (begin, end, _room(moment.known[stay.consumer], plan.config))
             for (begin, end), moment in zip(pairwise([*starts, stay.until_ms]), moments, strict=True)
             if end > begin
         ]
         for messages, alike in groupby(pieces, key=lambda piece: piece[2]):
             run = list(alike)
             yield Room(stay.consumer, run[0][0], run[-1][1], messages)
+
+
+def _room(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+    """A batch is worked on as one message."""
+    return min(consumer.concurrency, limit_of(consumer, config))
 
 
 def _leaving(change: Leave, ended_ms: int) -> list[tuple[int, State]]:
