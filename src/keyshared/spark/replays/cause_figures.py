@@ -149,7 +149,7 @@ def with_waits(
 
 def _most_held(plan: Plan, key: bytes, owners: Sequence[str]) -> float:
     held = held_of_key(plan, key)
-    return max(held[owner] for owner in owners)
+    return max(held.get(owner, 1) for owner in owners)  # a log may name somebody that the plan does not know
 
 
 def _looked_up(deliveries: DataFrame, keys: Sequence[Row], anchors: Mapping[bytes, str]) -> dict[bytes, HotKey]:

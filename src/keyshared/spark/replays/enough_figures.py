@@ -119,7 +119,7 @@ def _use(name: str, sums: Sums, replayed: Replayed) -> Series:
 
 
 def _left(deliveries: DataFrame, summaries: DataFrame) -> DataFrame:
-    """Say of each topic-partition whether anything was left that had not gone out: what is in hand waits no more."""
+    """Find of each topic-partition whether anything was left that had not gone out: what is in hand waits no more."""
     in_hand = deliveries.groupBy("topic_partition").agg(F.count_if(F.col("ended_ms").isNull()).alias("in_hand"))
     left = F.expr("stop != 'at_rest' and outstanding > coalesce(in_hand, 0)").alias("left")
     return summaries.join(in_hand, "topic_partition", "left").select("topic_partition", left)
