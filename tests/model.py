@@ -773,6 +773,9 @@ class ModelDispatcher:
     def _sessions(self) -> SessionRule:
         return SessionRule(self)
 
+    def describe(self, offset: int) -> Message | None:
+        return self.messages.get(offset)
+
     def why_blocked(self, offset: int) -> Why | None:
         message = self.messages.get(offset)
         if message is None or message.state == State.IN_FLIGHT:

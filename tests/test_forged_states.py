@@ -24,8 +24,12 @@ from keyshared.ring import HashRing
 from keyshared.segments import SegmentMap, SegmentProgress
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
-# Lanes that drain have no deadline yet where there was none before, under another configuration: the time begins anew.
-REREAD: list[tuple[str, tuple[Any, ...], object]] = [("crowded", ("rooms",), {})]
+# What may be of a life with another configuration: lanes that drain have no deadline yet, so that it begins anew; a
+# lane was ready though a delivery of it is open.
+REREAD: list[tuple[str, tuple[Any, ...], object]] = [
+    ("crowded", ("rooms",), {}),
+    ("crowded", ("messages", 0, 5), "bob"),
+]
 ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
 
 
@@ -293,7 +297,13 @@ def without_pause(state: Any) -> Any:
 
 
 def begins_anew(state: Any, path: tuple[Any, ...], value: object) -> bool:
-    """Whether an open delivery has no deadline now, as in a life without an ack timeout: it gets the whole time."""
+    """Whether what time ends has no deadline now, as in a life without such a time: it gets the whole time.
+
+    That is an open delivery, or a consumer that is away.
+    """
+    if path[:1] == ("consumers",) and len(path) == 3:
+        consumer = {**part_at(state, path[:-1]), path[-1]: value}
+        return bool(consumer["state"] == "inactive") and consumer["remaining_ms"] is None
     is_deadline = path[-3:-2] in {("messages",), ("redriven",)} and path[-1] == 8
     return value is None and is_deadline and bool(part_at(state, path[:-1])[3] == "in_flight")
 

@@ -1025,15 +1025,26 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             self._redriven.readmit(data.field("rooms"), self._now, items)
         for member in self._members.values():
             self._endings.time_open(member.open.values(), self._now)
+        self._membership.time_absent(self._now)
         load_places(data, self._window)
         self._window.begin_anew()
         if self._ledger is not None:
             self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)
-        if self._window.wants_wake:
+        self._window.unlist_full()
+        self._refresh_rooms()
+        if self._window.wants_wake and any(member.limit for member in self._members.values()):
             self._timers.start(self._restart, self._now)
+        elif self._window.wants_wake:  # nobody gets anything, and what is to be done is asked for
+            self._window.wake()
+            self._refresh_rooms()
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
+
+    def _refresh_rooms(self) -> None:
+        """Bring rooms up to what was restored; the host hears nothing of it, because it asks for what is so."""
+        for room in self._rooms:
+            room.refresh(self._now, [])
 
     def _admit(
         self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
@@ -1087,6 +1098,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             self._timers.start(entry, not_before_ms)
             granted = [entry] if entry.state == SPILLED else []
         self._now = now
+        if self._window.wants_wake:
+            granted += self._window.wake()
         return self._outbox.finish_offer(granted, now)
 
     def _supersede(

@@ -32,6 +32,8 @@ from keyshared.effects import (
     Ignored,
     IgnoredReason,
     KeyBegun,
+    KeyEnd,
+    KeyEnded,
     KeyEnding,
     Load,
     Released,
@@ -43,7 +45,7 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.errors import InvariantError, OffsetOrderError, SnapshotError
+from keyshared.errors import InvariantError, OffsetOrderError, SnapshotError, WindowFullError
 from keyshared.ring import HashRing
 
 EPOCH = 1 << 32
@@ -760,3 +762,53 @@ class TestOtherLimits:
 
         with pytest.raises(SnapshotError, match=match):
             self.again(held, **after)
+
+    def test_a_key_that_has_as_much_open_as_may_be_now_waits_for_the_end_of_it(self) -> None:
+        held = subscription("ann", max_in_flight_per_key=2, max_in_flight_per_consumer=1)
+        fill(held, "a1", "a1")
+        again = self.again(held, max_in_flight_per_key=1, max_in_flight_per_consumer=1)
+
+        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [deliver(1, "a1", "ann")] == [each for each in again.ack(0, "ann", 1) if isinstance(each, Deliver)]
+
+    def test_who_was_away_for_any_time_has_the_whole_grace(self) -> None:
+        held = subscription("ann", "bob", inactive_grace_ms=None)
+        held.set_inactive("ann")
+        held.set_inactive("bob")
+        held.remove_consumer("bob", drain_ms=None)
+        again = self.again(held, inactive_grace_ms=500)
+
+        assert 507 == again.next_deadline_ms()
+        assert [Evicted("ann")] == again.handle_timeout(now_ms=507)
+
+    def test_a_flush_that_had_any_time_has_the_time_of_now(self) -> None:
+        held = subscription("ann", sessions=KeySessions(flush_ms=None))
+        fill(held, "a1")
+        held.ack(0, "ann", 1)
+        again = self.again(held, sessions=KeySessions(flush_ms=500))
+
+        assert 507 == again.next_deadline_ms()
+        assert [KeyEnded(b"a1", "ann", 1, KeyEnd.FLUSH_TIMEOUT)] == again.handle_timeout(now_ms=507)
+
+    def test_an_offer_hands_out_what_is_due_and_takes_no_slot_of_what_starves(self) -> None:
+        held = subscription("ann", window=4, max_tracked=50, max_in_flight_per_consumer=1)
+        fill(held, "a1", "b1", "c1", "d1", "e1")
+        held.set_limit("ann", 10)
+        assert BlockReason.WINDOW_FULL is held.why_blocked(4).reason  # type: ignore[union-attr]
+        full = self.again(held, window=5, max_tracked=50)
+        with pytest.raises(WindowFullError, match="all 5 slots"):
+            full.offer(5, "f1")
+        assert (0, Load(4, b"e1")) == (full.free_slots, full.handle_timeout()[0])
+        again = self.again(held, window=8, max_tracked=50)
+
+        assert 3 == again.free_slots
+        assert {Load(4, b"e1"), deliver(5, "f1", "ann")} == set(again.offer(5, "f1"))
+
+    def test_where_nobody_has_room_nothing_is_due(self) -> None:
+        held = subscription("ann")
+        fill(held, "a1", "a1")
+        held.set_limit("ann", 0)
+        again = self.again(held, max_in_flight_per_key=2, ack_timeout_ms=None)
+
+        assert again.next_deadline_ms() is None or again.next_deadline_ms() > 7  # type: ignore[operator]
+        assert [deliver(1, "a1", "ann")] == again.pull("ann", 1)

@@ -8,7 +8,7 @@ import pytest
 from tests.alphabet import then
 from tests.leasing import WatchedQueue, assigned, fill, lease, letters, queue, reserve
 
-from keyshared.config import Poison
+from keyshared.config import GroupLimits, Poison, Rules
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     Blocked,
@@ -63,6 +63,7 @@ from keyshared.leases import (
 )
 from keyshared.leases.book import Grant
 from keyshared.placement import AssignedRanges
+from keyshared.ring import HashRing
 
 NOT_READY = NothingToLease(EmptyReason.NOT_READY)
 DONE: LeaseAnswer[None, object] = LeaseAnswer(None, [])
@@ -1587,3 +1588,27 @@ class TestInvariants:
 
         with pytest.raises(InvariantError):
             made.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"group": GroupLimits(max_in_flight=1)}, {"group": GroupLimits(max_in_flight=3)}),
+        ({"group": GroupLimits(per_second=1)}, {}),
+        ({}, {"max_in_flight_per_key": 3}),
+    ],
+)
+def test_a_restart_with_wider_limits_leaves_nothing_due_and_leases_more(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    rules = Rules(mark="one", group_of=lambda _: "g")
+    key = "same" if "max_in_flight_per_key" in after else "k{}"
+    held = WatchedQueue(HashRing(), LeaseConfig(**before), rules=rules)
+    held.add_consumer("c1")
+    for offset in range(3):
+        held.offer(offset, key.format(offset))
+    assert [0] == [message.offset for message in lease(held, "c1", 3).messages]
+
+    again = WatchedQueue.restore(held.snapshot(), HashRing(), LeaseConfig(**after), now_ms=0, rules=rules)
+    assert 30_000 == again.next_deadline_ms()
+    assert [1, 2] == [message.offset for message in lease(again, "c1", 3).messages]

@@ -82,7 +82,7 @@ class Admission:
         # A window in which a key has no lane until it needs one asks for the owner before anything else.
         is_late = self._membership.refuses_keys and (self._config.ordering_required or not self._window.has_lone)
         policies = bool(self._idle) or self._limits is not None or self._membership.picky or self._window.supersedes
-        self._changes_first = looks_back or policies  # before the window asks about the key
+        self._changes_first = looks_back or policies or self._window.wants_wake  # before the window asks about the key
         self.asks = self._changes_first or is_late
 
     def is_known(self, offset: int) -> bool:

@@ -175,6 +175,15 @@ class Membership:
         if self._config.inactive_grace_ms is not None:
             self._timers.start(member, now + self._config.inactive_grace_ms)
 
+    def time_absent(self, now: int) -> None:
+        """Begin the grace period of everybody who is away without one: the life before had none."""
+        grace_ms = self._config.inactive_grace_ms
+        if grace_ms is None:
+            return
+        for member in self.members.values():
+            if member.state is MemberState.INACTIVE and member.deadline is None:
+                self._timers.start(member, now + grace_ms)
+
     def activate(self, name: str, notices: list[Effect], *, now: int, resumed: bool) -> None:
         """It is back; unless it resumed its session, what it held is sent again."""
         member = self.connected(name)
@@ -251,6 +260,9 @@ class Membership:
                 raise InvariantError(f"{name!r} is connected to the window")
             if member.limit != (member.quota if member.state is MemberState.ACTIVE else 0):
                 raise InvariantError(f"{name!r} has its limit while it is active, else none")
+            is_timed = member.deadline is not None or self._config.inactive_grace_ms is None
+            if member.state is MemberState.INACTIVE and not is_timed:
+                raise InvariantError(f"{name!r} is away for the grace period at most")
             if member.state is MemberState.DRAINING and not self._has_to_drain(member):
                 raise InvariantError(f"{name!r} drains something")
             if (name in self._routing.filters) != (member.state is not MemberState.DRAINING):

@@ -168,7 +168,7 @@ class DispatcherReading(Generic[Item]):
     def why_blocked(self, offset: int) -> Blocking | None:
         """What an outstanding message waits for; None if it is in flight, or not outstanding. O(log n).
 
-        None also of what a restart with wider limits has made possible, until `handle_timeout` hands it out.
+        None also of what a restart with wider limits has made possible, until a call hands it out.
 
         Example:
             >>> from keyshared import HashRing, KeySharedDispatcher

@@ -124,5 +124,3 @@ def load_rooms(data: Reader, rooms: Iterable[Room], now: int) -> None:
         if name not in by_name:
             raise kept.refuse("be absent: the configuration does not ask for it")
         by_name[name].load(kept, now)
-    for room in by_name.values():
-        room.refresh(now, [])  # the host asks for what is so

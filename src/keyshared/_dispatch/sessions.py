@@ -220,6 +220,8 @@ class Sessions:
             session = Session(key.binary(), consumer, self._last, known.open if known is not None else 0)
             session.ending = ending.maybe(lambda reason: reason.one_of(_WHY_FLUSHED))
             left = remaining.maybe(Reader.integer)
+            if left is None and session.ending is not None:
+                left = self._config.flush_ms  # None in the life before
             if left is not None:
                 self._timers.start(session, now + left)
             self._add(session)
@@ -248,6 +250,9 @@ class Sessions:
             require(session.ending is None or not session.open, f"{name} is not flushed while something is open")
             if session.phase is SessionPhase.WORKING:
                 require(session.deadline is None, f"{name} lingers no more")
+            elif session.phase is SessionPhase.FLUSHING:
+                is_timed = session.deadline is not None or self._config.flush_ms is None
+                require(is_timed, f"{name} is flushed for flush_ms at most")
             elif session.phase is SessionPhase.LINGERING:
                 require(session.deadline is not None, f"{name} lingers until some time")
                 require(window.owner_named(key) is session.consumer, f"{name} lingers where its key belongs")

@@ -281,12 +281,27 @@ class WindowBooks:
         for lane in self.lanes.values():
             if isinstance(lane, Lane) and self._was_at_limit(lane) and lane.open < self.turn_limit(lane):
                 self._touched[lane] = None
-        if self.loaded < self.capacity:
+        if self.owes_slots:
             self._touched.update(dict.fromkeys(self.starved))
+
+    def unlist_full(self) -> None:
+        """Take out of their lists the lanes of which as much is open as may be: the limit of their key was greater.
+
+        What had a turn there has none here; the end of what is open looks at it again.
+        """
+        for lane in [each for each in self.lanes.values() if isinstance(each, Lane) and each.listed is not None]:
+            is_full = lane.open >= self.turn_limit(lane) and lane.key not in self.quarantined
+            if is_full and lane.holder is self.owner_of(lane):
+                self._unlist(lane)
 
     def _was_at_limit(self, lane: Lane) -> bool:
         """Whether a lane waited in no list because as much of it was open as might be, in this life or another."""
         return lane.listed is None and lane.open > 0 and lane.is_able and lane.key not in self.quarantined
+
+    @property
+    def touched(self) -> Mapping[Lane, None]:
+        """The lanes that the next `wake` looks at; it begins another such set."""
+        return self._touched
 
     @property
     def wants_wake(self) -> bool:
@@ -295,6 +310,11 @@ class WindowBooks:
         That is after another life with narrower ones.
         """
         return bool(self._touched)
+
+    @property
+    def owes_slots(self) -> bool:
+        """Whether lanes starve though there are slots: the window was smaller in the life before."""
+        return bool(self.starved) and self.loaded < self.capacity
 
     # queries
 
@@ -305,8 +325,11 @@ class WindowBooks:
 
     @property
     def free_slots(self) -> int:
-        """How many messages may be offered now."""
-        return max(0, min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding))
+        """How many messages may be offered now: a slot that a lane starves for is its own."""
+        return max(0, min(self._slots(), self.max_tracked - self.cursor.outstanding))
+
+    def _slots(self) -> int:
+        return self.capacity - self.loaded - len(self.starved)
 
     def turn_limit(self, lane: Lane) -> int:  # noqa: ARG002  # where keys have limits of their own, it counts
         """With how many open deliveries a lane waits for the end of one before it has a turn."""
@@ -318,7 +341,7 @@ class WindowBooks:
 
     def full_error(self) -> WindowFullError:
         """Return what to raise for more messages than there are free slots: the limit that leaves least room."""
-        by_memory = self.capacity - self.loaded <= self.max_tracked - self.cursor.outstanding
+        by_memory = self._slots() <= self.max_tracked - self.cursor.outstanding
         return WindowFullError(self.capacity if by_memory else self.max_tracked + len(self.beside))
 
     def check_offer(self, offset: int) -> None:
@@ -327,7 +350,7 @@ class WindowBooks:
         if type(offset) is not int or (cursor.last is not None and offset <= cursor.last):
             raise OffsetOrderError(offset, cursor.last)
         check_offset("offset", offset)
-        if self.loaded >= self.capacity:
+        if self._slots() <= 0:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:
             raise WindowFullError(self.max_tracked + len(self.beside))

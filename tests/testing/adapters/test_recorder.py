@@ -1,6 +1,7 @@
 """What a recorder writes down of calls and effects, and that it is in nobody's way."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -447,6 +448,23 @@ class Forgetful(KeySharedDispatcher[Any]):
     """Says nothing of what waits."""
 
     def why_blocked(self, offset: int) -> None: ...
+
+    def describe(self, offset: int) -> None: ...
+
+
+def test_what_wider_limits_have_made_possible_is_not_done_before_it_goes_out() -> None:
+    mine = recorder()
+    mine.offer(0, "k")
+    mine.offer(1, "k")
+    wider = replace(mine.config, max_in_flight_per_key=2)
+    mine.restarted(KeySharedDispatcher.restore(mine.snapshot(), HashRing(), wider, now_ms=0), now_ms=0)
+    start = len(mine.history)
+    mine.offer(1, "k", "read again", now_ms=0)
+    mine.handle_timeout(now_ms=0)
+    assert [Delivered(offset=1, key=K, consumer="a", attempt=1, at_ms=0)] == [
+        each for each in since(mine, start) if isinstance(each, Delivered | Settled)
+    ]
+    assert [] == check_history(mine.history, Guarantees(promises={"one-holder", "key-order", "no-loss"}))
 
 
 def test_what_a_dispatcher_forgets_is_settled_by_nobody() -> None:

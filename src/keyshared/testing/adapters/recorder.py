@@ -90,6 +90,7 @@ class Recordable(Protocol):
     def acked_ranges(self) -> Sequence[tuple[int, int]]: ...
     def owner(self, key: bytes, /) -> str | None: ...
     def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
+    def describe(self, offset: int, /) -> object: ...
     def outstanding_effects(self) -> Sequence[Effect]: ...
     def next_deadline_ms(self) -> int | None: ...
     def health(self) -> Any: ...  # noqa: ANN401  # any object with what has ended, if the configuration says measure
@@ -497,9 +498,9 @@ class Recorder:
             why = self._dispatcher.why_blocked(offset)
             if offset in open_now:
                 continue
-            if why is None:
+            if why is None and self._dispatcher.describe(offset) is None:
                 self._finish(offset)
-            elif (reason := self._reasons.get(why.reason)) is not None:
+            elif why is not None and (reason := self._reasons.get(why.reason)) is not None:
                 # What is spilled stays so while it waits for anything else that a history does not tell.
                 known = self._holds.get(offset)
                 if reason is not known and not (known is HoldReason.SPILLED and reason in _ELSEWHERE):
