@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from keyshared.testing import HistoryFileError, MergeError, Promise, check_logs, read_claims, write_jsonl
-from keyshared.testing.history import Acked, Delivered, Happening, Published
+from keyshared.testing import Guarantees, HistoryFileError, MergeError, Promise, check_logs, read_claims, write_jsonl
+from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Happening, Published
 from keyshared.testing.terminal import main
 
 CLAIMS = 'promises=["one-holder", "no-loss", "fence"]'
@@ -55,6 +55,27 @@ def test_a_file_that_holds_no_history_is_named(folder: Path) -> None:
         check_logs([folder / "bad.jsonl"], [])
     with pytest.raises(MergeError, match=r"p\.jsonl #0"):
         check_logs(["p.jsonl", "p.jsonl"], [])
+
+
+def test_what_overtook_a_loss_that_is_open_is_shown(folder: Path) -> None:
+    logs: dict[str, list[Happening]] = {
+        "p": [*PUBLISHED, Published(offset=2, key=b"q", at_ms=2)],
+        "a": [
+            Connected(consumer="a", at_ms=5),
+            Delivered(offset=1, key=b"k", consumer="a", at_ms=100),
+            Acked(offset=1, consumer="a", at_ms=110),
+            AtRest(at_ms=1_000),
+        ],
+        "b": [Delivered(offset=2, key=b"q", consumer="b", at_ms=900), Acked(offset=2, consumer="b", at_ms=995)],
+    }
+    for name, log in logs.items():
+        (folder / f"{name}.jsonl").write_text("".join(write_jsonl(log)))
+    claims = Guarantees(promises={"key-order", "no-loss"})
+    report = check_logs(["p.jsonl"], ["a.jsonl", "b.jsonl"], claims, clock_error_ms=15)
+    assert [each.promise for each in report.open] == [Promise.NO_LOSS]
+    assert [each.promise for each in report.violations] == [Promise.KEY_ORDER]
+    report = check_logs(["p.jsonl"], ["a.jsonl", "b.jsonl"], claims, clock_error_ms=1)
+    assert [each.promise for each in report.violations] == [Promise.NO_LOSS]
 
 
 @pytest.mark.usefixtures("folder")

@@ -49,9 +49,10 @@ def check_logs(
     claims = Guarantees() if guarantees is None else guarantees
     merged = merge_logs(logs, claims, clock_error_ms)
     checker = Checker(claims)
-    found = without_overtaken_losses([*chain.from_iterable(map(checker.feed, merged.history)), *checker.finish()])
+    found = [*chain.from_iterable(map(checker.feed, merged.history)), *checker.finish()]
     broken = {violation.promise for violation in found}
-    sure = [violation for violation in found if violation.promise in merged.decided]
+    # A loss that is open is not shown, so what overtook it has to be.
+    sure = without_overtaken_losses([violation for violation in found if violation.promise in merged.decided])
     unjudged = tuple(each for each in checker.unjudged() if each.promise in merged.decided)
     left_open = tuple(
         Unjudged(each.promise, f"{'broken' if each.promise in broken else 'kept'} in one order, but {each.reason}")

@@ -255,12 +255,28 @@ def test_what_sqs_may_have_deleted_is_done_or_comes_again(again: bool) -> None:
     recorder.asked({"QueueUrl": "q", "ReceiptHandle": "r1"}, context)
     recorder.unanswered(context, "after-call-error.sqs.DeleteMessage", exception=OSError())
     call(recorder, "DeleteMessage", {}, ReceiptHandle="r1")
-    assert [type(each) for each in heard.history] == [Delivered, *[Released, Acked] * 3, Acked]
+    assert [type(each) for each in heard.history] == [Delivered, Nacked, Acked, Acked]
     later = (
         Delivered(offset=7, key=b"k", consumer="b", attempt=3) if again else Delivered(offset=8, key=b"k", consumer="b")
     )
     history = [Published(offset=7, key=b"k"), Published(offset=8, key=b"k"), *heard.history, later]
-    assert check_history(history, Guarantees(promises={"one-holder", "key-order", "no-loss"})) == []
+    assert check_history(history, Guarantees(promises={"one-holder", "key-order", "no-loss", "fence"})) == []
+
+
+def test_sqs_is_not_blamed_for_a_delete_of_a_receipt_that_is_over() -> None:
+    heard = Heard()
+    recorder = SqsRecorder(heard.write, "a", lambda: None)
+    call(recorder, "ReceiveMessage", {"Messages": [received("r1")]})
+    call(recorder, "ChangeMessageVisibility", {}, ReceiptHandle="r1", VisibilityTimeout=0)
+    newer = received("r2")
+    newer["Attributes"] = {**newer["Attributes"], "ApproximateReceiveCount": "3"}
+    call(recorder, "ReceiveMessage", {"Messages": [newer]})
+    context: dict[str, Any] = {}
+    recorder.asked({"QueueUrl": "q", "ReceiptHandle": "r1"}, context)
+    recorder.unanswered(context, "after-call-error.sqs.DeleteMessage", exception=OSError())
+    call(recorder, "DeleteMessage", {}, ReceiptHandle="r2")
+    history = [Published(offset=7, key=b"k"), *heard.history]
+    assert check_history(history, Guarantees(promises={"one-holder", "key-order", "no-loss", "fence"})) == []
 
 
 def test_what_is_sent_again_with_the_same_deduplication_id_is_published_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,6 +547,34 @@ def test_an_error_that_names_no_message_of_a_batch_is_the_failure_of_none(error:
     assert [each for each in history if isinstance(each, Acked)] == acked(0, 1, 2)
 
 
+class SomeAreDone(PartlyDone):
+    """As a user may have it."""
+
+
+class Throttled(RetryLater):
+    """Likewise."""
+
+
+def test_errors_of_the_runner_are_known_in_the_classes_of_users() -> None:
+    heard = Heard()
+    recorder = KafkaRecorder(lambda _, happening: heard.write("q", happening), "a", lambda: None)
+    for offset in range(4):
+        recorder.begun(kafka_message(offset))
+    recorder.ended("q-0", (0, 1, 2), SomeAreDone(2, Throttled(5)))
+    recorder.ended("q-0", 3, Throttled(5))
+    assert heard.history[4:] == [*acked(0, 1), *released("Throttled", 2, 3)]
+
+
+def test_what_was_put_off_may_go_out_at_once_where_the_partition_moves_to() -> None:
+    heard = Heard()
+    one, other = (KafkaRecorder(lambda _, happening: heard.write("q", happening), name, lambda: 100) for name in "ab")
+    one.begun(kafka_message(0))
+    one.ended("q-0", 0, RetryLater(60_000))
+    one.on_revoke(None, [SimpleNamespace(topic="q", partition=0)])
+    other.begun(kafka_message(0))
+    assert check_history([Published(offset=0, key=b"k", at_ms=0), *heard.history]) == []
+
+
 def test_what_is_put_off_or_cancelled_has_not_failed() -> None:
     heard = Heard()
     recorder = KafkaRecorder(lambda _, happening: heard.write("q", happening), "a", lambda: 1_000)
@@ -539,7 +583,7 @@ def test_what_is_put_off_or_cancelled_has_not_failed() -> None:
         recorder.ended("q-0", 0, raised)
     of_all: dict[str, Any] = {"offset": 0, "consumer": "a", "at_ms": 1_000}
     assert heard.history[1::2] == [
-        Released(reason="RetryLater", until_ms=1_005, **of_all),
+        Released(reason="RetryLater", **of_all),
         Released(reason="CancelledError", **of_all),
         Released(reason="SystemExit", **of_all),
         Released(reason="NotAwaitedError", **of_all),

@@ -16,8 +16,8 @@ class KafkaRecorder:
 
     The log is ``<topic>-<partition>``. A delivery begins when a message goes to its handler, and ends when the handler
     does, or when the partition is revoked. No hook tells of dead letters: where some are written, tell `given_up`, or
-    claim neither safe-cursor nor no-loss. The time of a `RetryLater` is counted from when its hook is called, which may
-    be later than the runner counts it from: claim a ``tolerance_ms``.
+    claim neither safe-cursor nor no-loss. How long a `RetryLater` puts a message off is not told: whoever gets the
+    partition next need not know.
 
     The end of a handler names no delivery. When a message goes to a handler again after its partition was revoked, the
     next end is taken for that of the new delivery. So the old handler has to end first, as it does in this library's
@@ -67,9 +67,9 @@ class KafkaRecorder:
             ran_ms: How long it ran.
         """
         batch = [offsets] if isinstance(offsets, int) else list(offsets)
-        error: Any = raised  # no runner is imported: its exceptions are known by their names
+        error: Any = raised
         done, behind = (len(batch), 0) if raised is None else (0, len(batch))
-        if type(error).__name__ == "PartlyDone":
+        if _is_a("PartlyDone", error):
             done, error, behind = error.done, error.error, 1
         for offset in batch[:done]:
             self._end(log, Acked(offset=offset, consumer=self._consumer, at_ms=self._clock()))
@@ -112,16 +112,19 @@ class KafkaRecorder:
             self._write(log, end)
 
     def _ended_badly(self, offset: int, error: Any, *, is_clear: bool) -> Nacked | Released:  # noqa: ANN401
-        reason, now = type(error).__name__, self._clock()
-        if reason == "RetryLater":
-            until_ms = None if now is None else now + error.delay_ms
-            return Released(offset=offset, consumer=self._consumer, reason=reason, until_ms=until_ms, at_ms=now)
-        if is_clear and isinstance(error, Exception) and reason != "NotAwaitedError":
-            return Nacked(offset=offset, consumer=self._consumer, reason=reason, at_ms=now)
-        return Released(offset=offset, consumer=self._consumer, reason=reason, at_ms=now)
+        reason = type(error).__name__
+        is_excused = _is_a("RetryLater", error) or _is_a("NotAwaitedError", error)
+        if is_clear and isinstance(error, Exception) and not is_excused:
+            return Nacked(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock())
+        return self._released(offset, reason)
 
     def _released(self, offset: int, reason: str) -> Released:
         return Released(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock())
+
+
+def _is_a(name: str, error: object) -> bool:
+    """Return whether an exception is of that class: no runner is imported, so its classes are known by their names."""
+    return name in {each.__name__ for each in type(error).__mro__}
 
 
 def _log_of(topic: str, partition: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published, Released
+from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["SqsRecorder"]
@@ -41,6 +41,7 @@ class _Outcome(Enum):
 class _Receipt(NamedTuple):
     offset: int
     attempt: int
+    is_doubtful: bool = False  # a call to delete it had no answer
 
 
 class SqsRecorder:
@@ -49,7 +50,7 @@ class SqsRecorder:
     The log is the URL of the queue, the key the message group, the offset the low 63 bits of the sequence number, and
     the attempt the receive count. A message that is deleted is acked, one whose visibility is set to 0 is nacked. A
     call that was throttled is not written down. Where nobody knows whether a message was deleted, it may be done or
-    not: ``released``, then ``acked``. What is sent again with the same deduplication id is written down once by a
+    not: ``nacked``, then ``acked``, once for each receipt, and not known to count. What is sent again with the same deduplication id is written down once by a
     process.
 
     Nobody tells that a visibility timeout is over: claim as ``ack_timeout_ms`` the shortest one, of the queue, of a
@@ -145,10 +146,13 @@ class SqsRecorder:
         receipt, outcome = self._receipts.get(asked["ReceiptHandle"]), _outcome(parsed)
         if receipt is None or outcome is _Outcome.NOT_DONE:
             return
-        if outcome is _Outcome.UNKNOWN:
-            yield Released(**self._named(receipt), reason="nobody knows whether it was deleted")
-        else:
+        if outcome is not _Outcome.UNKNOWN:
             del self._receipts[asked["ReceiptHandle"]]
+        elif receipt.is_doubtful:
+            return  # it may be done already, and no more than that now
+        else:
+            self._receipts[asked["ReceiptHandle"]] = receipt._replace(is_doubtful=True)
+            yield Nacked(**self._named(receipt), reason="nobody knows whether it was deleted")
         yield Acked(**self._named(receipt), counted=False if outcome is _Outcome.REFUSED else None)
 
     def _deleted_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
