@@ -75,6 +75,11 @@ class Message:
         }
         return self.held is not None and self.held.reason not in own_way
 
+    def may_have_had_before(self, attempt: int | None) -> bool:
+        """Whether a delivery of that number may have been before the history; None for any number."""
+        first = self.deliveries[0].attempt if self.deliveries and not self.is_published else 1
+        return first != 1 and (attempt is None or first is None or attempt < first)
+
     def is_surely(self, *states: str) -> bool:
         return self.can_be <= set(states)
 
@@ -234,7 +239,8 @@ class SlowBooks:
             message.failures = 0
         match happening:
             case Published(offset=offset, key=key):
-                self.unpublished = {other for other in self.unpublished if other > offset}
+                awaited = self.unpublished if self.log_is_told else self.told
+                self.unpublished = {other for other in awaited if other > offset}
                 if message is not None:
                     message.is_published, message.own_key, message.other_keys = True, key, False
                 elif offset not in self.done:

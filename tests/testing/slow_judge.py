@@ -357,7 +357,8 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
         else:
             named = self.names(message, happening)
-            if named == "none" or (named == "earlier" and message.is_surely(OPEN)):
+            is_wrong = named == "none" or (named == "earlier" and message.is_surely(OPEN))
+            if is_wrong and not message.may_have_had_before(happening.attempt):
                 yield Promise.FENCE
 
     def is_told_twice(self, happening: Acked) -> bool:
@@ -403,7 +404,7 @@ class SlowJudge(SlowBooks):
             yield Promise.NO_LOSS
         elif message is None:
             return
-        elif how is SettledBy.LATE_ACK and not message.has_late_ack:
+        elif how is SettledBy.LATE_ACK and not (message.has_late_ack or message.may_have_had_before(None)):
             yield Promise.NO_LOSS
         elif how is SettledBy.SUPERSEDED and (
             message.deliveries or message.redriven is not None or self.heir_of(message) is None
@@ -413,6 +414,8 @@ class SlowJudge(SlowBooks):
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
         may_be_done = happening.offset in self.untold or (message is not None and DONE in message.can_be)
+        is_older = not self.log_is_told or happening.offset < self.published[0]
+        may_be_done |= message is None and is_older and happening.offset not in self.done
         if self.claims.tells_done and not may_be_done:
             yield Promise.SETTLED_ONCE
 

@@ -87,6 +87,23 @@ def test_what_is_lost_is_not_said_to_be_overtaken_too(tmp_path: Path) -> None:
     assert [each.promise for each in both] == [Promise.KEY_ORDER, Promise.NO_LOSS]
 
 
+def test_a_loss_that_was_overtaken_often_hides_no_other_overtaking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_MOST_KEPT", 5)
+    history: list[Happening] = [Connected(consumer="a"), Published(offset=0, key=b"x")]
+    for offset in range(1, 10):
+        history += [Published(offset=offset, key=b"x"), Delivered(offset=offset, key=b"x", consumer="a")]
+        history.append(Acked(offset=offset, consumer="a"))
+    history += [Published(offset=10, key=b"y"), Published(offset=11, key=b"y")]
+    for offset in (11, 10):
+        history += [Delivered(offset=offset, key=b"y", consumer="a"), Acked(offset=offset, consumer="a")]
+    claims = Guarantees(promises={"key-order", "no-loss"})
+    report = check_file(written(tmp_path / "both.jsonl", [*history, AtRest()]), claims, most=3)
+    assert 2 == report.found
+    assert [Promise.KEY_ORDER, Promise.NO_LOSS] == [each.promise for each in report.violations]
+
+
 def test_what_is_overtaken_often_does_not_hide_that_it_is_lost(tmp_path: Path) -> None:
     history: list[Happening] = [Connected(consumer="c1"), Published(offset=0, key=b"k"), Published(offset=1, key=b"l")]
     for offset in range(2, 9):

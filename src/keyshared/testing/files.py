@@ -199,7 +199,8 @@ class _Found:
             if victim is not None:
                 self._overtaken[victim] += 1
                 kept = self._overtakings
-            if len(self._sure) < self._most and len(kept) < max(self._most, _MOST_KEPT):
+            is_shown = victim is None or self._overtaken[victim] <= self._most  # no more of one victim ever is
+            if is_shown and len(self._sure) < self._most and len(kept) < max(self._most, _MOST_KEPT):
                 kept.append((self._told, violation))
             self._told += 1
 

@@ -19,6 +19,7 @@ from keyshared.testing.history import (
     Committed,
     Connected,
     Delivered,
+    Done,
     Freed,
     Gone,
     Happening,
@@ -35,7 +36,7 @@ from keyshared.testing.history import (
     Settled,
     SettledBy,
 )
-from keyshared.testing.judges import early, one_session
+from keyshared.testing.judges import early, one_session, outcome_promises
 
 
 def test_the_history_of_a_correct_dispatcher_breaks_nothing_in_any_configuration() -> None:
@@ -133,11 +134,95 @@ def test_what_was_done_before_its_publication_is_forgotten_beyond_a_bound_and_ta
         assert [] == checker.feed(Acked(offset=offset, consumer="a", attempt=1))
     for offset in (0, 1, 2):
         assert [] == checker.feed(Published(offset=offset, key=b"k"))
-    assert [] == checker.feed(AtRest())
+    (violation,) = checker.feed(AtRest())
+    assert (Promise.NO_LOSS, (1, 10)) == (violation.promise, violation.proof)  # never published, if nothing follows
     reasons = {unjudged.promise: unjudged.reason for unjudged in checker.unjudged()}
     assert "1 messages that were done before their Published were forgotten" == reasons[Promise.NO_LOSS]
     (violation,) = checker.feed(Published(offset=3, key=b"other"))
     assert (Promise.NO_LOSS, (1, 11)) == (violation.promise, violation.proof)
+
+
+BACKLOG: list[Happening] = [
+    Published(offset=10, key=b"x"),
+    Delivered(offset=5, key=b"k", consumer="a", attempt=2),
+    Nacked(offset=5, consumer="a", attempt=2, counted=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("promise", "history"),
+    [
+        ("no-loss", [*BACKLOG, Settled(offset=5, reason=SettledBy.LATE_ACK)]),
+        ("fence", [*BACKLOG, Acked(offset=5, consumer="b", attempt=1, counted=True)]),
+        ("fence", [*BACKLOG, Acked(offset=5, consumer="b", counted=True)]),
+        ("settled-once", [BACKLOG[0], Done(offset=5)]),
+    ],
+)
+def test_nobody_is_blamed_for_what_may_have_been_before_the_history(promise: str, history: list[Happening]) -> None:
+    assert [] == check_history(history, Guarantees(promises={promise}, tells_done=True))
+
+
+@pytest.mark.parametrize(
+    ("promise", "history"),
+    [
+        ("no-loss", [Published(offset=5, key=b"k"), *BACKLOG[1:], Settled(offset=5, reason=SettledBy.LATE_ACK)]),
+        ("fence", [*BACKLOG, Acked(offset=5, consumer="b", attempt=3, counted=True)]),
+        (
+            "fence",
+            [BACKLOG[0], Delivered(offset=5, consumer="a", attempt=1), Acked(offset=5, consumer="b", counted=True)],
+        ),
+        ("settled-once", [*BACKLOG, Acked(offset=5, consumer="a", counted=True), Done(offset=5), Done(offset=5)]),
+        ("settled-once", [BACKLOG[0], Done(offset=10)]),
+    ],
+)
+def test_what_cannot_have_been_before_the_history_is_blamed(promise: str, history: list[Happening]) -> None:
+    assert [promise] == [
+        each.promise for each in check_history(history, Guarantees(promises={promise}, tells_done=True))
+    ]
+
+
+def test_what_was_told_before_the_first_publication_is_older_or_has_to_be_published() -> None:
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    for offset in (3, 12, 14, 10):
+        checker.feed(Delivered(offset=offset, key=b"k", consumer="a", attempt=1))
+    for offset in (3, 12, 10):
+        checker.feed(Acked(offset=offset, consumer="a", attempt=1, counted=True))
+    checker.feed(Settled(offset=16, reason=SettledBy.OPERATOR))
+    assert [] == checker.feed(Published(offset=10, key=b"k"))
+    (never,) = checker.feed(Published(offset=13, key=b"k"))
+    assert ("Delivered tells of offset 12, which was never published", (1, 9)) == (never.explanation, never.proof)
+    assert [] == checker.feed(Published(offset=14, key=b"k"))
+    (ended,) = checker.feed(Published(offset=17, key=b"k"))
+    assert "Settled tells of offset 16, which was never published" == ended.explanation
+    [unjudged] = checker.unjudged()
+    assert "older than the history" in unjudged.reason
+
+
+def test_what_is_older_than_the_history_is_not_done_because_others_were_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(early, "_REMEMBERED", 2)
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    checker.feed(Published(offset=100))
+    for offset in range(101, 105):
+        checker.feed(Settled(offset=offset, reason=SettledBy.OPERATOR))
+    assert [] == checker.feed(Delivered(offset=5, key=b"k", consumer="a"))
+
+
+def test_an_ack_that_somebody_has_seen_and_the_checker_has_forgotten_is_no_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outcome_promises, "_REMEMBERED_ACKS", 2)
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    offsets = range(3)
+    for offset in offsets:
+        checker.feed(Published(offset=offset))
+        checker.feed(Delivered(offset=offset, consumer="a", attempt=1))
+    seen = [Acked(offset=offset, consumer="a", attempt=1) for offset in offsets]
+    assert [] == [each for ack in seen for each in checker.feed(ack)]
+    assert [] == [each for ack in seen for each in checker.feed(replace(ack, counted=True))]
+    [unjudged] = checker.unjudged()
+    assert "1 acks that somebody has seen were forgotten" in unjudged.reason
 
 
 def test_late_answers_to_a_message_that_comes_back_again_and_again_are_believed_beyond_a_bound() -> None:

@@ -148,7 +148,7 @@ class Bookkeeper(Lives):
             self._list(message)
         if message is not None:
             message.lane.newest = message
-        if early.told:
+        if early.told or previous is None:
             early.published(offset, is_first=previous is None)
         if previous is None:
             self.first_offset = offset
@@ -217,7 +217,7 @@ class Bookkeeper(Lives):
     def _ack(self, seen: Seen, happening: Acked, message: Message | None) -> None:
         if message is None:
             if happening.counted:
-                self._answer_early(happening.offset)
+                self._answer_early(seen, happening.offset)
             return
         found = standing(message, happening.consumer, happening.attempt)
         if happening.counted or (found is Standing.CURRENT and happening.counted is None):
@@ -272,13 +272,13 @@ class Bookkeeper(Lives):
         self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped, message: Message | None
     ) -> None:
         if message is None:
-            self._answer_early(happening.offset)
+            self._answer_early(seen, happening.offset)
         else:
             self._settle(message, seen)
 
-    def _answer_early(self, offset: int) -> None:
+    def _answer_early(self, seen: Seen, offset: int) -> None:
         if not self.is_over(offset):
-            self.early.done(offset, None, is_older=self.is_older(offset))
+            self.early.done(offset, None, seen, is_older=self.is_older(offset))
             self.ended.append(offset)
             self.highest = offset if self.highest is None else max(self.highest, offset)
 

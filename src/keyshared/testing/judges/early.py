@@ -17,10 +17,12 @@ class Told(NamedTuple):
     Attributes:
         first: The first delivery, or None if there was none.
         odd: A delivery with another key, that is not judged yet.
+        since: The row that told of it first.
     """
 
     first: Seen | None = None
     odd: Seen | None = None
+    since: Seen | None = None
 
 
 class EarlyBook:
@@ -48,12 +50,13 @@ class EarlyBook:
             return False
         return self._first is None or offset >= self._first
 
-    def done(self, offset: int, message: Message | None, *, is_older: bool) -> None:
+    def done(self, offset: int, message: Message | None, seen: Seen, *, is_older: bool) -> None:
         """Remember that a message is done whose publication is not told yet."""
         if is_older:
             self._remember_older(offset)
             return
-        self.told[offset] = Told() if message is None else Told(message.published, message.odd)
+        first, odd = (None, None) if message is None else (message.published, message.odd)
+        self.told[offset] = Told(first, odd, first or seen)
         heappush(self._lowest, offset)
         if len(self.told) > _REMEMBERED:
             self._floor = heappop(self._lowest)

@@ -21,6 +21,7 @@ __all__ = [
     "is_running",
     "is_same_delivery",
     "key_of",
+    "may_name_what_was_before",
     "standing",
 ]
 
@@ -214,6 +215,14 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     if not message.had(consumer, attempt):
         return Standing.FORGED
     return Standing.STALE if message.is_open else Standing.LATE
+
+
+def may_name_what_was_before(message: Message, attempt: int | None) -> bool:
+    """Whether an answer may name a delivery from before the history: the first one that is told was not the first."""
+    first = message.published.happening
+    if type(first) is not Delivered or first.attempt == 1:
+        return False
+    return attempt is None or first.attempt is None or attempt < first.attempt
 
 
 def is_same_delivery(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:

@@ -181,9 +181,9 @@ class Lives(Books):
         del self.messages[offset]
         self.ended.append(offset)
         if type(message.published.happening) is Delivered:
-            self.early.done(offset, message, is_older=self.is_older(offset))
+            self.early.done(offset, message, seen, is_older=self.is_older(offset))
         elif message.redriven and not self.is_over(offset):
-            self.early.done(offset, None, is_older=self.is_older(offset))
+            self.early.done(offset, None, seen, is_older=self.is_older(offset))
         self.changed[lane.id] = lane
         lane.size -= 1
         if not lane.size:

@@ -31,6 +31,7 @@ from keyshared.testing.judges.entries import (
     is_latest_only,
     is_same_delivery,
     key_of,
+    may_name_what_was_before,
     standing,
 )
 from keyshared.testing.judges.judge import Judge, Judgement
@@ -131,6 +132,7 @@ class NoLoss(Judge):
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
         self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
         self.acked: OrderedDict[int, tuple[str, int | None]] = OrderedDict()  # what an ack has ended that was only seen
+        self.forgotten_acks = 0
         self.has_older = False
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
@@ -153,6 +155,7 @@ class NoLoss(Judge):
         reasons = {
             "the history does not say AtRest, so what has no answer may still get one": AtRest not in self.books.kinds,
             f"{count} messages that were done before their Published were forgotten": count,
+            f"{self.forgotten_acks} acks that somebody has seen were forgotten": self.forgotten_acks,
             "offsets below the first Published are taken for older than the history": self.has_older,
         }
         return "; ".join(reason for reason, holds in reasons.items() if holds) or None
@@ -165,9 +168,21 @@ class NoLoss(Judge):
             yield self._blame_unpublished(offset)
 
     def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
+        if not self.books.log_is_told:
+            self._look_back(happening.offset)
         if message is None and not self.unpublished and not self.books.early.told:
             return ()  # nothing was told of it before, as nearly always
         return self._published_late(seen, happening, message)
+
+    def _look_back(self, first: int) -> None:
+        """Expect what was told of before the first publication, or take it for older than the history."""
+        early = {offset: told.since for offset, told in self.books.early.told.items() if told.since is not None}
+        waiting = {offset: message.published for offset, message in self.books.messages.items() if not message.redriven}
+        for offset, seen in {**early, **waiting}.items():
+            if offset < first:
+                self.has_older = True
+            elif offset > first:
+                self.unpublished[offset] = seen
 
     def _published_late(self, seen: Seen, happening: Published, message: Message | None) -> Iterator[Violation]:
         offset = happening.offset
@@ -217,6 +232,7 @@ class NoLoss(Judge):
             self.acked[happening.offset] = happening.consumer, happening.attempt
             if len(self.acked) > _REMEMBERED_ACKS:
                 self.acked.popitem(last=False)
+                self.forgotten_acks += 1
         return ()
 
     def _unasked_ack(self, seen: Seen, happening: Acked) -> Iterable[Violation]:
@@ -225,6 +241,8 @@ class NoLoss(Judge):
         if named is not None and is_same_delivery(named, (happening.consumer, happening.attempt)):
             del self.acked[happening.offset]
             return ()
+        if named is None and self.forgotten_acks and self.books.is_over(happening.offset):
+            return ()  # it may be one that was forgotten
         return self._unasked(seen, happening.offset)
 
     def _nacked(self, seen: Seen, happening: Nacked, message: Message | None) -> Iterable[Violation]:
@@ -248,9 +266,13 @@ class NoLoss(Judge):
         elif happening.reason is SettledBy.SUPERSEDED and not self._may_supersede(message):
             text = f"offset {happening.offset} is superseded, which no policy allows"
             yield from self._against(text, None if message is None else message.published, seen)
-        elif happening.reason is SettledBy.LATE_ACK and message is not None and not message.noted:
+        elif happening.reason is SettledBy.LATE_ACK and message is not None and not self._may_be_late(message):
             text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
             yield from self._against(text, message.since, seen)
+
+    def _may_be_late(self, message: Message) -> bool:
+        """Whether an earlier delivery was acked, in this history or before it."""
+        return message.noted or may_name_what_was_before(message, None)
 
     def _may_supersede(self, message: Message | None) -> bool:
         """Whether a policy gives up a message for a newer one; of a key that is not told, one may do that."""

@@ -44,6 +44,9 @@ class SettledOnce(Judge):
         offset = happening.offset
         if self.untold.pop(offset, None) is not None or (message is not None and message.doubtful):
             return
+        may_be_older = not self.books.log_is_told or self.books.is_older(offset)
+        if message is None and may_be_older and offset not in self.books.early:
+            return  # it may have ended before the history
         if message is None:
             yield self.blame(f"offset {offset} is said to be done, and that was said before, or is not so", seen)
         else:

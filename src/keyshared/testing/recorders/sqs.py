@@ -50,8 +50,8 @@ class SqsRecorder:
     The log is the URL of the queue, the key the message group, the offset the low 63 bits of the sequence number, and
     the attempt the receive count. A message that is deleted is acked, one whose visibility is set to 0 is nacked. A
     call that was throttled is not written down. Where nobody knows whether a message was deleted, it may be done or
-    not: ``nacked``, then ``acked``, once for each receipt, and not known to count. What is sent again with the same deduplication id is written down once by a
-    process.
+    not: ``nacked``, then ``acked``, once for each receipt, and not known to count. What is sent again with the same
+    deduplication id is written down once by a process.
 
     Nobody tells that a visibility timeout is over: claim as ``ack_timeout_ms`` the shortest one, of the queue, of a
     ReceiveMessage, or that a ChangeMessageVisibility sets if it is not 0.
