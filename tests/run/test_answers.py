@@ -1,6 +1,7 @@
 """A handler that only returns something to be awaited has handled nothing."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from keyshared.run import AsyncRunner, NotAwaitedError, RunnerConfig, ThreadRunner
+from keyshared.run import AsyncRunner, NotAwaitedError, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
+from keyshared.run.executors import ForeignError, InExecutors
 
 ONE = RunnerConfig(workers=1)
 
@@ -84,6 +86,88 @@ def test_a_coroutine_of_a_process_stops_the_runner() -> None:
     with pytest.raises(NotAwaitedError, match="returned a coroutine, which nobody awaits"):
         in_threads(work, commits, executor=in_a_process)
     assert set(commits) <= {0}
+
+
+class DeclinedError(Exception):
+    """Is pickled and cannot be read again, as many errors: its arguments are not those that it takes."""
+
+    def __init__(self, one: object, other: object) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+class Unwanted(Reject):
+    def __init__(self, one: object, other: object) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+class Throttled(RetryLater):
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(one * other)
+
+
+class SomeAreDone(PartlyDone):
+    def __init__(self) -> None:
+        super().__init__(2, Throttled(2, 3))
+
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "plain": lambda: ValueError("no"),
+    "declined": lambda: DeclinedError("this", "that"),
+    "unwanted": lambda: Unwanted("this", "that"),
+    "throttled": lambda: Throttled(2, 3),
+    "partly": SomeAreDone,
+}
+
+
+def raise_one(name: str) -> None:
+    error = ERRORS[name]()
+    raise error
+
+
+def test_an_error_comes_from_a_process_as_it_is_or_as_what_can_be_told_of_it() -> None:
+    call = InExecutors(in_a_process, raise_one)
+    found: dict[str, Any] = {}
+    for name in ERRORS:
+        with pytest.raises(Exception) as raised:  # noqa: PT011  # looked at below
+            call(name)
+        found[name] = raised.value
+    call.close()
+    told = {name: (type(error), str(error)) for name, error in found.items() if name not in {"throttled", "partly"}}
+    assert told == {
+        "plain": (ValueError, "no"),
+        "declined": (ForeignError, "DeclinedError: this and that"),
+        "unwanted": (Reject, "this and that"),
+    }
+    assert (6, 2, 6) == (found["throttled"].delay_ms, found["partly"].done, found["partly"].error.delay_ms)
+
+
+def test_an_error_of_a_thread_is_the_same_object() -> None:
+    error = DeclinedError("this", "that")
+
+    def fail(_: object) -> None:
+        raise error
+
+    call = InExecutors(lambda: ThreadPoolExecutor(1), fail)
+    with pytest.raises(DeclinedError) as raised:
+        call(0)
+    assert raised.value is error
+    call.close()
+
+
+def test_whoever_is_left_behind_finds_a_closed_executor_and_fails_nobody() -> None:
+    async def main() -> BaseException | None:
+        runner: AsyncRunner[str] = AsyncRunner(
+            lambda _: None, executor=lambda: ThreadPoolExecutor(1), config=RunnerConfig(workers=1)
+        )
+        async with runner:
+            runner.add_log("a")
+            await runner.submit("a", 0, "k", "m")
+            await asyncio.sleep(0)
+            await runner.stop(0)
+            await asyncio.sleep(0.02)
+        return runner.error
+
+    assert [None] * 5 == [asyncio.run(main()) for _ in range(5)]
 
 
 def in_a_process() -> ProcessPoolExecutor:

@@ -488,6 +488,37 @@ if __name__ == "__main__":
 """
 
 
+ENDS_ITS_OWN = """
+import os, signal, subprocess, sys
+from multiprocessing import get_context
+from keyshared_kafka.processes import make_process
+def work(begun):
+    begun.set()
+    signal.pause()
+def handle(_):
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    program.terminate()
+    context = get_context("fork")
+    begun = context.Event()
+    forked = context.Process(target=work, args=(begun,))
+    forked.start()
+    begun.wait(30)
+    forked.terminate()
+    forked.join(30)
+    return program.wait(30), forked.exitcode
+if __name__ == "__main__":
+    print(*make_process().submit(handle, 0).result(), flush=True)
+"""
+
+
+def test_what_a_handler_in_a_process_starts_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ENDS_ITS_OWN)
+    command = [sys.executable, "-W", "ignore", str(program)]
+    told = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60, check=True)
+    assert told.stdout.strip() == "-15 -15"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_handler_in_a_process_finishes_when_a_terminal_or_a_service_manager_tells_all_processes_to_stop(
     number: signal.Signals, tmp_path: Path

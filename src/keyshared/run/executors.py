@@ -1,14 +1,20 @@
 """Handlers in threads and executors: one for each worker, so that a process that dies takes one message with it."""
 
+import os
+import pickle
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from inspect import isawaitable, iscoroutine
 from threading import local
 from typing import Any
 
-from keyshared.run.values import NotAwaitedError
+from keyshared.run.values import NotAwaitedError, PartlyDone, Reject, RetryLater
 
-__all__ = ["InExecutors", "NoExecutorError", "check_answer"]
+__all__ = ["ForeignError", "InExecutors", "NoExecutorError", "check_answer"]
+
+
+class ForeignError(Exception):
+    """What a handler has raised in a process, and what cannot be told as it is: its class and its text."""
 
 
 class NoExecutorError(Exception):
@@ -82,7 +88,7 @@ class InExecutors:
 
     def _submit(self, executor: Executor, message: object) -> Future[None]:
         try:
-            return executor.submit(_call, self._handle, message)
+            return executor.submit(_call, self._handle, message, os.getpid())
         except BrokenExecutor:
             raise
         except (OSError, RuntimeError) as error:  # no process or thread can be started
@@ -102,6 +108,29 @@ class InExecutors:
         return executor
 
 
-def _call(handle: Callable[[Any], object], message: object) -> None:
-    """Run in the executor: what a handler returns means nothing, and may not be fit to travel."""
-    check_answer(handle(message))
+def _call(handle: Callable[[Any], object], message: object, caller: int) -> None:
+    """Run in the executor: what a handler returns means nothing, and may not be fit to travel to the caller."""
+    try:
+        check_answer(handle(message))
+    except BaseException as error:
+        known = error if os.getpid() == caller else _fit_to_travel(error)
+        if known is error:
+            raise
+        raise known from None
+
+
+def _fit_to_travel(error: BaseException) -> BaseException:
+    """Return an error that can be read again where it is told: one that cannot would break the pool, and hang it."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
+    except Exception:  # noqa: BLE001  # whatever a foreign class raises
+        match error:
+            case PartlyDone():
+                return PartlyDone(error.done, _fit_to_travel(error.error))
+            case RetryLater():
+                return RetryLater(error.delay_ms)
+            case Reject():
+                return Reject(str(error))
+            case _:
+                return ForeignError(f"{type(error).__qualname__}: {error}")
+    return error

@@ -263,8 +263,12 @@ class Host(ABC, Generic[Message]):
             self._break(error)
 
     def _give_back(self, run: Run[Message], error: BaseException) -> None:
-        """A handler could not begin, as none could: that stops the runner, and is no failure of the message."""
-        self._heart.fail(error, now_ms=now_ms())
+        """A handler could not begin, as none could: that stops the runner, and is no failure of the message.
+
+        Once the runner is over its executors are closed, and whoever was left behind finds that.
+        """
+        if not self._is_over:
+            self._heart.fail(error, now_ms=now_ms())
         self._heart.withdrawn(run)
         self._step()
 

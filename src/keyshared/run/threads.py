@@ -46,7 +46,7 @@ class ThreadRunner(WaitingThreads[Message]):
             time, as soon as the call before has returned: under load with many at once.
         executor: Makes the executor in which one worker runs its handlers, for example
             ``lambda: ProcessPoolExecutor(1)`` for handlers that compute. If its process dies, the message that it had
-            has failed, and the worker gets a new one. Handler, messages and errors have to be picklable then. If none
+            has failed, and the worker gets a new one. Handler and messages have to be picklable then. If none
             can be made, or it can start nothing, the runner stops with that error.
         hooks: Functions that are told what happens.
         config: Settings.

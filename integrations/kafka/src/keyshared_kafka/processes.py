@@ -5,8 +5,11 @@ import signal
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 from threading import Thread
+from typing import Final
 
 __all__ = ["make_process"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def make_process() -> Executor:
@@ -18,10 +21,22 @@ def _begin() -> None:
     """Let the consumer alone decide when this process ends.
 
     A terminal sends Ctrl-C to its child processes too, and a service manager SIGTERM; but their handlers shall finish.
+    What a handler starts ends by signals as ever: to ignore them would be inherited.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    for number in _SIGNALS:
+        signal.signal(number, _pass_over)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_end_by_signals)
     _end_with_parent()
+
+
+def _pass_over(number: int, frame: object) -> None:
+    """Do nothing; a program that is started gets none of this."""
+
+
+def _end_by_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _end_with_parent() -> None:
