@@ -394,10 +394,11 @@ def test_several_plans_are_compared_and_one_wins(
     ("plan", "why"),
     [
         ('until_ms = "20 s"', "topic-partitions that did not come to rest: 2"),
-        (
+        pytest.param(
             """answers = [{ kind = "poisoned", keys = ["u3"], reply = "reject" }]
 config = { poison = "block" }""",
             "topic-partitions that did not come to rest: 2",
+            marks=pytest.mark.slow,
         ),
         pytest.param("FILTERED", "messages skipped: 171", marks=pytest.mark.slow),
         pytest.param(

@@ -1,24 +1,32 @@
 """Whether a group was enough, and who is the cause: every figure against plain loops over the collected deliveries."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from tests.spark.replays.test_replay_report import Page
 
 pyspark = pytest.importorskip("pyspark")
-from pyspark.sql import Row  # noqa: E402 - needs pyspark
+import pyarrow as pa  # noqa: E402 - needs pyspark
+from pyspark.sql import DataFrame, Row  # noqa: E402 - as above
 from pyspark.sql import functions as F  # noqa: E402, N812 - as above
+from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402 - as above
 
 from keyshared.config import DispatcherConfig, Rules  # noqa: E402 - as above
 from keyshared.hashing.named import XXH64_SEED_42  # noqa: E402 - as above
 from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan, SetLimit  # noqa: E402 - as above
-from keyshared.spark.replays.enough_report import Series  # noqa: E402 - as above
-from keyshared.spark.replays.replay import Replay, replay  # noqa: E402 - as above
-from keyshared.spark.replays.replay_figures import replay_report  # noqa: E402 - as above
+from keyshared.spark.frames.tables import frame_of  # noqa: E402 - as above
+from keyshared.spark.replays.cause_figures import hot_keys  # noqa: E402 - as above
+from keyshared.spark.replays.enough_figures import enough  # noqa: E402 - as above
+from keyshared.spark.replays.enough_report import Enough, Series  # noqa: E402 - as above
+from keyshared.spark.replays.intervals import Replayed  # noqa: E402 - as above
+from keyshared.spark.replays.partition import DeliveryRow, SummaryRow, replay_partition  # noqa: E402 - as above
+from keyshared.spark.replays.replay import Replay, replay, summary_fields  # noqa: E402 - as above
+from keyshared.spark.replays.replay_figures import _ended, replay_report  # noqa: E402 - as above
 from keyshared.spark.replays.replay_report import ReplayReport, html  # noqa: E402 - as above
+from keyshared.spark.replays.schemas import DELIVERY_SCHEMA, SUMMARY_SCHEMA  # noqa: E402 - as above
 from keyshared.spark.replays.stays import State  # noqa: E402 - as above
 
 if TYPE_CHECKING:
@@ -260,16 +268,67 @@ def reported(spark: "SparkSession", rows: str, plan: Plan, enough_ms: int | None
         )
 
 
-def test_a_key_needs_what_it_needs_in_one_topic_partition_and_has_hands_for_many(spark: "SparkSession") -> None:
-    spread = "concat('p', id % 4) topic_partition; id offset; 'k' key; (id div 4) * 100 at_ms"
-    [key] = reported(spark, spread, Plan(consumers=[ConsumerPlan("a", Fixed(60))])).hot_keys
+class Frames(NamedTuple):
+    """What a replay gives, made in this process: without the jobs of a whole page."""
+
+    deliveries: DataFrame
+    summaries: DataFrame
+    replayed: Replayed
+
+    def enough(self, enough_ms: int) -> Enough:
+        return enough(self.deliveries, self.summaries, self.replayed, {}, shown=[], enough_ms=enough_ms, asked=True)
+
+
+def frames(spark: "SparkSession", arrivals: Iterable[int], plan: Plan, *, key: str = "k{}", places: int = 1) -> Frames:
+    """A message arrives at each of these times, with a key of its own if none is given."""
+    found = [
+        row
+        for place in range(places)
+        for row in replay_partition(
+            (
+                (f"p{place}", offset, key.format(offset), at_ms, None)
+                for offset, at_ms in enumerate(arrivals)
+                if offset % places == place
+            ),
+            plan,
+        )
+    ]
+    summed: list[dict[str, Any]] = [summary_fields(row) for row in found if isinstance(row, SummaryRow)]
+    told = [dict(zip(DELIVERY_SCHEMA.names, row, strict=True)) for row in found if isinstance(row, DeliveryRow)]
+    deliveries, summaries = (
+        frame_of(spark, pa.Table.from_pylist(rows, to_arrow_schema(schema)))
+        for rows, schema in ((told, DELIVERY_SCHEMA), (summed, SUMMARY_SCHEMA))
+    )
+    first, last = min(row["start_ms"] for row in summed), max(row["end_ms"] for row in summed)
+    return Frames(deliveries, summaries, Replayed(plan, first, last, places, _ended(deliveries, plan, last)))
+
+
+@pytest.mark.parametrize(
+    ("consumer", "config", "rules", "need"),
+    [
+        (ConsumerPlan("a", Fixed(15), limit=1), {"max_in_flight_per_key": 8}, None, 1.5),
+        (ConsumerPlan("a", Fixed(60), limit=4, concurrency=4), {"max_in_flight_per_key": 8}, None, 1.5),
+        (ConsumerPlan("a", Fixed(20), concurrency=4), {"max_in_flight_per_key": 4}, None, 0.5),
+        (ConsumerPlan("a", Fixed(15)), {"batch_per_key": 10}, None, 1.5),
+        (ConsumerPlan("a", Fixed(150), takes_batches=True), {"batch_per_key": 10}, None, 1.5),
+        (ConsumerPlan("a", Fixed(30), concurrency=4), {}, Rules(mark="four", limit_of=lambda _: 4), 0.75),
+    ],
+)
+def test_a_key_needs_its_part_of_what_a_consumer_has_of_it(
+    spark: "SparkSession", consumer: ConsumerPlan, config: dict[str, Any], rules: Rules | None, need: float
+) -> None:
+    plan = Plan(consumers=[consumer], config=DispatcherConfig(**config), rules=rules)
+    [key] = hot_keys(frames(spark, range(0, 2_000, 10), plan, key="k").deliveries, 1, plan).hottest
+    assert key.need == pytest.approx(need, rel=0.1)
+    assert (key.wait_ms > 0) == (need > 1)
+
+
+def test_a_key_needs_what_it_needs_in_one_topic_partition(spark: "SparkSession") -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(60))])
+    arrivals = (number // 4 * 100 for number in range(400))
+    [key] = hot_keys(frames(spark, list(arrivals), plan, key="k", places=4).deliveries, 1, plan).hottest
     assert 0 == key.wait_ms
     assert key.need == pytest.approx(0.6, rel=0.02)
-    config = DispatcherConfig(max_in_flight_per_key=4)
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(100), concurrency=4)], config=config)
-    [key] = reported(spark, "'p' topic_partition; id offset; 'k' key; id * 50 at_ms", plan).hot_keys
-    assert 0 == key.wait_ms
-    assert key.need == pytest.approx(0.5, rel=0.02)
 
 
 def test_what_a_crashed_consumer_has_in_its_hands_is_no_work(spark: "SparkSession") -> None:
@@ -300,71 +359,24 @@ def test_what_was_left_in_the_end_never_caught_up(spark: "SparkSession") -> None
 
 
 def test_what_is_in_hand_in_the_end_waits_for_nothing(spark: "SparkSession") -> None:
-    rows = "'p' topic_partition; id offset; concat('k', id) key; if(id < 20, 0, id * 100) at_ms"
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=1)], until_ms=20_005)
-    found = reported(spark, rows, plan, enough_ms=50)
-    assert found.stopped
-    assert found.enough is not None
-    assert (1, 0, 0, 190) == (
-        found.enough.behind_count,
-        found.enough.behind_left,
-        found.enough.left,
-        found.enough.behind_until_ms,
-    )
-    assert "the last lags are too low" not in Page(html(found)).text
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=1)], until_ms=4_005)
+    found = frames(spark, [*[0] * 20, *range(1_000, 6_000, 100)], plan).enough(50)
+    assert (1, 0, 0, 190) == (found.behind_count, found.behind_left, found.left, found.behind_until_ms)
 
 
-def test_what_waits_for_ever_is_missing_in_the_lag_and_the_page_says_so(spark: "SparkSession") -> None:
-    rows = "'p' topic_partition; id offset; concat('k', id) key; id * 100 at_ms"
-    found = reported(spark, rows, Plan(consumers=[ConsumerPlan("a", Fixed(10))], changes=[Crash(1_050, "a")]))
-    assert found.enough is not None
-    assert (0, 1) == (found.enough.behind_count, found.enough.left)
-    assert "the last lags are too low" in Page(html(found)).text
+def test_what_waits_for_ever_is_left(spark: "SparkSession") -> None:
+    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], changes=[Crash(1_050, "a")])
+    found = frames(spark, range(0, 4_000, 100), plan).enough(50)
+    assert (0, 0, 1) == (found.behind_count, found.behind_left, found.left)
 
 
 def test_who_still_drains_in_the_end_is_not_away(spark: "SparkSession") -> None:
-    rows = "'p' topic_partition; id offset; concat('k', id) key; id * 10 at_ms"
     busy = ConsumerPlan("a", Fixed(200), limit=5, concurrency=5)
     plan = Plan(consumers=[busy, ConsumerPlan("b", Fixed(5))], changes=[Leave(500, "a", drain_ms=None)], until_ms=550)
-    found = reported(spark, rows, plan)
-    assert found.enough is not None
+    stays = frames(spark, range(0, 600, 10), plan).replayed.stays
     assert [("a", 0, 500, State.UP), ("a", 500, 550, State.DRAINING)] == [
-        tuple(stay) for stay in found.enough.stays if stay.consumer == "a"
+        stay for stay in stays if stay.consumer == "a"
     ]
-
-
-def test_a_batch_is_worked_on_as_one_message(spark: "SparkSession") -> None:
-    rows = "'p' topic_partition; id offset; concat('k', id) key; id * 20 at_ms"
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(15), takes_batches=True)], config=DispatcherConfig(batch_per_key=50))
-    found = reported(spark, rows, plan)
-    assert found.enough is not None
-    assert found.enough.use[0].mean == pytest.approx(0.75, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("consumer", "config"),
-    [
-        (ConsumerPlan("a", Fixed(15), limit=1), DispatcherConfig(max_in_flight_per_key=8)),
-        (ConsumerPlan("a", Fixed(60), limit=4, concurrency=4), DispatcherConfig(max_in_flight_per_key=8)),
-        (ConsumerPlan("a", Fixed(15)), DispatcherConfig(batch_per_key=10)),
-        (ConsumerPlan("a", Fixed(150), takes_batches=True), DispatcherConfig(batch_per_key=10)),
-    ],
-)
-def test_a_key_with_half_as_much_work_again_as_its_consumer_can_do_cannot_keep_up(
-    spark: "SparkSession", consumer: ConsumerPlan, config: DispatcherConfig
-) -> None:
-    [key] = reported(
-        spark, "'p' topic_partition; id offset; 'k' key; id * 10 at_ms", Plan(consumers=[consumer], config=config)
-    ).hot_keys
-    assert key.need == pytest.approx(1.5, rel=0.1)
-
-
-def test_a_key_that_a_rule_lets_out_four_times_needs_no_more_than_that(spark: "SparkSession") -> None:
-    rules = Rules(mark="four", limit_of=lambda _: 4)
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(30), concurrency=4)], rules=rules)
-    [key] = reported(spark, "'p' topic_partition; id offset; 'k' key; id * 10 at_ms", plan).hot_keys
-    assert 0 == key.wait_ms
-    assert key.need == pytest.approx(0.75, rel=0.02)
 
 
 def test_a_change_is_the_same_in_topic_partitions_that_begin_later(spark: "SparkSession") -> None:
