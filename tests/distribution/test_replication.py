@@ -254,6 +254,18 @@ class TestReplication:
         empty.settle()
         assert empty.report().exactly_once_in_order
 
+    def test_a_new_cluster_has_no_link_from_one_that_is_gone(self) -> None:
+        tree = DistributionTree([["1", "2"], ["3", "4"]])
+        clusters = Replication(tree.clusters, tree.hops())
+        clusters.produce("1")
+        clusters.settle()
+        clusters.destroy("2")
+        add = tree.propose_add("5", near=["1", "2"])
+        clusters.apply(add, starts=dict.fromkeys(add.added, 0))
+        assert "2" not in {hop.cluster for hop in clusters.positions() if hop.target == "5"}
+        assert ["1"] == [hop.cluster for hop in clusters.ready()]
+        assert clusters.settle()
+
     def test_clusters_that_link_to_each_other_can_both_be_destroyed(self) -> None:
         tree = DistributionTree([["1", "2"], ["3", "4"]])
         assert {Hop("1", 32, "3"), Hop("3", 32, "1")} < set(tree.hops())

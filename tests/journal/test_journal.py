@@ -284,12 +284,43 @@ class TestRefused:
         assert [("released", 0), ("deliver", 0), ("refused", None)] == seen(told)
         assert [1, 2, 3] == [outcome.position for outcome in told]
 
-    @pytest.mark.parametrize("number", [(1 << 63) - 1, 1])
+    @pytest.mark.parametrize("number", [(1 << 63) - 1, 2])
     def test_a_number_of_63_bits_is_stored(self, number: int) -> None:
         journal = joined(AT_ONCE)
-        later = Command(number, number, "offer", number, "k", duration_ms=number)
+        later = Command(number, 1, "offer", number, "k", duration_ms=number - 1)
         assert [] == journal.apply(later)
-        assert 2 * number == journal.next_deadline_ms() == again(journal).next_deadline_ms()
+        assert number == journal.next_deadline_ms() == again(journal).next_deadline_ms()
+        assert [("deliver", number)] == seen(journal.advance(number))
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            Command(2, 5, "offer", 1, "k", duration_ms=(1 << 63) - 5),
+            Command(2, 5, "extend", 0, consumer="c", attempt=1, duration_ms=(1 << 63) - 5),
+            Command(2, 5, "release", 0, consumer="c", attempt=1, duration_ms=(1 << 63) - 5),
+            Command(2, 5, "redrive", key="k", letters=[[0, (1 << 63) - 1]]),
+            Command(2, 5, "redrive", key="k", letters=[[0, 10**5_000]]),
+        ],
+    )
+    def test_what_would_have_more_than_63_bits_is_refused(self, command: Command) -> None:
+        journal = joined(DispatcherConfig(redrive=True))
+        journal.apply(offer(1, 0))
+        assert ["refused"] == [outcome.effect for outcome in journal.apply(command)]
+        assert journal.next_deadline_ms() == again(journal).next_deadline_ms() == 30_000
+
+    def test_an_instant_that_cannot_come_is_no_deadline(self) -> None:
+        journal = joined()
+        journal.apply(offer(1, 0, at_ms=(1 << 63) - 1))
+        assert journal.next_deadline_ms() is None
+        assert journal.dispatcher.next_deadline_ms() is not None
+
+    @pytest.mark.parametrize("sequence", [None, "1", 1.5, 1 << 63])
+    def test_commands_without_an_order_are_refused_before_any_is_carried_out(self, sequence: Any) -> None:
+        journal = joined()
+        before = journal.to_bytes()
+        with pytest.raises(ArgumentError, match=r"sequence is .*; it must be an int of at most 63 bits"):
+            list(journal.apply_all([offer(1, 0), Command(sequence, 0, "offer", 1, "k")]))
+        assert before == journal.to_bytes()
 
     @pytest.mark.parametrize(
         "command",

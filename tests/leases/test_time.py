@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from tests.leasing import WatchedQueue, fill, lease, queue
 
-from keyshared.config import Poison
+from keyshared.buckets import BucketLayout, BucketPlacement
+from keyshared.config import Poison, Rules
 from keyshared.dispatcher import StoredLetter
 from keyshared.effects import Blocked, Call, DeadLetter, Ignored, IgnoredReason, Released, ReleaseReason, Skipped
 from keyshared.errors import (
@@ -16,6 +17,8 @@ from keyshared.errors import (
     RedriveTooEarlyError,
     WindowFullError,
 )
+from keyshared.leases import LeaseConfig
+from keyshared.ring import HashRing
 
 EXPIRED = ReleaseReason.ACK_TIMEOUT
 
@@ -55,6 +58,40 @@ def test_a_letter_of_a_key_that_is_in_quarantine_by_now_is_ignored() -> None:
     result, effects = made.redrive("a", [letter], now_ms=100)
     assert [ignored] == result
     assert [Released(1, "ann", 1, EXPIRED, 1, None), DeadLetter(1, b"a", 1, 1, None)] == effects
+
+
+def no_tenant(_: bytes) -> str:
+    raise ValueError("no tenant")
+
+
+@pytest.mark.parametrize(
+    ("placement", "rules", "key"),
+    [
+        (HashRing(), Rules(mark="m", group_of=lambda key: no_tenant(key) if key == b"odd" else "g"), "odd"),
+        (BucketPlacement(BucketLayout.equal_width(4)), None, "too long"),
+    ],
+)
+def test_a_key_that_is_refused_lets_no_time_act(placement: Any, rules: Rules | None, key: str) -> None:
+    made = WatchedQueue(placement, LeaseConfig(redrive=True, visibility_timeout_ms=10), rules=rules)
+    made.add_consumer("c1")
+    fill(made, "aa", "bb")
+    held = lease(made, "c1", 2)
+    made.reject(1, held.id)
+    made.dead_lettered(1)
+    before = made.snapshot()
+    with pytest.raises(ArgumentError):
+        made.redrive(key, [StoredLetter(1, 1, "x")], now_ms=50)
+    assert before == made.snapshot()
+    assert [Released] == [type(each) for each in made.handle_timeout(now_ms=50).effects]
+
+
+@pytest.mark.parametrize("wrong", [5, None, "", b""], ids=["int", "none", "text", "bytes"])
+def test_what_are_no_letters_or_handles_is_refused(wrong: Any) -> None:
+    made, _ = with_a_letter()
+    with pytest.raises(ArgumentError, match=r"letters is .*; it must be a collection of letters"):
+        made.redrive("a", wrong)
+    with pytest.raises(ArgumentError, match=r"handles is .*; it must be a collection of handles"):
+        made.ack_many(wrong)
 
 
 def test_letters_that_are_refused_let_no_time_act() -> None:

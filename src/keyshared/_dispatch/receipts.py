@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple
 
-from keyshared._checks import check_int, check_offset, check_several
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int, check_offset, check_several
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
@@ -31,6 +31,7 @@ Receipt = tuple[int, str, int]
 
 _offset_of: Final = itemgetter(0)
 MAX_REASON: Final = 500
+_LAST_ATTEMPT: Final = OFFSET_STOP - 1
 """Characters that the reason of a failure may have: it is kept and stored for each message that has one."""
 
 
@@ -104,7 +105,8 @@ def sorted_letters(letters: Iterable[object]) -> list[StoredLetter[Any]]:
         if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
             raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
         check_offset("offset", letter[0])
-        check_int("attempt", letter[1], 0)
+        if check_int("attempt", letter[1], 0) >= _LAST_ATTEMPT:
+            raise ArgumentError("attempt", letter[1], f"be below {_LAST_ATTEMPT}: the next one has {OFFSET_BITS} bits")
         checked.append(StoredLetter(*letter))
     return sorted(checked, key=_offset_of)
 

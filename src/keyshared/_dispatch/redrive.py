@@ -57,6 +57,7 @@ class Redriven:
         self._check_below(wanted)
         if key in window.quarantined:
             return [_ignored(letter, IgnoredReason.IS_QUARANTINED) for letter in wanted]
+        window.check_key(key)
         new: dict[int, StoredLetter[Any]] = {}
         known: list[StoredLetter[Any]] = []
         for letter in wanted:
@@ -66,8 +67,6 @@ class Redriven:
                 new[letter.offset] = letter
         if len(new) > window.free_slots:
             raise window.full_error()
-        if new:
-            window.check_key(key)
         near = None
         for letter in new.values():
             near = come_back(window, letter.offset, key, letter.item, attempt=letter.attempt, near=near)

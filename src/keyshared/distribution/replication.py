@@ -307,7 +307,8 @@ class Replication:
             for hop, position in self._positions.items()
             if hop not in removed
         }
-        self._positions.update(begins)
+        reads = {*self._logs, *new}  # nothing comes from a cluster that is gone
+        self._positions.update({hop: begin for hop, begin in begins.items() if hop.cluster in reads})
         for cluster in new:  # and no other: a destroyed one stays away
             self._begin(cluster)
         if change.fill is not None:

@@ -7,7 +7,7 @@ None in a field is None for the argument. An outcome is one effect, with the fie
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_bool, check_kind, check_offset, check_several
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_bool, check_kind, check_offset, check_several
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -55,7 +55,7 @@ LATE: Final = "late"
 
 
 class Command(NamedTuple):
-    """One call of a dispatcher. Its numbers have at most 63 bits.
+    """One call of a dispatcher. Its numbers have at most 63 bits, and so has the instant at which a duration ends.
 
     Attributes:
         sequence: Its place in the total order of the commands of one dispatcher; gaps are legal.
@@ -202,17 +202,24 @@ def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written do
     return [(*row, None) if isinstance(row, list | tuple) else row for row in given]
 
 
-def check_numbers(command: Command) -> None:
+def check_numbers(command: Command, now_ms: int) -> None:
     """Refuse numbers that no table can hold, and that no state could be written with.
 
+    Args:
+        command: The command.
+        now_ms: When it is carried out.
+
     Raises:
-        ArgumentError: A number has more than 63 bits.
+        ArgumentError: A number has more than 63 bits, or the end of a duration would have.
     """
     check_kind("command", command, Command)
     for name in _NUMBERS:
         value = getattr(command, name)
         if type(value) is int:  # the dispatcher says what is wrong with anything else
             check_offset(name, value)
+    duration_ms = command.duration_ms
+    if type(duration_ms) is int and now_ms + duration_ms >= OFFSET_STOP:
+        raise ArgumentError("duration_ms", duration_ms, f"end before 2**{OFFSET_BITS}, and it begins at {now_ms}")
 
 
 _NUMBERS: Final = ("duration_ms", "limit", "weight", "per_second", "burst")

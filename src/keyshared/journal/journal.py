@@ -17,7 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Final, Self, cast
 
-from keyshared._checks import check_int, check_kind, check_offset, checked_kinds
+from keyshared._checks import OFFSET_STOP, check_int, check_kind, check_offset, checked_kinds
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.snapshot import Reader
 from keyshared.config import DispatcherConfig, Rules
@@ -219,7 +219,10 @@ class Journal:
         Complexity:
             O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
         """
-        for command in sorted(checked_kinds("command", commands, Command), key=_sequence_of):
+        given = list(checked_kinds("command", commands, Command))
+        for command in given:
+            check_offset("sequence", command.sequence)
+        for command in sorted(given, key=_sequence_of):
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[OutcomeRow]:
@@ -269,8 +272,14 @@ class Journal:
         return len(self._unread)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when `advance` has something to do next, or None. O(log n) amortised."""
-        return self._now if self._has_room else self._dispatcher.next_deadline_ms()
+        """Return when `advance` has something to do next, or None: also for an instant that it does not reach.
+
+        O(log n) amortised.
+        """
+        if self._has_room:
+            return self._now
+        deadline = self._dispatcher.next_deadline_ms()
+        return None if deadline is None or deadline >= OFFSET_STOP else deadline
 
     # inside
 
@@ -357,7 +366,7 @@ class Journal:
             self._take(dispatcher.handle_timeout(now_ms=self._now), out)
 
     def _call(self, command: Command) -> list[Effect]:
-        check_numbers(command)
+        check_numbers(command, self._now)
         if command.command == OFFER:
             return self._read(command)
         effects = call(self._dispatcher, command, now_ms=self._now)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared._checks import OFFSET_STOP, check_int, check_offset
+from keyshared._checks import OFFSET_STOP, check_int, check_offset, check_several
 from keyshared._dispatch.receipts import check_reason
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
@@ -49,7 +49,7 @@ class LeaseAnswers(LeaseGroups[Item]):
             ArgumentError: Something else than handles was given; then nothing was settled.
         """
         now = self._ledger.checked_now(now_ms)
-        wanted = [_checked_pair(handle) for handle in handles]
+        wanted = [_checked_pair(handle) for handle in check_several("handles", handles, "handles")]
         effects = self._at(now)
         receipts, rest = [], []
         for offset, lease_id in wanted:

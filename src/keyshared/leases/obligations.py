@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from keyshared._checks import check_offset, check_position
+from keyshared._checks import check_offset, check_position, check_several
 from keyshared.dispatcher import NO_ITEM, StoredLetter
 from keyshared.effects import Blocked, Effect, Ignored, Item
 from keyshared.hashing.named import Key, key_bytes
@@ -112,8 +112,8 @@ class LeaseObligations(LeaseReading[Item]):
             ['created']
         """
         now = self._ledger.checked_now(now_ms)
-        key_bytes(key)  # raises before time acts
-        given = list(letters)
+        given = list(check_several("letters", letters, "letters"))
+        self._dispatcher.redrive(key, (), now_ms=self._ledger.now)  # raises for the key before time acts
         effects = self._at(now) if self._ledger.has_room_for(given) else []
         answer = self._dispatcher.redrive(key, given, now_ms=now)
         ignored = [effect for effect in answer if isinstance(effect, Ignored)]
