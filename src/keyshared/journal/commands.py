@@ -202,7 +202,7 @@ def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written do
     return [(*row, None) if isinstance(row, list | tuple) else row for row in given]
 
 
-def check_numbers(command: Command, now_ms: int) -> None:
+def check_numbers(command: Command, *, now_ms: int) -> None:
     """Refuse numbers that no table can hold, and that no state could be written with.
 
     Args:

@@ -366,7 +366,7 @@ class Journal:
             self._take(dispatcher.handle_timeout(now_ms=self._now), out)
 
     def _call(self, command: Command) -> list[Effect]:
-        check_numbers(command, self._now)
+        check_numbers(command, now_ms=self._now)
         if command.command == OFFER:
             return self._read(command)
         effects = call(self._dispatcher, command, now_ms=self._now)
