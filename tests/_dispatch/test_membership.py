@@ -52,6 +52,11 @@ def _lets_an_inactive_one_have_more(membership: Membership, window: InFlightWind
     membership.members["ann"].state = MemberState.INACTIVE
 
 
+def _stays_away_for_ever(membership: Membership, window: InFlightWindow) -> None:
+    membership.members["ann"].state = MemberState.INACTIVE
+    window.set_limit(membership.members["ann"], 0)
+
+
 def _drains_nothing(membership: Membership, window: InFlightWindow) -> None:
     del window
     membership.members["cat"].open.clear()
@@ -93,6 +98,7 @@ def test_members_and_window_agree() -> None:
         (_swaps_the_object, "'ann' is connected to the window"),
         (_lowers_the_quota, "'ann' has its limit while it is active, else none"),
         (_lets_an_inactive_one_have_more, "'ann' has its limit while it is active, else none"),
+        (_stays_away_for_ever, "'ann' is away for the grace period at most"),
         (_drains_nothing, "'cat' drains something"),
         (_drains_somebody_who_owns_keys, "'bob' takes part in routing unless it drains"),
         (_forgets_what_it_accepts, "keys are compared with what the members accept"),

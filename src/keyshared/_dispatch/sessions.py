@@ -253,7 +253,7 @@ class Sessions:
             elif session.phase is SessionPhase.FLUSHING:
                 is_timed = session.deadline is not None or self._config.flush_ms is None
                 require(is_timed, f"{name} is flushed for flush_ms at most")
-            elif session.phase is SessionPhase.LINGERING:
+            else:
                 require(session.deadline is not None, f"{name} lingers until some time")
                 require(window.owner_named(key) is session.consumer, f"{name} lingers where its key belongs")
         require({who: mine for who, mine in self._at.items() if mine} == at, "sessions are known by their consumers")

@@ -1,6 +1,5 @@
 """Handlers in threads and executors: one for each worker, so that a process that dies takes one message with it."""
 
-import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -88,7 +87,7 @@ class InExecutors:
 
     def _submit(self, executor: Executor, message: object) -> Future[None]:
         try:
-            return executor.submit(_call, self._handle, message, os.getpid())
+            return executor.submit(_call, self._handle, message, _HERE)
         except BrokenExecutor:
             raise
         except (OSError, RuntimeError) as error:  # no process or thread can be started
@@ -108,12 +107,19 @@ class InExecutors:
         return executor
 
 
-def _call(handle: Callable[[Any], object], message: object, caller: int) -> None:
+class _Here:
+    """This process: in another one, its copy is another object."""
+
+
+_HERE = _Here()
+
+
+def _call(handle: Callable[[Any], object], message: object, caller: _Here) -> None:
     """Run in the executor: what a handler returns means nothing, and may not be fit to travel to the caller."""
     try:
         check_answer(handle(message))
     except BaseException as error:
-        known = error if os.getpid() == caller else _fit_to_travel(error)
+        known = error if caller is _HERE else _fit_to_travel(error)
         if known is error:
             raise
         raise known from None
