@@ -75,11 +75,6 @@ class Message:
         }
         return self.held is not None and self.held.reason not in own_way
 
-    def may_have_had_before(self, attempt: int | None) -> bool:
-        """Whether a delivery of that number may have been before the history; None for any number."""
-        first = self.deliveries[0].attempt if self.deliveries and not self.is_published else 1
-        return first != 1 and (attempt is None or first is None or attempt < first)
-
     def is_surely(self, *states: str) -> bool:
         return self.can_be <= set(states)
 
@@ -133,7 +128,7 @@ class SlowBooks:
         self.went_to: dict[bytes, tuple[int, str]] = {}
         self.first_ms: dict[int, int | None] = {}  # of what was delivered before its publication was told
         self.only_seen: dict[int, Acked] = {}  # the acks that have ended a message, where nobody says that they counted
-        self.beyond: list[tuple[int, int]] = []  # what was told of when a cursor was beyond, and that cursor
+        self.beyond: list[tuple[int, set[int]]] = []  # cursors beyond what was published, and what was told of by then
 
     # --- what was told ------------------------------------------------------------------------------------------
 
@@ -202,7 +197,16 @@ class SlowBooks:
             and (delivery.attempt is None or answer.attempt is None or delivery.attempt == answer.attempt)
             for delivery in message.deliveries
         ]
-        return "none" if not any(same) else "last" if same[-1] else "earlier"
+        if not any(same):
+            return "earlier" if self.may_name_older(message, answer.attempt) else "none"
+        return "last" if same[-1] else "earlier"
+
+    def may_name_older(self, message: Message, attempt: int | None = None) -> bool:
+        """Whether there may have been such a delivery, or any, before the first row that tells of the message."""
+        if message.is_published or not message.deliveries:
+            return False
+        first = message.deliveries[0].attempt
+        return first is None or (first != 1 and (attempt is None or attempt < first))
 
     def window_is_full(self, loading: Message | None = None) -> bool:
         """Whether one more is one too many; the lowest message of the log may be loaded beyond the window."""
@@ -239,8 +243,8 @@ class SlowBooks:
             message.failures = 0
         match happening:
             case Published(offset=offset, key=key):
-                awaited = self.unpublished if self.log_is_told else self.told
-                self.unpublished = {other for other in awaited if other > offset}
+                told = self.unpublished if self.log_is_told else self.told
+                self.unpublished = {other for other in told if other > offset}
                 if message is not None:
                     message.is_published, message.own_key, message.other_keys = True, key, False
                 elif offset not in self.done:

@@ -303,10 +303,10 @@ class SlowJudge(SlowBooks):
         went_ms, until_ms = self.first_ms.get(offset), happening.until_ms
         if until_ms is not None and went_ms is not None and went_ms < until_ms - self.claims.tolerance_ms:
             yield Promise.NOT_EARLY
-        passed = [each for each in self.beyond if each[0] < offset < each[1]]
+        passed = [each for each in self.beyond if offset < each[0] and offset not in each[1]]
         if passed:
             yield Promise.SAFE_CURSOR
-        self.beyond = [each for each in self.beyond if each[1] > offset + 1 and each not in passed[:1]]
+        self.beyond = [each for each in self.beyond if each[0] > offset + 1 and each not in passed[:1]]
 
     def too_many_wait(self, place: bytes | None) -> bool:
         """Whether as many wait already as may, of a key that is published or of its owner's keys."""
@@ -357,8 +357,7 @@ class SlowJudge(SlowBooks):
                 yield Promise.NO_LOSS
         else:
             named = self.names(message, happening)
-            is_wrong = named == "none" or (named == "earlier" and message.is_surely(OPEN))
-            if is_wrong and not message.may_have_had_before(happening.attempt):
+            if named == "none" or (named == "earlier" and message.is_surely(OPEN)):
                 yield Promise.FENCE
 
     def is_told_twice(self, happening: Acked) -> bool:
@@ -404,7 +403,7 @@ class SlowJudge(SlowBooks):
             yield Promise.NO_LOSS
         elif message is None:
             return
-        elif how is SettledBy.LATE_ACK and not (message.has_late_ack or message.may_have_had_before(None)):
+        elif how is SettledBy.LATE_ACK and not message.has_late_ack and not self.may_name_older(message):
             yield Promise.NO_LOSS
         elif how is SettledBy.SUPERSEDED and (
             message.deliveries or message.redriven is not None or self.heir_of(message) is None
@@ -414,9 +413,9 @@ class SlowJudge(SlowBooks):
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
         may_be_done = happening.offset in self.untold or (message is not None and DONE in message.can_be)
-        is_older = not self.log_is_told or happening.offset < self.published[0]
-        may_be_done |= message is None and is_older and happening.offset not in self.done
-        if self.claims.tells_done and not may_be_done:
+        may_be_older = not self.log_is_told or happening.offset < self.published[0]
+        has_ended_before = may_be_older and message is None and happening.offset not in self.done
+        if self.claims.tells_done and not may_be_done and not has_ended_before:
             yield Promise.SETTLED_ONCE
 
     def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
@@ -474,8 +473,8 @@ class SlowJudge(SlowBooks):
         log = [each for each in self.outstanding.values() if each.redriven is None]
         if any(each.offset < resume and DONE not in each.can_be for each in log):
             yield Promise.SAFE_CURSOR
-        if resume > max(self.told) + 1 and (not self.beyond or self.beyond[-1][1] < resume):
-            self.beyond.append((max(self.told), resume))
+        if resume > self.published[-1] + 1 and (not self.beyond or self.beyond[-1][0] < resume):
+            self.beyond.append((resume, set(self.told)))
 
     def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
         waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]

@@ -179,7 +179,8 @@ class Deliveries:
 class _Found:
     """Counts violations, and keeps the first ones.
 
-    That something was overtaken counts no more when it proves to be lost. So these are kept apart until the end.
+    That something was overtaken counts no more when it proves to be lost. So these are kept apart until the end: of
+    each message as many as may be shown, so that no single one takes the place of all others.
     """
 
     def __init__(self, most: int) -> None:
@@ -199,10 +200,12 @@ class _Found:
             if victim is not None:
                 self._overtaken[victim] += 1
                 kept = self._overtakings
-            is_shown = victim is None or self._overtaken[victim] <= self._most  # no more of one victim ever is
-            if is_shown and len(self._sure) < self._most and len(kept) < max(self._most, _MOST_KEPT):
+            if self._has_room(kept) and (victim is None or self._overtaken[victim] <= self._most):
                 kept.append((self._told, violation))
             self._told += 1
+
+    def _has_room(self, kept: list[tuple[int, Violation]]) -> bool:
+        return len(self._sure) < self._most and len(kept) < max(self._most, _MOST_KEPT)
 
     @property
     def count(self) -> int:

@@ -116,6 +116,18 @@ OUTCOME_CASES = [
         [A, published(0), delivered(0), acked(0), delivered(2), acked(2), Committed(resume_offset=4), published(2)],
     ),
     Case(
+        "the cursor passes what is published only then, below what was done before its publication is told",
+        Promise.SAFE_CURSOR,
+        [A, published(0), delivered(0), acked(0), delivered(3), acked(3), Committed(resume_offset=4), published(2)],
+        (6, 7),
+    ),
+    Case(
+        "the cursor passes a gap below what is delivered and published only then",
+        Promise.SAFE_CURSOR,
+        [A, published(0), delivered(0), acked(0), Committed(resume_offset=4), delivered(3), acked(3), published(3)],
+        (4, 7),
+    ),
+    Case(
         "the cursor stalls at a gap",
         Promise.SAFE_CURSOR,
         [A, published(0), published(5), Skipped(offset=0), Committed(resume_offset=1), delivered(5), acked(5), Quiet()],

@@ -19,7 +19,6 @@ from keyshared.testing.history import (
     Committed,
     Connected,
     Delivered,
-    Done,
     Freed,
     Gone,
     Happening,
@@ -134,95 +133,11 @@ def test_what_was_done_before_its_publication_is_forgotten_beyond_a_bound_and_ta
         assert [] == checker.feed(Acked(offset=offset, consumer="a", attempt=1))
     for offset in (0, 1, 2):
         assert [] == checker.feed(Published(offset=offset, key=b"k"))
-    (violation,) = checker.feed(AtRest())
-    assert (Promise.NO_LOSS, (1, 10)) == (violation.promise, violation.proof)  # never published, if nothing follows
+    (violation,) = checker.feed(Published(offset=3, key=b"other"))
+    assert (Promise.NO_LOSS, (1, 10)) == (violation.promise, violation.proof)
+    assert [] == checker.feed(AtRest())
     reasons = {unjudged.promise: unjudged.reason for unjudged in checker.unjudged()}
     assert "1 messages that were done before their Published were forgotten" == reasons[Promise.NO_LOSS]
-    (violation,) = checker.feed(Published(offset=3, key=b"other"))
-    assert (Promise.NO_LOSS, (1, 11)) == (violation.promise, violation.proof)
-
-
-BACKLOG: list[Happening] = [
-    Published(offset=10, key=b"x"),
-    Delivered(offset=5, key=b"k", consumer="a", attempt=2),
-    Nacked(offset=5, consumer="a", attempt=2, counted=True),
-]
-
-
-@pytest.mark.parametrize(
-    ("promise", "history"),
-    [
-        ("no-loss", [*BACKLOG, Settled(offset=5, reason=SettledBy.LATE_ACK)]),
-        ("fence", [*BACKLOG, Acked(offset=5, consumer="b", attempt=1, counted=True)]),
-        ("fence", [*BACKLOG, Acked(offset=5, consumer="b", counted=True)]),
-        ("settled-once", [BACKLOG[0], Done(offset=5)]),
-    ],
-)
-def test_nobody_is_blamed_for_what_may_have_been_before_the_history(promise: str, history: list[Happening]) -> None:
-    assert [] == check_history(history, Guarantees(promises={promise}, tells_done=True))
-
-
-@pytest.mark.parametrize(
-    ("promise", "history"),
-    [
-        ("no-loss", [Published(offset=5, key=b"k"), *BACKLOG[1:], Settled(offset=5, reason=SettledBy.LATE_ACK)]),
-        ("fence", [*BACKLOG, Acked(offset=5, consumer="b", attempt=3, counted=True)]),
-        (
-            "fence",
-            [BACKLOG[0], Delivered(offset=5, consumer="a", attempt=1), Acked(offset=5, consumer="b", counted=True)],
-        ),
-        ("settled-once", [*BACKLOG, Acked(offset=5, consumer="a", counted=True), Done(offset=5), Done(offset=5)]),
-        ("settled-once", [BACKLOG[0], Done(offset=10)]),
-    ],
-)
-def test_what_cannot_have_been_before_the_history_is_blamed(promise: str, history: list[Happening]) -> None:
-    assert [promise] == [
-        each.promise for each in check_history(history, Guarantees(promises={promise}, tells_done=True))
-    ]
-
-
-def test_what_was_told_before_the_first_publication_is_older_or_has_to_be_published() -> None:
-    checker = Checker(Guarantees(promises={"no-loss"}))
-    for offset in (3, 12, 14, 10):
-        checker.feed(Delivered(offset=offset, key=b"k", consumer="a", attempt=1))
-    for offset in (3, 12, 10):
-        checker.feed(Acked(offset=offset, consumer="a", attempt=1, counted=True))
-    checker.feed(Settled(offset=16, reason=SettledBy.OPERATOR))
-    assert [] == checker.feed(Published(offset=10, key=b"k"))
-    (never,) = checker.feed(Published(offset=13, key=b"k"))
-    assert ("Delivered tells of offset 12, which was never published", (1, 9)) == (never.explanation, never.proof)
-    assert [] == checker.feed(Published(offset=14, key=b"k"))
-    (ended,) = checker.feed(Published(offset=17, key=b"k"))
-    assert "Settled tells of offset 16, which was never published" == ended.explanation
-    [unjudged] = checker.unjudged()
-    assert "older than the history" in unjudged.reason
-
-
-def test_what_is_older_than_the_history_is_not_done_because_others_were_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(early, "_REMEMBERED", 2)
-    checker = Checker(Guarantees(promises={"no-loss"}))
-    checker.feed(Published(offset=100))
-    for offset in range(101, 105):
-        checker.feed(Settled(offset=offset, reason=SettledBy.OPERATOR))
-    assert [] == checker.feed(Delivered(offset=5, key=b"k", consumer="a"))
-
-
-def test_an_ack_that_somebody_has_seen_and_the_checker_has_forgotten_is_no_second_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(outcome_promises, "_REMEMBERED_ACKS", 2)
-    checker = Checker(Guarantees(promises={"no-loss"}))
-    offsets = range(3)
-    for offset in offsets:
-        checker.feed(Published(offset=offset))
-        checker.feed(Delivered(offset=offset, consumer="a", attempt=1))
-    seen = [Acked(offset=offset, consumer="a", attempt=1) for offset in offsets]
-    assert [] == [each for ack in seen for each in checker.feed(ack)]
-    assert [] == [each for ack in seen for each in checker.feed(replace(ack, counted=True))]
-    [unjudged] = checker.unjudged()
-    assert "1 acks that somebody has seen were forgotten" in unjudged.reason
 
 
 def test_late_answers_to_a_message_that_comes_back_again_and_again_are_believed_beyond_a_bound() -> None:
@@ -593,3 +508,60 @@ def test_of_what_is_older_than_the_history_only_some_is_remembered(monkeypatch: 
         checker.feed(Acked(offset=offset, consumer="a"))
     assert [] == checker.feed(Delivered(offset=0, consumer="a"))
     assert 1 == len(checker.feed(Delivered(offset=1, consumer="a")))
+
+
+def test_what_is_older_than_the_history_is_not_taken_for_what_was_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_REMEMBERED", 2)
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    checker.feed(Published(offset=9))
+    for offset in (10, 11, 12):
+        checker.feed(Delivered(offset=offset, consumer="a"))
+        checker.feed(Acked(offset=offset, consumer="a"))
+    assert [] == checker.feed(Delivered(offset=5, consumer="a"))
+
+
+def test_what_was_forgotten_stays_done_if_something_lower_is_forgotten_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_REMEMBERED", 2)
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    checker.feed(Connected(consumer="a"))
+    for offset in (3, 5, 6, 7):
+        checker.feed(Delivered(offset=offset, consumer="a"))
+    for offset in (5, 6, 7, 3):
+        checker.feed(Acked(offset=offset, consumer="a"))
+    for offset in (3, 5, 6, 7):
+        checker.feed(Published(offset=offset))
+    assert [] == checker.feed(AtRest())
+
+
+def test_what_a_system_says_of_acks_that_were_forgotten_is_not_judged_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outcome_promises, "_REMEMBERED_ACKS", 2)
+    forgotten = "1 acks that counted, of what was done, may be what the system says of acks before"
+    reasons: dict[int, list[str]] = {2: [], 3: [f"{forgotten}; only the last 2 of these are remembered"]}
+    for count in (2, 3):
+        checker = Checker(Guarantees(promises={"no-loss"}))
+        offsets = range(count)
+        history: list[Happening] = [
+            *(Published(offset=offset) for offset in offsets),
+            *(Delivered(offset=offset, consumer="a", attempt=1) for offset in offsets),
+            *(Acked(offset=offset, consumer="a", attempt=1) for offset in offsets),
+            *(Acked(offset=offset, consumer="a", attempt=1, counted=True) for offset in offsets),
+            AtRest(),
+        ]
+        assert [] == list(checker.violations(history))
+        assert reasons[count] == [each.reason for each in checker.unjudged()]
+        once_more = checker.feed(Acked(offset=0, consumer="a", attempt=1, counted=True))
+        assert len(once_more) == (count == 2)
+
+
+def test_a_cursor_may_pass_what_was_done_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early, "_REMEMBERED", 1)
+    checker = Checker(Guarantees(promises={"safe-cursor"}))
+    checker.feed(Published(offset=0))
+    for offset in (0, 1, 2):
+        checker.feed(Delivered(offset=offset, consumer="a"))
+        checker.feed(Acked(offset=offset, consumer="a"))
+    assert [] == checker.feed(Committed(resume_offset=3))
+    assert [] == checker.feed(Published(offset=1))
+    assert [] == checker.feed(Published(offset=2))

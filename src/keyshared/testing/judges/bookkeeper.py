@@ -217,7 +217,7 @@ class Bookkeeper(Lives):
     def _ack(self, seen: Seen, happening: Acked, message: Message | None) -> None:
         if message is None:
             if happening.counted:
-                self._answer_early(seen, happening.offset)
+                self._answer_early(happening.offset, seen)
             return
         found = standing(message, happening.consumer, happening.attempt)
         if happening.counted or (found is Standing.CURRENT and happening.counted is None):
@@ -272,15 +272,14 @@ class Bookkeeper(Lives):
         self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped, message: Message | None
     ) -> None:
         if message is None:
-            self._answer_early(seen, happening.offset)
+            self._answer_early(happening.offset, seen)
         else:
             self._settle(message, seen)
 
-    def _answer_early(self, seen: Seen, offset: int) -> None:
+    def _answer_early(self, offset: int, seen: Seen) -> None:
         if not self.is_over(offset):
             self.early.done(offset, None, seen, is_older=self.is_older(offset))
             self.ended.append(offset)
-            self.highest = offset if self.highest is None else max(self.highest, offset)
 
     def _done(self, seen: Seen, happening: Done, message: Message | None) -> None:  # noqa: ARG002  # as all of them
         """A system that calls a message done has taken the ack of which nobody knew whether it counted."""

@@ -7,7 +7,7 @@ from heapq import heappop
 from typing import Final, TypeAlias
 
 from keyshared.testing.guarantees import Guarantees
-from keyshared.testing.history import Happening
+from keyshared.testing.history import Delivered, Happening
 from keyshared.testing.judges.changes import Changes, Places
 from keyshared.testing.judges.early import EarlyBook
 from keyshared.testing.judges.entries import Lane, LaneId, Member, Message, Place, Seen
@@ -38,7 +38,6 @@ class Books:
         self.units = UnitBook(guarantees.unit_of)
         self.unsure_units = UnitBook(guarantees.unit_of)
         self.early = EarlyBook()
-        self.highest: int | None = None  # of the offsets that were published, delivered or answered
         self.open = self.spilled = self.loading = self.doubtful = 0
         self.last_published: Seen | None = None
         self.last_offset: int | None = None  # which that was
@@ -119,6 +118,15 @@ class Books:
     def is_older(self, offset: int) -> bool:
         """Whether an offset is lower than all that was published: it may be older than the history."""
         return self.first_offset is not None and offset < self.first_offset
+
+    def told_early(self) -> dict[int, Seen]:
+        """What has told first of each message that is not published yet: O(outstanding and early messages)."""
+        outstanding = {
+            offset: message.published
+            for offset, message in self.messages.items()
+            if type(message.published.happening) is Delivered
+        }
+        return outstanding | {offset: told.since for offset, told in self.early.told.items() if told.since is not None}
 
     def entries(self) -> int:
         """How much is kept, in entries of all books."""

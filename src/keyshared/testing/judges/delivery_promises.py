@@ -22,16 +22,7 @@ from keyshared.testing.history import (
     Released,
 )
 from keyshared.testing.judges.books import Books
-from keyshared.testing.judges.entries import (
-    Lane,
-    Member,
-    Message,
-    Place,
-    Seen,
-    Standing,
-    may_name_what_was_before,
-    standing,
-)
+from keyshared.testing.judges.entries import Lane, Member, Message, Place, Seen, Standing, standing
 from keyshared.testing.judges.judge import Judge, Judgement, sinces
 from keyshared.testing.judges.waiting_limits import WaitingLimits
 
@@ -376,8 +367,7 @@ class Fence(Judge):
         if message is None or not happening.counted:
             return ()
         found = standing(message, happening.consumer, happening.attempt)
-        is_wrong = found is Standing.STALE or found is Standing.FORGED
-        if is_wrong and not may_name_what_was_before(message, happening.attempt):
+        if found is Standing.STALE or found is Standing.FORGED:
             return (self._blame_answer(seen, happening, message, "settled the message"),)
         return ()
 

@@ -12,17 +12,22 @@ _REMEMBERED: Final = 100_000
 
 
 class Told(NamedTuple):
-    """What was told of the key of a message that is done.
+    """What was told of a message that is done.
 
     Attributes:
         first: The first delivery, or None if there was none.
         odd: A delivery with another key, that is not judged yet.
-        since: The row that told of it first.
+        ended: What has ended it.
     """
 
     first: Seen | None = None
     odd: Seen | None = None
-    since: Seen | None = None
+    ended: Seen | None = None
+
+    @property
+    def since(self) -> Seen | None:
+        """What told of it first."""
+        return self.first or self.ended
 
 
 class EarlyBook:
@@ -50,21 +55,22 @@ class EarlyBook:
             return False
         return self._first is None or offset >= self._first
 
-    def done(self, offset: int, message: Message | None, seen: Seen, *, is_older: bool) -> None:
+    def done(self, offset: int, message: Message | None, ended: Seen, *, is_older: bool) -> None:
         """Remember that a message is done whose publication is not told yet."""
         if is_older:
             self._remember_older(offset)
             return
         first, odd = (None, None) if message is None else (message.published, message.odd)
-        self.told[offset] = Told(first, odd, first or seen)
+        self.told[offset] = Told(first, odd, ended)
         heappush(self._lowest, offset)
         if len(self.told) > _REMEMBERED:
-            self._floor = heappop(self._lowest)
-            del self.told[self._floor]
+            lowest = heappop(self._lowest)
+            del self.told[lowest]
+            self._floor = lowest if self._floor is None else max(self._floor, lowest)  # one may be done only now
             self.forgotten += 1
 
     def told_of(self, offset: int) -> Told:
-        """What was told of the key of one that is done."""
+        """What was told of one that is done."""
         return self.told.get(offset, Told())
 
     def published(self, offset: int, *, is_first: bool) -> None:

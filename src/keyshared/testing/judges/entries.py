@@ -21,7 +21,6 @@ __all__ = [
     "is_running",
     "is_same_delivery",
     "key_of",
-    "may_name_what_was_before",
     "standing",
 ]
 
@@ -169,6 +168,16 @@ class Message:
         happening = None if self.held is None else self.held.happening
         return isinstance(happening, Held) and happening.reason in _DECIDED_BY_SOMEBODY
 
+    @property
+    def may_be_older(self) -> bool:
+        """Whether it may have been delivered before the history: neither its publication is told nor attempt 1."""
+        return self._may_be_older_than(None)
+
+    def _may_be_older_than(self, attempt: int | None) -> bool:
+        """Whether this attempt, or any, may have been made before the first one that is told."""
+        first = self.published.happening
+        return isinstance(first, Delivered) and first.attempt != 1 and _may_be_before(attempt, first.attempt)
+
     def remember_delivery(self) -> None:
         """Another delivery is about to replace the last one; late answers may name that."""
         last = (self.consumer, self.attempt)
@@ -182,10 +191,12 @@ class Message:
         self.earlier.append(last)
 
     def had(self, consumer: str, attempt: int | None) -> bool:
-        """Whether an earlier delivery than the last one was this. What is forgotten is believed."""
+        """Whether an earlier delivery than the last one was this. What is forgotten, or was never told, is believed."""
         if any(name == consumer and _same(attempt, number) for name, number in self.earlier or ()):
             return True
-        return self.forgotten and not (attempt is not None and self.attempt is not None and attempt >= self.attempt)
+        if self.forgotten and _may_be_before(attempt, self.attempt):
+            return True
+        return self._may_be_older_than(attempt)
 
 
 class Member:
@@ -217,14 +228,6 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     return Standing.STALE if message.is_open else Standing.LATE
 
 
-def may_name_what_was_before(message: Message, attempt: int | None) -> bool:
-    """Whether an answer may name a delivery from before the history: the first one that is told was not the first."""
-    first = message.published.happening
-    if type(first) is not Delivered or first.attempt == 1:
-        return False
-    return attempt is None or first.attempt is None or attempt < first.attempt
-
-
 def is_same_delivery(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:
     """Whether two pairs of a consumer and an attempt may be of one delivery."""
     return one[0] == other[0] and _same(one[1], other[1])
@@ -233,6 +236,11 @@ def is_same_delivery(one: tuple[str, int | None], other: tuple[str, int | None])
 def _same(attempt: int | None, other: int | None) -> bool:
     """Whether two numbers may be of one delivery; systems that number none leave them out."""
     return attempt is None or other is None or attempt == other
+
+
+def _may_be_before(attempt: int | None, other: int | None) -> bool:
+    """Whether the first of two numbers may be of an earlier delivery."""
+    return attempt is None or other is None or attempt < other
 
 
 def was_delivered(message: Message) -> bool:

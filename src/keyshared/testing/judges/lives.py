@@ -35,8 +35,6 @@ class Lives(Books):
         lane.size += 1
         message = self.messages[offset] = Message(offset, key, lane, seen, previous)
         self.oldest_first.add(offset)
-        if self.highest is None or offset > self.highest:
-            self.highest = offset
         return message
 
     def _lane(self, lane_id: LaneId) -> Lane:

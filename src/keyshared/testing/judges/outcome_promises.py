@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from keyshared.testing.guarantees import Promise, Violation
@@ -31,7 +32,6 @@ from keyshared.testing.judges.entries import (
     is_latest_only,
     is_same_delivery,
     key_of,
-    may_name_what_was_before,
     standing,
 )
 from keyshared.testing.judges.judge import Judge, Judgement
@@ -44,9 +44,8 @@ _REMEMBERED_ACKS: Final = 1_000
 
 
 class _Beyond(NamedTuple):
-    """A cursor beyond what was told by then: behind a gap of the log, or too far."""
+    """A cursor beyond what was published by then: behind a gap of the log, or what was told early, or too far."""
 
-    told: int
     cursor: int
     seen: Seen
 
@@ -83,28 +82,38 @@ class SafeCursor(Judge):
         if books.resume_offset is not None and resume < books.resume_offset:
             text = f"cursor {resume} came after cursor {books.resume_offset}"
             found.append(self.blame(text, books.committed, seen))
-        highest = books.highest
-        if not books.log_is_told or highest is None:
+        published = books.last_offset
+        if published is None:
             return found
         lowest = books.lowest()
         if lowest is not None and lowest.offset < resume:
             text = f"cursor {resume} passed outstanding offset {lowest.offset}"
             found.append(self.blame(text, lowest.since, seen))
-        if resume > highest + 1 and (not self.beyond or self.beyond[-1].cursor < resume):
-            self.beyond.append(_Beyond(highest, resume, seen))
+        if resume > published + 1 and (not self.beyond or self.beyond[-1].cursor < resume):
+            self.beyond.append(_Beyond(resume, seen))
         return found
 
-    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
-        return self._passed(seen, happening.offset) if self.beyond else ()
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
+        return self._passed(seen, happening.offset, message) if self.beyond else ()
 
-    def _passed(self, seen: Seen, offset: int) -> Iterator[Violation]:
-        """A cursor may stand behind a gap of the log, but not behind what is published only then."""
-        passed = next((each for each in self.beyond if each.told < offset < each.cursor), None)
+    def _passed(self, seen: Seen, offset: int, message: Message | None) -> Iterator[Violation]:
+        """A cursor may stand behind a gap of the log, but not behind what is told of only then."""
+        since = self._first_told(seen, offset, message)
+        then = takewhile(lambda each: each.seen.position < since, self.beyond)
+        passed = next((each for each in then if offset < each.cursor), None)
         if passed is not None:
             text = f"cursor {passed.cursor} passed offset {offset}, which was published only then"
             yield self.blame(text, passed.seen, seen)
         while self.beyond and (self.beyond[0].cursor <= offset + 1 or self.beyond[0] is passed):
             self.beyond.popleft()
+
+    def _first_told(self, seen: Seen, offset: int, message: Message | None) -> int:
+        """In which row a message was told of first that is published now; what was forgotten was told before all."""
+        early = self.books.early
+        first = early.told_of(offset).since if message is None else message.published
+        if first is None and offset in early:
+            return -1
+        return (first or seen).position
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books
@@ -132,8 +141,9 @@ class NoLoss(Judge):
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
         self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
         self.acked: OrderedDict[int, tuple[str, int | None]] = OrderedDict()  # what an ack has ended that was only seen
-        self.forgotten_acks = 0
         self.has_older = False
+        self.has_forgotten = False  # some of those acks
+        self.unmatched = 0  # acks that counted, and may have been of those
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {
@@ -155,8 +165,11 @@ class NoLoss(Judge):
         reasons = {
             "the history does not say AtRest, so what has no answer may still get one": AtRest not in self.books.kinds,
             f"{count} messages that were done before their Published were forgotten": count,
-            f"{self.forgotten_acks} acks that somebody has seen were forgotten": self.forgotten_acks,
             "offsets below the first Published are taken for older than the history": self.has_older,
+            (
+                f"{self.unmatched} acks that counted, of what was done, may be what the system says of acks before; "
+                f"only the last {_REMEMBERED_ACKS:,} of these are remembered"
+            ): self.unmatched,
         }
         return "; ".join(reason for reason, holds in reasons.items() if holds) or None
 
@@ -168,21 +181,20 @@ class NoLoss(Judge):
             yield self._blame_unpublished(offset)
 
     def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
-        if not self.books.log_is_told:
-            self._look_back(happening.offset)
-        if message is None and not self.unpublished and not self.books.early.told:
+        books = self.books
+        if not books.log_is_told:
+            self._expect_all(happening.offset)
+        if message is None and not self.unpublished and not books.early.told:
             return ()  # nothing was told of it before, as nearly always
         return self._published_late(seen, happening, message)
 
-    def _look_back(self, first: int) -> None:
-        """Expect what was told of before the first publication, or take it for older than the history."""
-        early = {offset: told.since for offset, told in self.books.early.told.items() if told.since is not None}
-        waiting = {offset: message.published for offset, message in self.books.messages.items() if not message.redriven}
-        for offset, seen in {**early, **waiting}.items():
+    def _expect_all(self, first: int) -> None:
+        """The first publication says what may be older than the history of all that was told of before it."""
+        for offset, told in self.books.told_early().items():
             if offset < first:
                 self.has_older = True
-            elif offset > first:
-                self.unpublished[offset] = seen
+            else:
+                self.unpublished[offset] = told
 
     def _published_late(self, seen: Seen, happening: Published, message: Message | None) -> Iterator[Violation]:
         offset = happening.offset
@@ -232,7 +244,7 @@ class NoLoss(Judge):
             self.acked[happening.offset] = happening.consumer, happening.attempt
             if len(self.acked) > _REMEMBERED_ACKS:
                 self.acked.popitem(last=False)
-                self.forgotten_acks += 1
+                self.has_forgotten = True
         return ()
 
     def _unasked_ack(self, seen: Seen, happening: Acked) -> Iterable[Violation]:
@@ -241,8 +253,9 @@ class NoLoss(Judge):
         if named is not None and is_same_delivery(named, (happening.consumer, happening.attempt)):
             del self.acked[happening.offset]
             return ()
-        if named is None and self.forgotten_acks and self.books.is_over(happening.offset):
-            return ()  # it may be one that was forgotten
+        if self.has_forgotten and self.books.is_over(happening.offset):
+            self.unmatched += 1  # it may name one that was forgotten
+            return ()
         return self._unasked(seen, happening.offset)
 
     def _nacked(self, seen: Seen, happening: Nacked, message: Message | None) -> Iterable[Violation]:
@@ -266,13 +279,13 @@ class NoLoss(Judge):
         elif happening.reason is SettledBy.SUPERSEDED and not self._may_supersede(message):
             text = f"offset {happening.offset} is superseded, which no policy allows"
             yield from self._against(text, None if message is None else message.published, seen)
-        elif happening.reason is SettledBy.LATE_ACK and message is not None and not self._may_be_late(message):
+        elif happening.reason is SettledBy.LATE_ACK and message is not None and not self._may_be_acked_late(message):
             text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
             yield from self._against(text, message.since, seen)
 
-    def _may_be_late(self, message: Message) -> bool:
-        """Whether an earlier delivery was acked, in this history or before it."""
-        return message.noted or may_name_what_was_before(message, None)
+    def _may_be_acked_late(self, message: Message) -> bool:
+        """Whether an ack of an earlier delivery has come, or may have before the history began."""
+        return message.noted or message.may_be_older
 
     def _may_supersede(self, message: Message | None) -> bool:
         """Whether a policy gives up a message for a newer one; of a key that is not told, one may do that."""

@@ -19,6 +19,7 @@ class SettledOnce(Judge):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self.untold: dict[int, Seen] = {}  # what is done, and was not said to be
+        self.has_older = False  # something was said to be done that may have ended before the history began
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {Done: self._done, Quiet: self._quiet, AtRest: self._quiet} if self.guarantees.tells_done else {}
@@ -34,8 +35,13 @@ class SettledOnce(Judge):
     def missing(self) -> str | None:
         if not self.guarantees.tells_done:
             return "the guarantees do not claim tells_done"
-        is_quiet = {Quiet, AtRest} & self.books.kinds
-        return None if is_quiet else "the history never says Quiet or AtRest, so what is done may still be told"
+        reasons = {
+            "the history never says Quiet or AtRest, so what is done may still be told": (
+                not {Quiet, AtRest} & self.books.kinds
+            ),
+            "what is said to be done, and was not told of, may have ended before the history began": self.has_older,
+        }
+        return "; ".join(reason for reason, holds in reasons.items() if holds) or None
 
     def entries(self) -> int:
         return len(self.untold)
@@ -44,13 +50,17 @@ class SettledOnce(Judge):
         offset = happening.offset
         if self.untold.pop(offset, None) is not None or (message is not None and message.doubtful):
             return
-        may_be_older = not self.books.log_is_told or self.books.is_older(offset)
-        if message is None and may_be_older and offset not in self.books.early:
-            return  # it may have ended before the history
-        if message is None:
+        if message is None and self._may_have_ended_before(offset):
+            self.has_older = True
+        elif message is None:
             yield self.blame(f"offset {offset} is said to be done, and that was said before, or is not so", seen)
         else:
             yield self.blame(f"offset {offset} is said to be done, and is outstanding", message.since, seen)
+
+    def _may_have_ended_before(self, offset: int) -> bool:
+        """Whether the end of a message of which nothing was told may be older than the history."""
+        books = self.books
+        return (books.is_older(offset) or not books.log_is_told) and offset not in books.early
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         untold, self.untold = self.untold, {}
