@@ -773,9 +773,6 @@ class ModelDispatcher:
     def _sessions(self) -> SessionRule:
         return SessionRule(self)
 
-    def describe(self, offset: int) -> Message | None:
-        return self.messages.get(offset)
-
     def why_blocked(self, offset: int) -> Why | None:
         message = self.messages.get(offset)
         if message is None or message.state == State.IN_FLIGHT:
@@ -790,6 +787,9 @@ class ModelDispatcher:
             return Why(reason)
         held = {other.consumer for other in self._awaited(self._lane(message))}
         return Why(reason, next(consumer.name for consumer in self.consumers if consumer.name in held))
+
+    def describe(self, offset: int) -> Message | None:
+        return self.messages.get(offset)
 
     def health(self, *, busiest: int = 10) -> Health:
         keys = [message.key for message in self.messages.values() if message.key is not None]

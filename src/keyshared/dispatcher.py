@@ -51,7 +51,16 @@ from keyshared._dispatch.receipts import (
     open_through,
     read_receipts,
 )
-from keyshared._dispatch.rooms import dump_rooms, groups_of, health_of, load_rooms, redriven_of, rooms_for, sessions_of
+from keyshared._dispatch.rooms import (
+    dump_rooms,
+    groups_of,
+    health_of,
+    load_rooms,
+    redriven_of,
+    refresh_rooms,
+    rooms_for,
+    sessions_of,
+)
 from keyshared._dispatch.routing import Routing
 from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
@@ -243,7 +252,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             state: What `snapshot` returned, perhaps after a trip through JSON.
             placement: Of the same kind and settings as the original's; without consumers, those come from the snapshot.
                 One that is history or was made by hand has to be the original's own, see `placement`.
-            config: The configuration to go on with. Wider limits make `handle_timeout` due at once.
+            config: The configuration to go on with. Where wider limits make something possible, `handle_timeout` is due
+                at once; the first offer of something new hands it out, too.
             now_ms: The clock of this process; it may have started anew.
             epoch: Raise it by one after every crash: deliveries get attempt numbers above ``epoch << 32``, so that acks
                 of deliveries that the snapshot has not seen stay fenced. Never goes below the snapshot's own.
@@ -1025,31 +1035,20 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             self._redriven.readmit(data.field("rooms"), self._now, items)
         for member in self._members.values():
             self._endings.time_open(member.open.values(), self._now)
-        self._membership.time_absent(self._now)
+            self._membership.time_away(member, self._now)
         load_places(data, self._window)
-        self._window.begin_anew()
         if self._ledger is not None:
             self._ledger.forget()
         load_rooms(data.field("rooms"), self._rooms, self._now)
-        self._window.unlist_full()
-        self._refresh_rooms()
-        if self._window.wants_wake and any(member.limit for member in self._members.values()):
+        self._window.begin_anew()  # it changes lists, and those are compared with what rooms have kept
+        refresh_rooms(self._rooms, self._now)
+        if self._window.wants_wake:
             self._timers.start(self._restart, self._now)
-        elif self._window.wants_wake:  # nobody gets anything, and what is to be done is asked for
-            self._window.wake()
-            self._refresh_rooms()
         self._outbox.resume(paused=data.field("paused").flag())
         self._admission.begin()
 
-    def _refresh_rooms(self) -> None:
-        """Bring rooms up to what was restored; the host hears nothing of it, because it asks for what is so."""
-        for room in self._rooms:
-            room.refresh(self._now, [])
-
-    def _admit(
-        self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
-    ) -> list[Effect[Item]] | None:
-        """Answer an offer of what need not be tracked, or takes the place of something; None for any other."""
+    def _admit(self, offset: int, key: bytes | None, item: object, now: int) -> list[Effect[Item]] | None:
+        """Answer an offer of what need not be tracked; None for any other, which nothing can stand against now."""
         if self._admission.is_known(offset):
             self._now = now
             self._admission.remember(offset, item)
@@ -1058,8 +1057,6 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             return self._pass_over(offset, key, Ending.EARLIER, [], now)
         if not self._admission.admit(offset, key):
             return self._pass_over(offset, key, Ending.UNMATCHED, [Skipped(offset, key, SkipReason.UNMATCHED)], now)
-        if self._latest is not None and (older := self._latest.overtaken(key)):
-            return self._supersede(older, offset, item, not_before_ms, now)
         return None
 
     def _groups_of(self, name: str) -> "Groups":
@@ -1084,12 +1081,25 @@ class KeySharedDispatcher(DispatcherReading[Item]):
     ) -> list[Effect[Item]]:
         """Take a message that may be known already, not wanted, or not wanted yet."""
         check_not_before(not_before_ms)
-        if self._admission.asks:
-            answer = self._admit(offset, key, item, not_before_ms, now)
-            if answer is not None:
-                return answer
+        if not self._admission.asks:
+            return self._take(offset, key, item, not_before_ms, now)
+        answer = self._admit(offset, key, item, now)
+        if answer is not None:
+            return answer
+        # What a restart has made possible is before what is new.
+        woken = [] if self._restart.deadline is None else self._outbox.wake([], now)
+        if self._latest is not None and (older := self._latest.overtaken(key)):
+            taken = self._supersede(older, offset, item, not_before_ms, now)
+        else:
             if self._groups is not None:
                 self._groups.forget_idle(now)
+            taken = self._take(offset, key, item, not_before_ms, now)
+        return self._outbox.merge([woken, taken], _skipped_in([taken])) if woken else taken
+
+    def _take(
+        self, offset: int, key: bytes | None, item: Item, not_before_ms: int | None, now: int
+    ) -> list[Effect[Item]]:
+        """Take a message that supersedes nothing, and that may not be wanted yet."""
         if not_before_ms is None or not_before_ms <= now:
             granted = self._window.offer(offset, key, item)
         else:
@@ -1098,8 +1108,6 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             self._timers.start(entry, not_before_ms)
             granted = [entry] if entry.state == SPILLED else []
         self._now = now
-        if self._window.wants_wake:
-            granted += self._window.wake()
         return self._outbox.finish_offer(granted, now)
 
     def _supersede(

@@ -79,6 +79,7 @@ class InFlightWindow(WindowStrides):
         ownerless: Lanes whose key nobody owns.
         draining: Lanes that wait for the end of deliveries at somebody else than their owner.
         starved: Lanes whose turn has come but whose message cannot be loaded because every slot is taken.
+        is_anew: Whether nothing has woken the window since `begin_anew` found something that may go out.
 
     Complexity:
         Every call is O(1) amortised plus what it grants, O(log vnodes) where an owner is looked up.
@@ -464,6 +465,7 @@ class InFlightWindow(WindowStrides):
             What was granted, in service order.
         """
         granted, self._granted = self._granted, []
+        self.is_anew = False
         vacated = () if self._counts is None else self._counts.take_vacated()
         if self._touched or vacated:
             touched, self._touched = self._touched, {}

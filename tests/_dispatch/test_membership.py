@@ -52,11 +52,6 @@ def _lets_an_inactive_one_have_more(membership: Membership, window: InFlightWind
     membership.members["ann"].state = MemberState.INACTIVE
 
 
-def _stays_away_for_ever(membership: Membership, window: InFlightWindow) -> None:
-    membership.members["ann"].state = MemberState.INACTIVE
-    window.set_limit(membership.members["ann"], 0)
-
-
 def _drains_nothing(membership: Membership, window: InFlightWindow) -> None:
     del window
     membership.members["cat"].open.clear()
@@ -79,6 +74,12 @@ def _reorders(membership: Membership, window: InFlightWindow) -> None:
     membership.members["ann"] = membership.members.pop("ann")
 
 
+def _is_away_for_ever(membership: Membership, window: InFlightWindow) -> None:
+    del window
+    membership.deactivate("ann", 0)
+    membership.members["ann"].deadline = None
+
+
 def _miscounts(membership: Membership, window: InFlightWindow) -> None:
     del window
     membership._takers -= 1
@@ -98,10 +99,10 @@ def test_members_and_window_agree() -> None:
         (_swaps_the_object, "'ann' is connected to the window"),
         (_lowers_the_quota, "'ann' has its limit while it is active, else none"),
         (_lets_an_inactive_one_have_more, "'ann' has its limit while it is active, else none"),
-        (_stays_away_for_ever, "'ann' is away for the grace period at most"),
         (_drains_nothing, "'cat' drains something"),
         (_drains_somebody_who_owns_keys, "'bob' takes part in routing unless it drains"),
         (_forgets_what_it_accepts, "keys are compared with what the members accept"),
+        (_is_away_for_ever, "'ann' is away until some time"),
         (_reorders, "members are in the order of joining"),
         (_miscounts, "who accepts every key is counted"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, fill, subscription, then
 from tests.properties.broken import RestartGivesRoom
 
+from keyshared._dispatch.explain import Full
 from keyshared.config import (
     DispatcherConfig,
     DrainUnit,
@@ -32,8 +33,6 @@ from keyshared.effects import (
     Ignored,
     IgnoredReason,
     KeyBegun,
-    KeyEnd,
-    KeyEnded,
     KeyEnding,
     Load,
     Released,
@@ -674,7 +673,9 @@ class TestOtherLimits:
         again = self.again(held, token_bytes=8_000)
 
         assert BlockReason.TOKEN_FULL is kept.why_blocked(60).reason  # type: ignore[union-attr]
+        assert 7 == self.again(again).next_deadline_ms()  # also in a third life, before anything has gone out
         assert [deliver(60, "b1", "ann"), deliver(61, None, "ann")] == self.is_due(again, 60, 61)
+        assert {} == again.snapshot()["rooms"]
 
     def test_a_token_that_was_not_full_is_not_kept(self) -> None:
         state = subscription("ann", token_bytes=80).snapshot() | {"rooms": {"token": False}}
@@ -733,6 +734,75 @@ class TestOtherLimits:
         assert (7, [deliver(1, "a1", "ann")]) == (again.next_deadline_ms(), again.set_limit("ann", 9))
         assert again.describe(0).deadline_ms == again.next_deadline_ms() == 7 + 30_000  # type: ignore[union-attr]
 
+    def test_it_goes_out_before_what_is_new_but_not_for_what_is_known(self) -> None:
+        held = subscription("ann")
+        fill(held, "a1", "a1")
+        again = self.again(held, max_in_flight_per_key=2)
+
+        assert [] == again.offer(1, "a1", "read again")
+        assert [deliver(1, "a1", "ann", item="read again"), deliver(2, "b1", "ann")] == again.offer(2, "b1")
+        assert 7 != again.next_deadline_ms()
+
+    def test_in_a_batch_too_and_there_is_room_for_all_of_it(self) -> None:
+        held = subscription("ann", window=4, max_tracked=20, max_in_flight_per_consumer=1)
+        fill(held, "a1", "b1", "c1", "d1", "e1")
+        held.set_limit("ann", 9)
+        again = self.again(held, window=8)
+        assert 3 == again.free_slots
+
+        told = again.offer_many([(offset, "f1", None) for offset in (4, 5, 6, 7)])
+        assert [Load(4, b"e1"), deliver(5, "f1", "ann")] == told
+        assert (0, 7) == (again.free_slots, again.restart_mark.last)
+
+    def test_while_it_is_due_what_is_spilled_has_its_slot(self) -> None:
+        held = subscription("ann", window=4, max_tracked=20, max_in_flight_per_consumer=1)
+        fill(held, "a1", "b1", "c1", "d1", "e1", "f1")
+        held.set_limit("ann", 9)
+        again = self.again(held, window=6)
+        before = again.snapshot()
+
+        assert (0, Full.WINDOW, 7) == (again.free_slots, again.stats().paused_by, again.next_deadline_ms())
+        with pytest.raises(WindowFullError):
+            again.offer(6, "a1")
+        with pytest.raises(WindowFullError):
+            again.offer_many([(6, "x1", None)])
+        assert before == again.snapshot()
+        again.handle_timeout()
+        assert [advanced(0), Resumed(1)] == again.ack(0, "ann", 1)
+
+    def test_what_nobody_takes_lets_nothing_out_and_the_next_one_does(self) -> None:
+        held = subscription(unmatched=Unmatched.SKIP)
+        held.add_consumer("ann", filters=["a*"])
+        fill(held, "a1", "a1")
+        again = self.again(held, max_in_flight_per_key=2)
+
+        assert [Skipped(2, b"b1", SkipReason.UNMATCHED)] == again.offer(2, "b1")
+        assert [deliver(1, "a1", "ann"), deliver(3, "a2", "ann")] == again.offer(3, "a2")
+
+    def test_what_may_go_out_later_and_does_not_is_found(self) -> None:
+        held = subscription("ann")
+        fill(held, "a1", "a1")
+        again = self.again(held, max_in_flight_per_key=2)
+        again.set_limit("ann", 9)
+        again._window.touch_key(b"a1")
+
+        with pytest.raises(InvariantError, match="what may go out went out"):
+            again.check_invariants()
+
+    def test_who_was_away_without_an_end_gets_the_whole_grace_period(self) -> None:
+        held = subscription("ann", "bob", inactive_grace_ms=None)
+        held.set_inactive("ann", now_ms=0)
+        again = self.again(held, inactive_grace_ms=500)
+
+        assert (507, [Evicted("ann")]) == (again.next_deadline_ms(), again.handle_timeout(now_ms=507))
+
+    def test_who_is_away_with_an_end_keeps_what_is_left_or_has(self) -> None:
+        held = subscription("ann", "bob", inactive_grace_ms=50)
+        held.set_inactive("ann", now_ms=0)
+
+        assert 57 == self.again(held, inactive_grace_ms=500).next_deadline_ms()
+        assert 57 == self.again(held, inactive_grace_ms=None).next_deadline_ms()
+
     def test_what_was_open_without_a_timeout_gets_the_whole_time(self) -> None:
         held = subscription("ann", ack_timeout_ms=None)
         fill(held, "a1")
@@ -740,6 +810,58 @@ class TestOtherLimits:
 
         assert 507 == again.next_deadline_ms()
         assert ReleaseReason.ACK_TIMEOUT is again.handle_timeout(now_ms=507)[0].reason  # type: ignore[union-attr]
+
+    def test_less_of_a_key_may_be_open_while_more_of_it_waits_for_room(self) -> None:
+        held = subscription("ann", max_in_flight_per_key=2, max_in_flight_per_consumer=1)
+        fill(held, "a1", "a1")
+        again = self.again(held, max_in_flight_per_key=1)
+
+        assert BlockReason.CONSUMER_FULL is held.why_blocked(1).reason  # type: ignore[union-attr]
+        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [] == again.set_limit("ann", 9)
+        assert [deliver(1, "a1", "ann"), advanced(0)] == again.ack(0, "ann", 1)
+
+    def test_or_for_memory(self) -> None:
+        held = subscription("ann", window=4, max_in_flight_per_key=2, max_in_flight_per_consumer=1)
+        fill(held, "a1", "b1", "c1", "d1", "a1")
+        held.set_limit("ann", 9)
+        again = self.again(held, max_in_flight_per_key=1)
+
+        assert BlockReason.WINDOW_FULL is held.why_blocked(4).reason  # type: ignore[union-attr]
+        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(4).reason  # type: ignore[union-attr]
+        assert [Load(4, b"a1"), advanced(0)] == again.ack(0, "ann", 1)
+
+    def test_or_for_its_group(self) -> None:
+        rules = Rules(mark="all", group_of=lambda _: "all")
+        limits = GroupLimits(max_in_flight=1)
+        held = subscription("ann", rules=rules, group=limits, max_in_flight_per_key=2)
+        fill(held, "a1", "a1")
+        again = self.again(held, rules, max_in_flight_per_key=1)
+
+        assert BlockReason.GROUP_FULL is held.why_blocked(1).reason  # type: ignore[union-attr]
+        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [deliver(1, "a1", "ann"), advanced(0)] == again.ack(0, "ann", 1)
+
+    def test_or_for_others_who_hold_its_unit(self) -> None:
+        held = subscription("bob", "cat", max_in_flight_per_key=2, unit=DrainUnit.RANGE, drain_timeout_ms=90)
+        fill(held, "b1", "c1")
+        held.remove_consumer("bob", drain_ms=None)
+        held.offer(2, "c1")
+        again = self.again(held, max_in_flight_per_key=1)
+
+        assert BlockReason.DRAINING is held.why_blocked(2).reason  # type: ignore[union-attr]
+        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(2).reason  # type: ignore[union-attr]
+        assert [advanced(0)] == again.ack(0, "bob", 1)
+        assert [deliver(2, "c1", "cat"), advanced(1)] == again.ack(1, "cat", 1)
+
+    def test_a_key_that_is_at_somebody_else_drains_as_before(self) -> None:
+        held = subscription("bob", max_in_flight_per_key=2, max_in_flight_per_consumer=1)
+        fill(held, "a1", "a1")
+        held.add_consumer("ann")
+        again = self.again(held, max_in_flight_per_key=1)
+
+        assert BlockReason.DRAINING is again.why_blocked(1).reason  # type: ignore[union-attr]
+        assert [deliver(1, "a1", "ann"), advanced(0)] == again.ack(0, "bob", 1)
 
     @pytest.mark.parametrize(
         ("before", "after", "match"),
@@ -762,53 +884,3 @@ class TestOtherLimits:
 
         with pytest.raises(SnapshotError, match=match):
             self.again(held, **after)
-
-    def test_a_key_that_has_as_much_open_as_may_be_now_waits_for_the_end_of_it(self) -> None:
-        held = subscription("ann", max_in_flight_per_key=2, max_in_flight_per_consumer=1)
-        fill(held, "a1", "a1")
-        again = self.again(held, max_in_flight_per_key=1, max_in_flight_per_consumer=1)
-
-        assert BlockReason.KEY_IN_FLIGHT is again.why_blocked(1).reason  # type: ignore[union-attr]
-        assert [deliver(1, "a1", "ann")] == [each for each in again.ack(0, "ann", 1) if isinstance(each, Deliver)]
-
-    def test_who_was_away_for_any_time_has_the_whole_grace(self) -> None:
-        held = subscription("ann", "bob", inactive_grace_ms=None)
-        held.set_inactive("ann")
-        held.set_inactive("bob")
-        held.remove_consumer("bob", drain_ms=None)
-        again = self.again(held, inactive_grace_ms=500)
-
-        assert 507 == again.next_deadline_ms()
-        assert [Evicted("ann")] == again.handle_timeout(now_ms=507)
-
-    def test_a_flush_that_had_any_time_has_the_time_of_now(self) -> None:
-        held = subscription("ann", sessions=KeySessions(flush_ms=None))
-        fill(held, "a1")
-        held.ack(0, "ann", 1)
-        again = self.again(held, sessions=KeySessions(flush_ms=500))
-
-        assert 507 == again.next_deadline_ms()
-        assert [KeyEnded(b"a1", "ann", 1, KeyEnd.FLUSH_TIMEOUT)] == again.handle_timeout(now_ms=507)
-
-    def test_an_offer_hands_out_what_is_due_and_takes_no_slot_of_what_starves(self) -> None:
-        held = subscription("ann", window=4, max_tracked=50, max_in_flight_per_consumer=1)
-        fill(held, "a1", "b1", "c1", "d1", "e1")
-        held.set_limit("ann", 10)
-        assert BlockReason.WINDOW_FULL is held.why_blocked(4).reason  # type: ignore[union-attr]
-        full = self.again(held, window=5, max_tracked=50)
-        with pytest.raises(WindowFullError, match="all 5 slots"):
-            full.offer(5, "f1")
-        assert (0, Load(4, b"e1")) == (full.free_slots, full.handle_timeout()[0])
-        again = self.again(held, window=8, max_tracked=50)
-
-        assert 3 == again.free_slots
-        assert {Load(4, b"e1"), deliver(5, "f1", "ann")} == set(again.offer(5, "f1"))
-
-    def test_where_nobody_has_room_nothing_is_due(self) -> None:
-        held = subscription("ann")
-        fill(held, "a1", "a1")
-        held.set_limit("ann", 0)
-        again = self.again(held, max_in_flight_per_key=2, ack_timeout_ms=None)
-
-        assert again.next_deadline_ms() is None or again.next_deadline_ms() > 7  # type: ignore[operator]
-        assert [deliver(1, "a1", "ann")] == again.pull("ann", 1)

@@ -8,6 +8,7 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
 from tests.properties.broken_latest import LetterBehindSleeps, NewestGoesToTheTail, VoidLoadWakesNobody
 
+from keyshared._dispatch.explain import Full
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
@@ -20,6 +21,7 @@ from keyshared.effects import (
     Ignored,
     IgnoredReason,
     Load,
+    Resumed,
     Skipped,
     SkipReason,
     Spilled,
@@ -311,6 +313,71 @@ class TestNotBefore:
         assert [superseded(3, "a3"), Spilled(4)] == dispatcher.offer(4, "a3", not_before_ms=100)
         dispatcher.gone(1)
         assert [superseded(4, "a3")] == dispatcher.offer(5, "a3", not_before_ms=100)
+
+
+class TestAWiderRestart:
+    """What it has made possible goes out, or is read again, before what is new takes the place of anything."""
+
+    def held(self, *keys: str) -> Watched:
+        """The window is full of what is open or read again, and the rest of the keys starves."""
+        dispatcher = subscription("ann", latest_only=True, window=4, max_tracked=20, max_in_flight_per_consumer=1)
+        fill(dispatcher, "a1", *keys)
+        dispatcher.set_limit("ann", 20)
+        assert 0 == dispatcher.free_slots
+        return dispatcher
+
+    def again(self, held: Watched, window: int = 8, **config: Any) -> Watched:
+        return Watched.restore(held.snapshot(), AlphabetRing(), replace(held.config, window=window, **config), now_ms=7)
+
+    def test_what_starved_makes_way_as_anything_else(self) -> None:
+        again = self.again(self.held("b1", "c1", "d1", "e1"))
+
+        assert (3, 7) == (again.free_slots, again.next_deadline_ms())
+        assert [superseded(4, "e1"), deliver(5, "e1", "ann", item="new")] == again.offer(5, "e1", "new")
+        assert (3, None) == (again.free_slots, again.stats().paused_by)
+
+    def test_an_offer_of_another_key_lets_it_out_too(self) -> None:
+        again = self.again(self.held("b1", "c1", "d1", "e1"))
+
+        assert [Load(4, b"e1"), deliver(5, "f1", "ann")] == again.offer(5, "f1")
+        assert 7 != again.next_deadline_ms()
+
+    def test_what_is_spilled_has_its_slot_before_anything_new(self) -> None:
+        again = self.again(self.held("b1", "c1", "d1", "e1", "f1", "g1", "h1"))
+        before = again.snapshot()
+
+        assert (0, Full.WINDOW, 7) == (again.free_slots, again.stats().paused_by, again.next_deadline_ms())
+        with pytest.raises(WindowFullError):
+            again.offer_many([(offset, key, None) for offset, key in enumerate(["e1", "x1"], start=9)])
+        with pytest.raises(WindowFullError):
+            again.offer(9, "e1")
+        assert before == again.snapshot()
+
+    def test_what_there_is_room_for_can_be_offered_together(self) -> None:
+        again = self.again(self.held("b1", "c1", "d1", "e1", "f1", "g1", "h1"), window=12)
+        assert 4 == again.free_slots
+
+        again.offer_many([(offset, key, None) for offset, key in enumerate(["e1", "i1", "j1", "k1"], start=9)])
+        assert (1, 12) == (again.free_slots, again.restart_mark.last)
+
+    def test_the_pause_ends_when_it_has_gone_out(self) -> None:
+        again = self.again(self.held("b1", "c1", "d1", "e1", "f1", "g1", "h1"), window=8)
+        again.handle_timeout()
+        again.ack(0, "ann", 1)
+
+        assert [advanced(1), Resumed(2)] == again.ack(1, "ann", 1)
+
+    def test_a_key_that_may_have_more_open_is_not_forgotten_by_what_makes_way_behind(self) -> None:
+        held = subscription("ann", latest_only=True, retry=AT_ONCE, redrive=True)
+        fill(held, "a1")
+        held.reject(0, "ann", 1)
+        held.dead_lettered(0)
+        fill(held, "a1", "a1", start=1)
+        held.redrive("a1", [StoredLetter(0, 1)])
+        again = self.again(held, window=1_000, max_in_flight_per_key=2)
+
+        assert 7 == again.next_deadline_ms()
+        assert [superseded(2, "a1"), deliver(0, "a1", "ann", 2)] == again.offer(3, "a1")
 
 
 def test_it_is_refused_where_there_would_be_nothing_to_choose_from() -> None:

@@ -445,6 +445,28 @@ class TestSnapshot:
         assert [(b"a1", 1), (b"b1", 2)] == [(each.key, each.session) for each in again.sessions()]
         assert [ended("a1", "ann", KeyEnd.IDLE), advanced(0)] == again.ack(0, "ann", 1)
 
+    @pytest.mark.parametrize("flush_ms", [0, 500])
+    def test_a_flush_without_an_end_gets_the_whole_time_of_now(self, flush_ms: int) -> None:
+        config = DispatcherConfig(sessions=KeySessions(flush_ms=flush_ms))
+        again = Watched.restore(flushing(flush_ms=None).snapshot(), AlphabetRing(), config, now_ms=7)
+
+        assert 7 + flush_ms == again.next_deadline_ms()
+        told = again.handle_timeout(now_ms=7 + flush_ms)
+        assert [ended("a1", "ann", KeyEnd.FLUSH_TIMEOUT), begun("a1", "ann", 2), deliver(1, "a1", "ann")] == told
+
+    def test_a_flush_with_an_end_keeps_what_is_left(self) -> None:
+        for flush_ms in (None, 0, 500):
+            config = DispatcherConfig(sessions=KeySessions(flush_ms=flush_ms))
+            again = Watched.restore(flushing().snapshot(), AlphabetRing(), config, now_ms=7)
+            assert 17 == again.next_deadline_ms()
+
+    def test_a_flush_that_nothing_would_end_is_found(self) -> None:
+        dispatcher = flushing()
+        dispatcher._sessions._by_key[b"a1"].deadline = None  # type: ignore[union-attr]
+
+        with pytest.raises(InvariantError, match="is flushed until some time"):
+            dispatcher.check_invariants()
+
     def test_but_not_off(self) -> None:
         dispatcher = sessions("ann")
         dispatcher.offer(0, "a1")

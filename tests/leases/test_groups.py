@@ -208,6 +208,16 @@ class TestRestarts:
 
         assert (1,) == lease(again, "ann", now_ms=7).offsets
 
+    @pytest.mark.parametrize("limits", [{"per_second": 1}, {"max_in_flight": 1}])
+    def test_a_group_without_its_limit_goes_on_at_once(self, limits: dict[str, int]) -> None:
+        made = grouped("a1", "a2", group=GroupLimits(**limits), visibility_timeout_ms=9_000)
+        lease(made, "ann")
+        assert NOT_READY == made.consume("ann").result
+        again = restored(made, now_ms=7, visibility_timeout_ms=9_000)
+
+        assert (7 + 9_000, None) == (again.next_deadline_ms(), again.why_empty("ann"))
+        assert (1,) == lease(again, "ann", now_ms=7).offsets
+
     def test_rules_of_another_mark_are_refused(self) -> None:
         with pytest.raises(SnapshotError, match="rules"):
             restored(grouped("a1"), rules=RULES_OF_ALL)

@@ -77,12 +77,12 @@ class Admission:
 
     def _look(self) -> None:
         """See whether there is any reason to ask."""
-        looks_back = self._known_until is not None or self._window.cursor.looks_ahead
+        looks_back = self._known_until is not None or self._window.cursor.looks_ahead or self._window.is_due_anew
         self._may_refuse = self._window.asks_keys or self._membership.refuses_keys
         # A window in which a key has no lane until it needs one asks for the owner before anything else.
         is_late = self._membership.refuses_keys and (self._config.ordering_required or not self._window.has_lone)
         policies = bool(self._idle) or self._limits is not None or self._membership.picky or self._window.supersedes
-        self._changes_first = looks_back or policies or self._window.wants_wake  # before the window asks about the key
+        self._changes_first = looks_back or policies  # before the window asks about the key
         self.asks = self._changes_first or is_late
 
     def is_known(self, offset: int) -> bool:

@@ -148,26 +148,28 @@ class TokenRoom:
         window: Its cursor measures the token.
     """
 
-    __slots__ = ("_cursor", "_window", "duties")
+    __slots__ = ("_cursor", "_was_full", "_window", "duties")
 
     name: Final = "token"
 
     def __init__(self, window: InFlightWindow) -> None:
         self._window = cast("BudgetedWindow", window)
         self._cursor = self._window.cursor
+        self._was_full = False  # in another life, and it has room now
         self.duties: Duties = {}
 
     def refresh(self, now: int, notices: list[Effect]) -> None:
         """Do nothing: the cursor knows at any time."""
 
     def dump(self, now: int) -> object:  # noqa: ARG002  # one shape for all rooms
-        """Return True while the token is full."""
-        return self._cursor.is_full or None
+        """Return True while the token is full, or was in another life and nothing that waited for it has gone out."""
+        return self._cursor.is_full or (self._was_full and self._window.is_due_anew) or None
 
     def load(self, data: Reader, now: int) -> None:  # noqa: ARG002  # as above
         """Go on with a full token, if there was one and it is not short for the budget of now."""
         if not data.flag():
             raise data.refuse("be True, or absent: it is kept of a full token only")
+        self._was_full = True
         self._window.go_on_full()
 
     def check_invariants(self) -> None:

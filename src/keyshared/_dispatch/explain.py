@@ -348,6 +348,6 @@ def gather_stats(window: InFlightWindow, members: Mapping[str, Member]) -> Dispa
 def _full(window: InFlightWindow) -> Full | None:
     if window.free_slots:
         return None
-    if window.loaded >= window.capacity:
+    if window.memory_left <= 0:
         return Full.WINDOW
     return Full.TRACKED if window.cursor.outstanding >= window.max_tracked else Full.LOOK_AHEAD

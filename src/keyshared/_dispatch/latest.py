@@ -85,11 +85,7 @@ class LatestWindow(InFlightWindow):
         Its next message is another one where dead letters had come back behind one that waited for its instant.
         """
         following = lane.candidate
-        if following is was_next:
-            return True
-        # What starves waits to be loaded, and the newer one may have its payload: after a restart with a larger window.
-        is_listed = lane.listed is not None and (lane.listed is not self.starved or entry.state == SPILLED)
-        return following is entry and is_listed and entry.deadline is None
+        return following is was_next or (following is entry and lane.listed is not None and entry.deadline is None)
 
     def _take_slot(self, lane: Lane, entry: Entry, spilled: list[Entry], *, had_slot: bool) -> None:
         if not had_slot and lane.loaded >= self.loaded_per_key:

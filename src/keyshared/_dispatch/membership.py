@@ -172,17 +172,13 @@ class Membership:
             return
         member.state = MemberState.INACTIVE
         self._window.set_limit(member, 0)
-        if self._config.inactive_grace_ms is not None:
-            self._timers.start(member, now + self._config.inactive_grace_ms)
+        self.time_away(member, now)
 
-    def time_absent(self, now: int) -> None:
-        """Begin the grace period of everybody who is away without one: the life before had none."""
+    def time_away(self, member: Member, now: int) -> None:
+        """Start the whole grace period of a consumer that is away and has none: just now, or in another life."""
         grace_ms = self._config.inactive_grace_ms
-        if grace_ms is None:
-            return
-        for member in self.members.values():
-            if member.state is MemberState.INACTIVE and member.deadline is None:
-                self._timers.start(member, now + grace_ms)
+        if member.state is MemberState.INACTIVE and member.deadline is None and grace_ms is not None:
+            self._timers.start(member, now + grace_ms)
 
     def activate(self, name: str, notices: list[Effect], *, now: int, resumed: bool) -> None:
         """It is back; unless it resumed its session, what it held is sent again."""
@@ -260,9 +256,9 @@ class Membership:
                 raise InvariantError(f"{name!r} is connected to the window")
             if member.limit != (member.quota if member.state is MemberState.ACTIVE else 0):
                 raise InvariantError(f"{name!r} has its limit while it is active, else none")
-            is_timed = member.deadline is not None or self._config.inactive_grace_ms is None
-            if member.state is MemberState.INACTIVE and not is_timed:
-                raise InvariantError(f"{name!r} is away for the grace period at most")
+            is_timed = self._config.inactive_grace_ms is not None and member.state is MemberState.INACTIVE
+            if is_timed and member.deadline is None:
+                raise InvariantError(f"{name!r} is away until some time")
             if member.state is MemberState.DRAINING and not self._has_to_drain(member):
                 raise InvariantError(f"{name!r} drains something")
             if (name in self._routing.filters) != (member.state is not MemberState.DRAINING):

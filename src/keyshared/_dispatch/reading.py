@@ -96,7 +96,10 @@ class DispatcherReading(Generic[Item]):
 
     @property
     def free_slots(self) -> int:
-        """How many messages may be offered now; at 0 stop reading until `Resumed`."""
+        """How many messages may be offered now; at 0 stop reading until `Resumed`.
+
+        While a restart with wider limits is due, each spilled message takes one of the slots.
+        """
         return self._window.free_slots
 
     def room_for(self, key: Key) -> int:
@@ -168,7 +171,7 @@ class DispatcherReading(Generic[Item]):
     def why_blocked(self, offset: int) -> Blocking | None:
         """What an outstanding message waits for; None if it is in flight, or not outstanding. O(log n).
 
-        None also of what a restart with wider limits has made possible, until a call hands it out.
+        None also of what a restart with wider limits has made possible, until `handle_timeout` hands it out.
 
         Example:
             >>> from keyshared import HashRing, KeySharedDispatcher

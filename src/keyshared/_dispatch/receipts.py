@@ -30,8 +30,8 @@ Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
 
 _offset_of: Final = itemgetter(0)
-MAX_REASON: Final = 500
 _LAST_ATTEMPT: Final = OFFSET_STOP - 1
+MAX_REASON: Final = 500
 """Characters that the reason of a failure may have: it is kept and stored for each message that has one."""
 
 

@@ -23,7 +23,17 @@ if TYPE_CHECKING:  # loaded only where they are used
     from keyshared._dispatch.scopes import ScopedWindow
     from keyshared._dispatch.sessions import Sessions
 
-__all__ = ["Room", "dump_rooms", "groups_of", "health_of", "load_rooms", "redriven_of", "rooms_for", "sessions_of"]
+__all__ = [
+    "Room",
+    "dump_rooms",
+    "groups_of",
+    "health_of",
+    "load_rooms",
+    "redriven_of",
+    "refresh_rooms",
+    "rooms_for",
+    "sessions_of",
+]
 
 
 class Room(Protocol):
@@ -118,9 +128,15 @@ def dump_rooms(rooms: Iterable[Room], now: int) -> dict[str, object]:
 
 
 def load_rooms(data: Reader, rooms: Iterable[Room], now: int) -> None:
-    """Fill new rooms, and refuse what none of them has kept; one of which nothing was kept begins anew."""
+    """Fill new rooms, and refuse what none of them has kept."""
     by_name = {room.name: room for room in rooms}
     for name, kept in data.fields().items():
         if name not in by_name:
             raise kept.refuse("be absent: the configuration does not ask for it")
         by_name[name].load(kept, now)
+
+
+def refresh_rooms(rooms: Iterable[Room], now: int) -> None:
+    """Look at what a restore has changed, room by room; one of which nothing was kept begins anew."""
+    for room in rooms:
+        room.refresh(now, [])  # the host asks for what is so

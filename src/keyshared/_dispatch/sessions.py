@@ -220,10 +220,10 @@ class Sessions:
             session = Session(key.binary(), consumer, self._last, known.open if known is not None else 0)
             session.ending = ending.maybe(lambda reason: reason.one_of(_WHY_FLUSHED))
             left = remaining.maybe(Reader.integer)
-            if left is None and session.ending is not None:
-                left = self._config.flush_ms  # None in the life before
             if left is not None:
                 self._timers.start(session, now + left)
+            elif session.ending is not None:  # flushes had no time in another life
+                self._time_flush(session, now)
             self._add(session)
         if opened:
             raise data.field("sessions").refuse("have one of every key that something is open of")
@@ -250,12 +250,12 @@ class Sessions:
             require(session.ending is None or not session.open, f"{name} is not flushed while something is open")
             if session.phase is SessionPhase.WORKING:
                 require(session.deadline is None, f"{name} lingers no more")
-            elif session.phase is SessionPhase.FLUSHING:
-                is_timed = session.deadline is not None or self._config.flush_ms is None
-                require(is_timed, f"{name} is flushed for flush_ms at most")
-            else:
+            elif session.phase is SessionPhase.LINGERING:
                 require(session.deadline is not None, f"{name} lingers until some time")
                 require(window.owner_named(key) is session.consumer, f"{name} lingers where its key belongs")
+            else:
+                is_timed = self._config.flush_ms is not None
+                require(session.deadline is not None or not is_timed, f"{name} is flushed until some time")
         require({who: mine for who, mine in self._at.items() if mine} == at, "sessions are known by their consumers")
         numbers = [session.number for session in self._by_key.values()]
         require(numbers == sorted(set(numbers)) and self._last >= max(numbers, default=0), "numbers rise")
@@ -282,16 +282,19 @@ class Sessions:
 
     def _close(self, session: Session, why: KeyEnd, now: int) -> None:
         """End a session of which nothing is open, after its flush if it is to have one."""
-        flush_ms = self._config.flush_ms
-        if flush_ms == 0:
+        if self._config.flush_ms == 0:
             self._end(session, why)
             return
         session.ending = why
         session.deadline = None
-        if flush_ms is not None:
-            self._timers.start(session, now + flush_ms)
+        self._time_flush(session, now)
         self._told.append(KeyEnding(session.key, session.consumer.name, session.number))
         self._window.touch_key(session.key)
+
+    def _time_flush(self, session: Session, now: int) -> None:
+        """Start the whole time that a flush may take, if there is a limit."""
+        if self._config.flush_ms is not None:
+            self._timers.start(session, now + self._config.flush_ms)
 
     def _why_away(self, session: Session) -> KeyEnd:
         """Why a session ends whose key belongs to somebody else: its consumer leaves, or the key has moved."""

@@ -459,9 +459,10 @@ def _start(timers: Timers, timed: Timed, data: Reader, now: int) -> None:
 
 
 class Restart:
-    """Falls due while the window was not woken, once it was started: a restore itself hands out nothing.
+    """Falls due while the window wants to be woken, once it was started: a restore itself hands out nothing.
 
-    What wider limits have made possible goes out in `handle_timeout`, or in any other call that wakes the window.
+    What wider limits have made possible goes out in `handle_timeout`, or in any other call that wakes the window. The
+    first offer of something new wakes it before it looks at anything.
 
     Args:
         window: What was restored.
@@ -470,23 +471,21 @@ class Restart:
         duties: Nothing but the end of the call, which wakes the window.
     """
 
-    __slots__ = ("_at", "_touched", "_window", "duties")
+    __slots__ = ("_at", "_window", "duties")
 
     def __init__(self, window: InFlightWindow) -> None:
         self._window = window
         self._at: int | None = None
-        self._touched: Mapping[Lane, None] = {}
         self.duties: Final[Duties] = {Restart: Duty(Stage.DELIVERIES, _place, self.act)}
 
     @property
     def deadline(self) -> int | None:
-        """The instant of the restart; None once there is nothing to do."""
-        was_woken = self._window.touched is not self._touched
-        return None if was_woken or not self._window.wants_wake else self._at
+        """The instant of the restart; None once there is nothing to do, or the window was woken."""
+        return self._at if self._window.is_due_anew else None
 
     @deadline.setter
     def deadline(self, at: int | None) -> None:
-        self._at, self._touched = at, self._window.touched
+        self._at = at
 
     def act(self, _restart: "Restart", _notices: list[Effect], _now: int) -> None:
         """Leave it to the end of the call."""

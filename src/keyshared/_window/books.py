@@ -80,6 +80,7 @@ class WindowBooks:
         "emptied",
         "first_attempt",
         "held",
+        "is_anew",
         "lanes",
         "loaded",
         "loaded_per_key",
@@ -132,6 +133,7 @@ class WindowBooks:
         self.ownerless: WorkList = OrderedDict()
         self.draining: WorkList = OrderedDict() if draining is None else check_kind("draining", draining, WatchedList)
         self.starved: OrderedDict[Lane, int] = OrderedDict()
+        self.is_anew = False
         self.capacity = capacity
         self.max_tracked = max_tracked
         self._owners = owners
@@ -273,35 +275,41 @@ class WindowBooks:
         self._list(lane, where)
 
     def begin_anew(self) -> None:
-        """Note that everybody was served when the snapshot was made: who joined just now has got no room by that.
+        """Go on from a snapshot, whose limits may have been others; call it when all that was kept of it is back.
 
-        What could not go on there, and may do so now, is touched: the limit of its key or the window was smaller.
+        Everybody was served when it was made: who joined just now has got no room by that. What could not go on there,
+        and may do so now, is touched: the limit of its key or the window was smaller. What waited for room or memory
+        there, and waits for the end of a delivery of its key now, stands in no list any more: that limit was wider.
         """
         self._freed.clear()
         for lane in self.lanes.values():
-            if isinstance(lane, Lane) and self._was_at_limit(lane) and lane.open < self.turn_limit(lane):
+            if not isinstance(lane, Lane):
+                continue
+            if self._was_at_limit(lane) and lane.open < self.turn_limit(lane):
                 self._touched[lane] = None
-        if self.owes_slots:
-            self._touched.update(dict.fromkeys(self.starved))
-
-    def unlist_full(self) -> None:
-        """Take out of their lists the lanes of which as much is open as may be: the limit of their key was greater.
-
-        What had a turn there has none here; the end of what is open looks at it again.
-        """
-        for lane in [each for each in self.lanes.values() if isinstance(each, Lane) and each.listed is not None]:
-            is_full = lane.open >= self.turn_limit(lane) and lane.key not in self.quarantined
-            if is_full and lane.holder is self.owner_of(lane):
+            elif self._is_at_limit_anew(lane):
                 self._unlist(lane)
+        if self.loaded < self.capacity:
+            self._touched.update(dict.fromkeys(self.starved))
+        self.is_anew = self.wants_wake
 
     def _was_at_limit(self, lane: Lane) -> bool:
         """Whether a lane waited in no list because as much of it was open as might be, in this life or another."""
         return lane.listed is None and lane.open > 0 and lane.is_able and lane.key not in self.quarantined
 
-    @property
-    def touched(self) -> Mapping[Lane, None]:
-        """The lanes that the next `wake` looks at; it begins another such set."""
-        return self._touched
+    def _is_at_limit_anew(self, lane: Lane) -> bool:
+        """Whether a lane waits where it could in a life with a wider limit, and its owner works on as much as may be.
+
+        So it waits for room or memory, or for others who hold its unit. A lane that stands elsewhere was forged.
+        """
+        if lane.listed is None or not lane.open or lane.open < self.turn_limit(lane) or lane.key in self.quarantined:
+            return False
+        owner = self.owner_of(lane)
+        if owner is None or lane.holder is not owner:
+            return False
+        if lane.listed is self.draining:
+            return self.holder_elsewhere(lane, owner) is not None
+        return lane.listed is owner.ready or lane.listed is self.starved
 
     @property
     def wants_wake(self) -> bool:
@@ -312,9 +320,9 @@ class WindowBooks:
         return bool(self._touched)
 
     @property
-    def owes_slots(self) -> bool:
-        """Whether lanes starve though there are slots: the window was smaller in the life before."""
-        return bool(self.starved) and self.loaded < self.capacity
+    def is_due_anew(self) -> bool:
+        """Whether something may go out because a restart has made it possible, and nothing has woken the window."""
+        return self.is_anew and self.wants_wake
 
     # queries
 
@@ -325,11 +333,17 @@ class WindowBooks:
 
     @property
     def free_slots(self) -> int:
-        """How many messages may be offered now: a slot that a lane starves for is its own."""
-        return max(0, min(self._slots(), self.max_tracked - self.cursor.outstanding))
+        """How many messages may be offered now."""
+        return max(0, min(self.memory_left, self.max_tracked - self.cursor.outstanding))
 
-    def _slots(self) -> int:
-        return self.capacity - self.loaded - len(self.starved)
+    @property
+    def memory_left(self) -> int:
+        """How many messages may be offered now as far as ``capacity`` goes; negative while one stands beyond it.
+
+        While `is_due_anew` what is spilled counts as what is loaded: `wake` may load it before anything is offered.
+        """
+        taken = self.cursor.outstanding + len(self.beside) if self.is_due_anew else self.loaded
+        return self.capacity - taken
 
     def turn_limit(self, lane: Lane) -> int:  # noqa: ARG002  # where keys have limits of their own, it counts
         """With how many open deliveries a lane waits for the end of one before it has a turn."""
@@ -341,7 +355,7 @@ class WindowBooks:
 
     def full_error(self) -> WindowFullError:
         """Return what to raise for more messages than there are free slots: the limit that leaves least room."""
-        by_memory = self._slots() <= self.max_tracked - self.cursor.outstanding
+        by_memory = self.memory_left <= self.max_tracked - self.cursor.outstanding
         return WindowFullError(self.capacity if by_memory else self.max_tracked + len(self.beside))
 
     def check_offer(self, offset: int) -> None:
@@ -350,7 +364,7 @@ class WindowBooks:
         if type(offset) is not int or (cursor.last is not None and offset <= cursor.last):
             raise OffsetOrderError(offset, cursor.last)
         check_offset("offset", offset)
-        if self._slots() <= 0:
+        if self.memory_left <= 0:
             raise WindowFullError(self.capacity)
         if cursor.outstanding >= self.max_tracked:
             raise WindowFullError(self.max_tracked + len(self.beside))

@@ -142,7 +142,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             state: What `snapshot` returned, perhaps after a trip through JSON.
             placement: As it was: of the same kind and settings, and with the same ranges if those are history or made
                 by hand (see `placement`); consumers come from the snapshot. None with ``ordering_required``.
-            config: The configuration to go on with.
+            config: The configuration to go on with; what wider limits make possible can be leased at once.
             now_ms: The clock of this process; it may have started anew.
             epoch: Raise it by one after every crash: leases get ids above ``epoch << 32``, so that those given out
                 after the snapshot stay fenced.
@@ -196,8 +196,8 @@ class LeaseQueue(LeaseAnswers[Item]):
             if consumer.state is MemberState.ACTIVE:
                 new._consumers[name] = None
         deadline = dispatcher.next_deadline_ms()
-        if deadline is not None and deadline <= now_ms and deadline not in _next_tokens(dispatcher):
-            raise below.refuse("have deadlines ahead: what was due has ended before it was stored")
+        if deadline is not None and deadline <= now_ms:
+            _let_go_on(dispatcher, below, now_ms)
         new._ledger.load(data, consumers.keys() - new._consumers, now=now_ms, epoch=epoch)
         new._producers = ProducerSequences.restore(data.field("producers").raw)
         return new
@@ -453,9 +453,16 @@ def _check_rules(rules: Rules | None, config: LeaseConfig) -> None:
             raise ArgumentError("max_ack_holes", config.max_ack_holes, requirement)
 
 
-def _next_tokens(dispatcher: KeySharedDispatcher[Item]) -> set[int | None]:
-    """When groups have a token again: at a rate that is faster than it was, that may be over already."""
-    return {group.next_token_ms for group in dispatcher.groups()}
+def _let_go_on(dispatcher: KeySharedDispatcher[Item], data: Reader, now: int) -> None:
+    """Do what is due because settings are others now: limits are wider, or a faster rate has brought a token already.
+
+    Nobody is handed anything by that, because whoever wants something asks. What there is to do else is among the
+    effects that are outstanding. From then on time has acted up to now, as it has between any two calls.
+    """
+    deadlines = [message.deadline_ms for message in dispatcher.outstanding()]
+    if any(deadline is not None and deadline <= now for deadline in deadlines):
+        raise data.refuse("have deadlines ahead: what was due has ended before it was stored")
+    dispatcher.handle_timeout(now_ms=now)
 
 
 def _stored_line(data: Reader) -> Placement:

@@ -183,12 +183,12 @@ def test_that_an_end_is_older_is_said_also_without_a_delivery() -> None:
 
 
 def test_what_was_told_before_the_first_publication_and_never_published_is_named() -> None:
-    befores: tuple[list[Happening], ...] = (
+    begun: tuple[list[Happening], ...] = (
         [delivered(12)],
         [delivered(12), acked(12)],
         [acked(12, counted=True)],
     )
-    for before in befores:
+    for before in begun:
         history = [*before, published(10, b"l")]
         row = len(history)
         for end, proof in (([published(13)], (0, row)), ([AtRest()], (0, row)), ([], (0,))):

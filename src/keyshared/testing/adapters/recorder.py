@@ -77,7 +77,7 @@ _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _SEVERAL: Final = frozenset({"ack_many", "ack_through"})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
-_ASKED: Final = ("config", "owner", "why_blocked", "outstanding_effects", "next_deadline_ms")
+_ASKED: Final = ("config", "owner", "why_blocked", "describe", "outstanding_effects", "next_deadline_ms")
 
 
 class Recordable(Protocol):
@@ -90,7 +90,7 @@ class Recordable(Protocol):
     def acked_ranges(self) -> Sequence[tuple[int, int]]: ...
     def owner(self, key: bytes, /) -> str | None: ...
     def why_blocked(self, offset: int, /) -> Any: ...  # noqa: ANN401  # any object with a reason
-    def describe(self, offset: int, /) -> object: ...
+    def describe(self, offset: int, /) -> object | None: ...
     def outstanding_effects(self) -> Sequence[Effect]: ...
     def next_deadline_ms(self) -> int | None: ...
     def health(self) -> Any: ...  # noqa: ANN401  # any object with what has ended, if the configuration says measure
@@ -127,7 +127,7 @@ class Recorder:
     def __init__(self, dispatcher: Recordable) -> None:
         check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
-        self._config = dispatcher.config
+        self._go_by(dispatcher.config)
         self.history: list[Happening] = []
         self._now = 0  # by the dispatcher's clock
         self._ahead = 0  # of it the history's clock is, which never goes back
@@ -140,7 +140,6 @@ class Recorder:
         self._retries: dict[int, int | None] = {}  # from when on messages may go out again, by the last call
         self._owners: dict[bytes, str | None] = {}
         self._members: dict[str, int] = {}  # who is connected, with the limit
-        self._reasons = {**_HOLDS, **_unit_holds(dispatcher.config)}
         self._answered: set[int] = set()
         self._recalled: set[int] = set()  # what this call offers, and an earlier life had settled
         self._letters: dict[int, str | None] = {}  # what the dead letters say that are being written
@@ -184,10 +183,16 @@ class Recorder:
         check_surface("dispatcher", dispatcher, _ASKED)
         self._now, self._ahead = now_ms, max(0, self._now + self._ahead - now_ms)
         self._dispatcher = dispatcher
+        self._go_by(dispatcher.config)
         self._befores.clear()
         for offset, reason in self._holds.items():
             if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
+
+    def _go_by(self, config: Any) -> None:  # noqa: ANN401  # any object with the limits
+        """Take the configuration of a life: the next one may have another."""
+        self._config = config
+        self._reasons = {**_HOLDS, **_unit_holds(config)}
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""
@@ -500,7 +505,10 @@ class Recorder:
                 continue
             if why is None and self._dispatcher.describe(offset) is None:
                 self._finish(offset)
-            elif why is not None and (reason := self._reasons.get(why.reason)) is not None:
+                continue
+            # Known, and nothing that it waits for: after a restart with wider limits it goes out in a call that is due.
+            reason = None if why is None else self._reasons.get(why.reason)
+            if reason is not None:
                 # What is spilled stays so while it waits for anything else that a history does not tell.
                 known = self._holds.get(offset)
                 if reason is not known and not (known is HoldReason.SPILLED and reason in _ELSEWHERE):
