@@ -282,9 +282,7 @@ class WindowBooks:
         there, and waits for the end of a delivery of its key now, stands in no list any more: that limit was wider.
         """
         self._freed.clear()
-        for lane in self.lanes.values():
-            if not isinstance(lane, Lane):
-                continue
+        for lane in [each for each in self.lanes.values() if isinstance(each, Lane)]:
             if self._was_at_limit(lane) and lane.open < self.turn_limit(lane):
                 self._touched[lane] = None
             elif self._is_at_limit_anew(lane):
