@@ -1,6 +1,6 @@
 """What the checker says of single histories, and what it remembers of long ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -499,13 +499,17 @@ def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:
     assert checker.entries() < 20
 
 
+def deliver_and_ack(checker: Checker, offsets: Iterable[int]) -> None:
+    for offset in offsets:
+        checker.feed(Delivered(offset=offset, consumer="a"))
+        checker.feed(Acked(offset=offset, consumer="a"))
+
+
 def test_of_what_is_older_than_the_history_only_some_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(early, "_REMEMBERED", 2)
     checker = Checker(Guarantees(promises={"no-loss"}))
     checker.feed(Published(offset=9))
-    for offset in range(3):
-        checker.feed(Delivered(offset=offset, consumer="a"))
-        checker.feed(Acked(offset=offset, consumer="a"))
+    deliver_and_ack(checker, range(3))
     assert [] == checker.feed(Delivered(offset=0, consumer="a"))
     assert 1 == len(checker.feed(Delivered(offset=1, consumer="a")))
 
@@ -514,9 +518,7 @@ def test_what_is_older_than_the_history_is_not_taken_for_what_was_forgotten(monk
     monkeypatch.setattr(early, "_REMEMBERED", 2)
     checker = Checker(Guarantees(promises={"no-loss"}))
     checker.feed(Published(offset=9))
-    for offset in (10, 11, 12):
-        checker.feed(Delivered(offset=offset, consumer="a"))
-        checker.feed(Acked(offset=offset, consumer="a"))
+    deliver_and_ack(checker, (10, 11, 12))
     assert [] == checker.feed(Delivered(offset=5, consumer="a"))
 
 
@@ -559,9 +561,7 @@ def test_a_cursor_may_pass_what_was_done_and_forgotten(monkeypatch: pytest.Monke
     monkeypatch.setattr(early, "_REMEMBERED", 1)
     checker = Checker(Guarantees(promises={"safe-cursor"}))
     checker.feed(Published(offset=0))
-    for offset in (0, 1, 2):
-        checker.feed(Delivered(offset=offset, consumer="a"))
-        checker.feed(Acked(offset=offset, consumer="a"))
+    deliver_and_ack(checker, (0, 1, 2))
     assert [] == checker.feed(Committed(resume_offset=3))
     assert [] == checker.feed(Published(offset=1))
     assert [] == checker.feed(Published(offset=2))
