@@ -215,6 +215,41 @@ def test_a_topic_that_was_deleted_costs_its_commit_alone_and_one_line_in_the_log
     assert deleted.committed == 3, "its end"
 
 
+def test_what_a_broker_does_not_know_is_tried_again_after_a_while_and_before_it_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commits, client, stay = Commits(0), Client(), Stay("orders", 0, 0)
+    now, asked = [100.0], []
+
+    def turns(number: int) -> int:
+        before = len(asked)
+        for _ in range(number):
+            commits.send(client, [stay])  # type: ignore[arg-type]
+            if len(asked) > before:
+                commits.answered(None, asked[-1])
+        return len(asked) - before
+
+    def asking(offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+        asked.append(Client.commit(client, offsets, asynchronous))
+        return asked[-1]
+
+    monkeypatch.setattr("keyshared_kafka.commits.monotonic", lambda: now[0])
+    monkeypatch.setattr(client, "commit", asking)
+    client.unknown = "orders"
+    commits.want(stay, 1, "done")
+    assert turns(9) == 1
+    now[0] += 5
+    assert turns(9) == 1
+    assert not commits.is_open(), "nobody waits for it"
+    commits.hurry()
+    assert turns(9) == 1
+    client.unknown = ""
+    assert commits.store(client, [stay], 0)  # type: ignore[arg-type]
+    assert (client.commits, stay.committed) == ([(1, "done")], 1)
+    now[0] += 5
+    assert turns(9) == 0
+
+
 def test_what_will_not_pass_is_raised_when_all_partitions_have_been_looked_at() -> None:
     commits, stays = Commits(0), [Stay("orders", at, 0) for at in range(3)]
     for stay in stays:

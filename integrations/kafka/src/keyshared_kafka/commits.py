@@ -13,6 +13,7 @@ from keyshared_kafka.stays import Stay, name_of
 __all__ = ["Commits"]
 
 _AGAIN_S: Final = 0.05
+_UNKNOWN_AGAIN_S: Final = 5.0  # a broker may know a topic later: after it has started, or when somebody makes it again
 
 
 class Commits:
@@ -30,6 +31,8 @@ class Commits:
         self._due_at = 0.0
         self._wanted: dict[Stay, tuple[int, str]] = {}
         self._sent: dict[str, tuple[Stay, int, str]] | None = None
+        self._unknown: dict[Stay, tuple[int, str]] = {}  # what the broker had no partition for
+        self._unknown_at = 0.0
         self._kept: dict[str, tuple[int, str]] = {}  # by partition: what was not committed when it left
 
     def want(self, stay: Stay, position: int, token: str) -> None:
@@ -43,6 +46,9 @@ class Commits:
         for stay in stays:
             if stay.lags() and stay not in self._wanted:
                 self._wanted[stay] = stay.committed, ""
+        if monotonic() >= self._unknown_at:
+            self._unknown_at = monotonic() + _UNKNOWN_AGAIN_S
+            self._want_unknown(list(self._unknown))
         if self._wanted:
             self._due_at = monotonic() + self._every_s
             self._sent = self._take(list(self._wanted))
@@ -58,7 +64,7 @@ class Commits:
 
     def hurry(self) -> None:
         """Wait no longer between requests than for what was refused."""
-        self._every_s, self._due_at = min(self._every_s, _AGAIN_S), 0.0
+        self._every_s, self._due_at, self._unknown_at = min(self._every_s, _AGAIN_S), 0.0, 0.0
 
     def is_open(self) -> bool:
         """Whether something is wanted or on its way, or was refused for a partition that may come back."""
@@ -69,6 +75,7 @@ class Commits:
         until = monotonic() + within_s
         stays = list(stays)
         self._want_unanswered(stays)
+        self._want_unknown(stays)
         while sent := self._take([stay for stay in stays if stay in self._wanted]):
             error, places = None, []
             try:
@@ -116,6 +123,11 @@ class Commits:
             if stay.name in sent and sent[stay.name][0] is stay:
                 self._wanted.setdefault(stay, sent[stay.name][1:])
 
+    def _want_unknown(self, stays: Iterable[Stay]) -> None:
+        for stay in stays:
+            if stay in self._unknown:
+                self._wanted.setdefault(stay, self._unknown.pop(stay))
+
     def _take(self, stays: Iterable[Stay]) -> dict[str, tuple[Stay, int, str]]:
         taken = {}
         for stay in stays:
@@ -134,6 +146,7 @@ class Commits:
             fault = errors.get(name) or error
             if fault is None:
                 stay.committed, stay.is_unknown = max(stay.committed, position), False
+                self._unknown.pop(stay, None)
             elif fault.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and token:
                 text = "%s: the broker takes no token of %d bytes; lower metadata_bytes"
                 logger.warning(text, name, len(token), extra=fields("token_refused", name, bytes=len(token)))
@@ -142,6 +155,7 @@ class Commits:
                 refused.append((stay, position, token))
             elif fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 _say_once_that_it_is_unknown(stay)
+                self._unknown[stay] = position, token
             elif not stay.is_gone:
                 failed = failed or fault
         for stay, position, token in refused:
@@ -154,7 +168,7 @@ class Commits:
 
 def _say_once_that_it_is_unknown(stay: Stay) -> None:
     if not stay.is_unknown:
-        text = "%s: not committed: its topic was deleted, or has not so many partitions any more"
+        text = "%s: not committed, but tried again: its topic was deleted, or has not so many partitions any more"
         logger.warning(text, stay.name, extra=fields("commit_unknown", stay.name))
     stay.is_unknown = True
 
