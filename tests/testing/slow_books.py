@@ -127,7 +127,7 @@ class SlowBooks:
         self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
         self.went_to: dict[bytes, tuple[int, str]] = {}
         self.first_ms: dict[int, int | None] = {}  # of what was delivered before its publication was told
-        self.only_seen: dict[int, Acked] = {}  # the acks that have ended a message, where nobody says that they counted
+        self.only_seen: dict[int, list[Acked]] = {}  # acks that may have ended a message: nobody says that they counted
         self.beyond: list[tuple[int, set[int]]] = []  # cursors beyond what was published, and what was told of by then
 
     # --- what was told ------------------------------------------------------------------------------------------
@@ -268,6 +268,7 @@ class SlowBooks:
                 self.end(message, happening)
             case Settled() | DeadLettered() | Dropped() | Skipped():
                 if message is not None:
+                    self.ended_otherwise(message)
                     self.finish(message)
                 else:
                     self.end_of_a_stranger(happening.offset)
@@ -333,6 +334,7 @@ class SlowBooks:
             self.not_published_yet(offset)
         elif not self.log_is_told and message.key != happening.key:
             message.other_keys = True
+        self.ended_otherwise(message)
         message.can_be = {OPEN}
         message.deliveries.append(happening)
         message.held = None
@@ -355,10 +357,9 @@ class SlowBooks:
     def ack(self, message: Message, happening: Acked) -> None:
         named = self.names(message, happening)
         if happening.counted:
+            self.ended_otherwise(message)
             self.finish(message)
             return
-        if happening.counted is None and named == "last" and message.is_surely(OPEN):
-            self.only_seen[message.offset] = happening
         if named != "none" and not (named == "last" and message.is_surely(OPEN)):
             message.has_late_ack = True
         if happening.counted is False or named == "none":
@@ -374,9 +375,16 @@ class SlowBooks:
                 EXPIRED: {EXPIRED, DONE},
                 DONE: {DONE},
             }
+        if any(DONE in becomes[state] for state in message.can_be - {DONE}):
+            self.only_seen.setdefault(message.offset, []).append(happening)
         message.can_be = set().union(*(becomes[state] for state in message.can_be))
         if message.is_surely(DONE):
             self.finish(message)
+
+    def ended_otherwise(self, message: Message) -> None:
+        """It was none of the acks that may have ended it."""
+        if DONE in message.can_be:
+            self.only_seen.pop(message.offset, None)
 
     def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
         names_last = self.names(message, happening) == "last"

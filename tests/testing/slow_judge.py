@@ -69,6 +69,7 @@ def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
     judge = SlowJudge(guarantees)
     found = {(promise, row) for row, happening in enumerate(history) for promise in judge.take(happening)}
     found |= {(Promise.NO_LOSS, THE_END) for _ in judge.unpublished}
+    found |= {(Promise.LATEST_ONLY, THE_END) for _ in judge.heirless}
     return {(promise, row) for promise, row in found if promise in guarantees.promises}
 
 
@@ -90,6 +91,7 @@ class SlowJudge(SlowBooks):
         self.looked_ms: int | None = None
         self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
         self.not_given_up: set[int] = set()  # what was blamed for that
+        self.heirless: list[tuple[str, bytes | int]] = []  # of which the last one was superseded, by nothing so far
         self.turns = SlowTurns(self)
         self.groups = SlowGroups(self)
         self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
@@ -137,6 +139,8 @@ class SlowJudge(SlowBooks):
             case Delivered():
                 yield from self.delivery(happening)
             case Published():
+                own = "key", b"" if self.claims.total_order else happening.key
+                self.heirless = [each for each in self.heirless if each != own]
                 yield from self.publication(happening)
             case Redriven():
                 yield from self.return_of_a_message(happening)
@@ -361,9 +365,10 @@ class SlowJudge(SlowBooks):
                 yield Promise.FENCE
 
     def is_told_twice(self, happening: Acked) -> bool:
-        """Whether the ack that has ended the message was seen by somebody, and the system says so too: once."""
-        seen = self.only_seen.get(happening.offset)
-        if seen is None or seen.consumer != happening.consumer or len({seen.attempt, happening.attempt} - {None}) > 1:
+        """Whether an ack that has ended the message was seen by somebody, and the system says so too: once."""
+        seen = self.only_seen.get(happening.offset, [])
+        same = [each for each in seen if each.consumer == happening.consumer]
+        if not any(len({each.attempt, happening.attempt} - {None}) <= 1 for each in same):
             return False
         del self.only_seen[happening.offset]
         return True
@@ -405,10 +410,13 @@ class SlowJudge(SlowBooks):
             return
         elif how is SettledBy.LATE_ACK and not message.has_late_ack and not self.may_name_older(message):
             yield Promise.NO_LOSS
-        elif how is SettledBy.SUPERSEDED and (
-            message.deliveries or message.redriven is not None or self.heir_of(message) is None
-        ):
+        elif how is SettledBy.SUPERSEDED and (message.deliveries or message.redriven is not None):
             yield Promise.LATEST_ONLY
+        elif how is SettledBy.SUPERSEDED and self.heir_of(message) is None:
+            if self.newest.get(self.lane_name(message), -1) > message.offset:
+                yield Promise.LATEST_ONLY
+            else:
+                self.heirless.append(self.lane_name(message))
 
     def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
@@ -512,6 +520,9 @@ class SlowJudge(SlowBooks):
 
     def not_superseded(self) -> Iterator[Promise]:
         """What waits for its first delivery, as a newer one of its key does: said once of each."""
+        if self.heirless:
+            self.heirless = []
+            yield Promise.LATEST_ONLY
         on_its_way = {HoldReason.DEAD_LETTERING, HoldReason.BLOCKED}
         for key, lane in self.lanes():
             undelivered = [each for each in lane if not each.deliveries and each.redriven is None]

@@ -5,6 +5,7 @@ What fails is printed as `tiny(seed)`, and as the shortest history on which the 
 
 from collections import Counter
 from random import Random, SystemRandom
+from typing import Any
 
 import pytest
 from tests.testing.slow_judge import contradicts, found_in, found_in_all
@@ -12,7 +13,20 @@ from tests.testing.tiny_histories import difference, differences, tiny
 
 from keyshared.testing import Checker, Guarantees, HistoryError, Promise, check_history
 from keyshared.testing.guarantees import JUDGED
-from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Happening, Nacked, Published
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    Delivered,
+    Done,
+    Expired,
+    Happening,
+    Nacked,
+    Published,
+    Settled,
+    SettledBy,
+)
 
 A_NIGHT = 100_000
 FOUND_AT_NIGHT = (
@@ -87,6 +101,32 @@ def test_both_judges_say_that_something_is_lost_and_not_that_it_was_overtaken() 
         assert difference(history, claims) is None, history
         left_out += found_in(history, claims) != found_in_all(history, claims)
     assert 20 < left_out < 180
+
+
+def doubting(seed: int) -> list[Happening]:
+    """A message that comes back, acks that may count, what says that one of them did, and what their system says."""
+    random = Random(seed)
+    history: list[Happening] = [Published(offset=0, key=b"k")]
+    noted = Settled(offset=0, reason=SettledBy.LATE_ACK)
+    made: list[dict[str, Any]] = []
+    for attempt in range(1, random.randrange(2, 5)):
+        made.append({"offset": 0, "consumer": random.choice("ab"), "attempt": attempt})
+        history.append(Delivered(key=b"k", **made[-1]))
+        history.append(random.choice([Nacked, Expired, Acked])(**random.choice(made)))
+        history += [Acked(**random.choice(made)) for _ in range(random.randrange(3))]
+    history += random.choice([[], [Committed(resume_offset=1)], [Done(offset=0)], [noted]])
+    return [*history, *(Acked(counted=True, **random.choice(made)) for _ in range(random.choice([1, 1, 2])))]
+
+
+def test_both_judges_know_the_ack_that_may_have_ended_a_message_when_its_system_says_so() -> None:
+    claims = [Guarantees(promises={"no-loss"}), Guarantees(promises={"no-loss", "fence"})]
+    found = Counter[bool]()
+    for seed in range(300):
+        history = doubting(seed)
+        for each in claims:
+            assert difference(history, each) is None, history
+            found[bool(found_in(history, each))] += 1
+    assert min(found[True], found[False]) > 100
 
 
 def test_the_end_is_said_once() -> None:

@@ -64,6 +64,20 @@ LATEST_CASES = [
         LATEST,
     ),
     Case(
+        "the newer one is told late, as where logs of two sides are merged by their clocks",
+        Promise.LATEST_ONLY,
+        [published(0), superseded(0), published(1), Quiet()],
+        None,
+        LATEST,
+    ),
+    Case(
+        "what comes after a moment of quiet is no reason",
+        Promise.LATEST_ONLY,
+        [published(0), superseded(0), Quiet(), published(1), Quiet()],
+        (0, 1),
+        LATEST,
+    ),
+    Case(
         "what has made way was told of twice",
         Promise.LATEST_ONLY,
         [published(0), published(1), superseded(0), superseded(0)],

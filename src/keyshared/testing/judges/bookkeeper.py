@@ -37,7 +37,7 @@ from keyshared.testing.history import (
     Skipped,
     Suspended,
 )
-from keyshared.testing.judges.entries import Member, Message, Seen, Standing, standing
+from keyshared.testing.judges.entries import PERHAPS_OPEN, Member, Message, Seen, Standing, may_be_done_by, standing
 from keyshared.testing.judges.lives import Lives
 
 __all__ = ["Bookkeeper"]
@@ -46,7 +46,6 @@ Write: TypeAlias = Callable[..., None]
 """Takes what was seen, its happening and, if that is of a message, what is known of that."""
 
 _ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
-_PERHAPS_OPEN: Final = (Standing.CURRENT, Standing.UNSURE)
 _OLDER_DELIVERIES: Final = (Standing.UNSURE, Standing.STALE, Standing.LATE)
 
 
@@ -228,36 +227,31 @@ class Bookkeeper(Lives):
                 self._take_ambiguously(message, found, seen)
 
     def _take_ambiguously(self, message: Message, found: Standing, seen: Seen) -> None:
-        """An ack of a delivery that has ended, or may have: systems may take it or not, nobody said what this one did.
-
-        Behind a fence an ack of an earlier delivery changes nothing for the last one, if that is open.
-        """
-        if found is Standing.UNSURE:
-            if message.unsure:
-                self._make_sure(message, seen)
-            if message.can_wait:
-                self._doubt(message)
-            else:
-                self._settle(message, seen)
-        elif found is Standing.STALE and not self._fenced:
+        """An ack of a delivery that has ended, or may have: systems may take it, and nobody said what this one did."""
+        if not may_be_done_by(message, found, fenced=self._fenced):
+            return
+        if found is Standing.UNSURE and message.unsure:
+            self._make_sure(message, seen)
+        if found is Standing.UNSURE and not message.can_wait:
+            self._settle(message, seen)
+            return
+        if found is Standing.STALE:
             self._end_perhaps(message, seen, can_wait=False)
-            self._doubt(message)
-        elif found is Standing.LATE and (message.can_wait or not self._fenced):
-            self._doubt(message)
+        self._doubt(message)
 
     def _nack(self, seen: Seen, happening: Nacked, message: Message | None) -> None:
         if happening.counted is False:
             return
         found = standing(message, happening.consumer, happening.attempt)
         self._release(seen, happening, message)
-        if happening.counted is None and message is not None and found in _PERHAPS_OPEN:
+        if happening.counted is None and message is not None and found in PERHAPS_OPEN:
             message.presumed = True  # it was only seen: the system may still say how the delivery has ended
 
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
             message.failed += found is Standing.CURRENT and type(happening) is not Released
-            if found in _PERHAPS_OPEN:
+            if found in PERHAPS_OPEN:
                 self._note_wishes(message, happening, seen)
             self._end_of(message, found, seen)
 

@@ -171,7 +171,8 @@ class Checker:
         """Take the end of the history: nothing follows that could explain what is still open to doubt.
 
         Returns:
-            What only the end shows, which is the messages that were delivered or answered and never published.
+            What only the end shows: messages that were delivered or answered and never published, or that were
+            superseded by nothing.
 
         Example:
             >>> from keyshared.testing.history import Delivered, Published

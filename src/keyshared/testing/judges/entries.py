@@ -8,6 +8,7 @@ from keyshared.testing.guarantees import Guarantees
 from keyshared.testing.history import Delivered, Happening, Held, HoldReason, Published
 
 __all__ = [
+    "PERHAPS_OPEN",
     "SLACK",
     "Lane",
     "LaneId",
@@ -21,6 +22,7 @@ __all__ = [
     "is_running",
     "is_same_delivery",
     "key_of",
+    "may_be_done_by",
     "standing",
 ]
 
@@ -50,6 +52,9 @@ class Standing(Enum):
     LATE = auto()  # a delivery that has ended; none is surely open
     FORGED = auto()  # a delivery that never was
     UNKNOWN = auto()  # a message that is not outstanding
+
+
+PERHAPS_OPEN: Final = (Standing.CURRENT, Standing.UNSURE)
 
 
 class Place:
@@ -226,6 +231,16 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     if not message.had(consumer, attempt):
         return Standing.FORGED
     return Standing.STALE if message.is_open else Standing.LATE
+
+
+def may_be_done_by(message: Message, found: Standing, *, fenced: bool) -> bool:
+    """Whether an ack may end its message, if nobody says whether it counted.
+
+    Behind a fence an ack of an earlier delivery changes nothing for the last one, if that is open.
+    """
+    if found is Standing.LATE:
+        return message.can_wait or not fenced
+    return found in PERHAPS_OPEN or (found is Standing.STALE and not fenced)
 
 
 def is_same_delivery(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:

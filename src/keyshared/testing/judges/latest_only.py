@@ -1,6 +1,6 @@
 """The promise about keys of which only the latest message counts: latest-only."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import AtRest, Happening, Held, HoldReason, Published, Quiet, Settled, SettledBy
@@ -23,11 +23,12 @@ class LatestOnly(Judge):
         super().__init__(books)
         self.crowded: dict[LaneId, Lane] = {}  # of which several messages wait
         self.blamed: set[int] = set()  # what was not given up is one violation, not one in each moment of quiet
+        self.heirless: dict[LaneId, Violation] = {}  # superseded, and nothing newer is told so far
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         if not self.guarantees.latest_only:
             return {}
-        return {Settled: self._settled, Quiet: self._quiet, AtRest: self._quiet}
+        return {Published: self._published, Settled: self._settled, Quiet: self._quiet, AtRest: self._quiet}
 
     @property
     def looks(self) -> bool:
@@ -51,7 +52,16 @@ class LatestOnly(Judge):
         return None if kinds & {Quiet, AtRest} else "the history never says Quiet, so what waits may still be given up"
 
     def entries(self) -> int:
-        return len(self.crowded) + len(self.blamed)
+        return len(self.crowded) + len(self.blamed) + len(self.heirless)
+
+    def finish(self) -> Iterable[Violation]:
+        found, self.heirless = self.heirless.values(), {}
+        return found
+
+    def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
+        if self.heirless:
+            self.heirless.pop(self.books.lane_id(happening.offset, happening.key), None)
+        return ()
 
     def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterator[Violation]:
         if happening.reason is not SettledBy.SUPERSEDED or message is None or not self.books.log_is_told:
@@ -63,9 +73,15 @@ class LatestOnly(Judge):
             yield self.blame(text, message.delivered or message.published, seen)
         elif heir_of(message, self.books.messages) is None:
             text = f"offset {message.offset} was superseded, and there is no newer message of its key"
-            yield self.blame(text, message.published, seen)
+            violation = self.blame(text, message.published, seen)
+            newest = message.lane.newest
+            if newest is not None and newest.offset > message.offset:  # and done
+                yield violation
+            else:
+                self.heirless[message.lane.id] = violation
 
     def _quiet(self, seen: Seen, happening: Happening) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        yield from self.finish()
         for lane in self.crowded.values():
             undelivered = self._undelivered(lane)
             for message in undelivered[:-1]:

@@ -3,7 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import (
@@ -32,6 +32,7 @@ from keyshared.testing.judges.entries import (
     is_latest_only,
     is_same_delivery,
     key_of,
+    may_be_done_by,
     standing,
 )
 from keyshared.testing.judges.judge import Judge, Judgement
@@ -40,7 +41,11 @@ from keyshared.testing.judges.waiting_promises import takers, waits_for_held
 __all__ = ["Attempts", "NoLoss", "SafeCursor"]
 
 _REMEMBERED_GAPS: Final = 1_000
-_REMEMBERED_ACKS: Final = 1_000
+_REMEMBERED_ACKS: Final = 1_000  # messages
+_REMEMBERED_OF_ONE: Final = 9  # deliveries: as many as are remembered of a message
+
+
+_Deliveries: TypeAlias = tuple[tuple[str, int | None], ...]
 
 
 class _Beyond(NamedTuple):
@@ -140,7 +145,7 @@ class NoLoss(Judge):
         policies = {DeadLettered: chosen.may_dead_letter, Dropped: chosen.may_drop, Skipped: chosen.may_skip}
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
         self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
-        self.acked: OrderedDict[int, tuple[str, int | None]] = OrderedDict()  # what an ack has ended that was only seen
+        self.acked: OrderedDict[int, _Deliveries] = OrderedDict()  # acks that were only seen, and may have counted
         self.has_older = False
         self.has_forgotten = False  # some of those acks
         self.unmatched = 0  # acks that counted, and may have been of those
@@ -214,6 +219,8 @@ class NoLoss(Judge):
         return self.blame(f"{kind} tells of offset {offset}, which was never published", told, seen)
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
+        if message is not None:
+            self._end_for_sure(message)
         if (message is not None and message.key == happening.key) or not self.books.log_is_told:
             return ()
         return self._unexpected(seen, happening, message)
@@ -240,17 +247,35 @@ class NoLoss(Judge):
             return self._unasked_ack(seen, happening) if happening.counted else ()
         if happening.counted is False:
             return self._ignored(seen, happening, message)
-        if happening.counted is None and standing(message, happening.consumer, happening.attempt) is Standing.CURRENT:
-            self.acked[happening.offset] = happening.consumer, happening.attempt
-            if len(self.acked) > _REMEMBERED_ACKS:
-                self.acked.popitem(last=False)
-                self.has_forgotten = True
+        if happening.counted:
+            self._end_for_sure(message)
+        else:
+            self._note_only_seen(happening, message)
         return ()
+
+    def _note_only_seen(self, happening: Acked, message: Message) -> None:
+        named = happening.consumer, happening.attempt
+        fenced = Promise.FENCE in self.guarantees.promises
+        if not may_be_done_by(message, standing(message, *named), fenced=fenced):
+            return
+        before = self.acked.get(happening.offset, ())
+        if named in before:
+            return
+        self.acked[happening.offset] = (*before, named)[-_REMEMBERED_OF_ONE:]
+        self.has_forgotten |= len(before) == _REMEMBERED_OF_ONE
+        if len(self.acked) > _REMEMBERED_ACKS:
+            self.acked.popitem(last=False)
+            self.has_forgotten = True
+
+    def _end_for_sure(self, message: Message) -> None:
+        """What was only seen has not ended a message that is told to end otherwise, or goes on."""
+        if message.doubtful:
+            self.acked.pop(message.offset, None)
 
     def _unasked_ack(self, seen: Seen, happening: Acked) -> Iterable[Violation]:
         """A system may say that the ack has counted which somebody has seen: once."""
-        named = self.acked.get(happening.offset)
-        if named is not None and is_same_delivery(named, (happening.consumer, happening.attempt)):
+        named = happening.consumer, happening.attempt
+        if any(is_same_delivery(each, named) for each in self.acked.get(happening.offset, ())):
             del self.acked[happening.offset]
             return ()
         if self.has_forgotten and self.books.is_over(happening.offset):
@@ -273,6 +298,8 @@ class NoLoss(Judge):
     def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterator[Violation]:
         if message is None:
             yield from self._unasked(seen, happening.offset)
+        else:
+            self._end_for_sure(message)
         if happening.reason is SettledBy.NOBODY:
             text = f"offset {happening.offset} is done without any answer"
             yield from self._against(text, None if message is None else message.since, seen)
@@ -297,6 +324,8 @@ class NoLoss(Judge):
     ) -> Iterator[Violation]:
         if message is None:
             yield from self._unasked(seen, happening.offset)
+        else:
+            self._end_for_sure(message)
         if type(happening) not in self.policies:
             text = f"offset {happening.offset} is {type(happening).__name__}, which no policy allows"
             yield from self._against(text, None if message is None else message.published, seen)
