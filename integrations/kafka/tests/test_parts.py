@@ -219,7 +219,8 @@ def test_what_a_broker_does_not_know_is_tried_again_after_a_while_and_before_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     commits, client, stay = Commits(0), Client(), Stay("orders", 0, 0)
-    now, asked = [100.0], []
+    now = [100.0]
+    asked: list[list[TopicPartition]] = []
 
     def turns(number: int) -> int:
         before = len(asked)
