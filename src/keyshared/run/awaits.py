@@ -12,7 +12,7 @@ from keyshared.hashing.named import Key
 from keyshared.run.body import Body
 from keyshared.run.clock import seconds
 from keyshared.run.host import Host, Message, left_ms, until_ms
-from keyshared.run.signals import Asked, listening
+from keyshared.run.signals import StopRequest, listening
 from keyshared.run.values import StoppedError, UnknownLogError
 
 __all__ = ["WaitingTasks"]
@@ -26,7 +26,7 @@ class WaitingTasks(Host[Message]):
     _loop: AbstractEventLoop | None
     _waiters: set[Future[None]]
     _body: Body
-    _asked_to_stop: Asked
+    _stop_request: StopRequest
 
     async def submit(self, log: str, offset: int, key: Key, message: Message) -> None:
         """Take the next message of a log; wait while there is no room for it. As `ThreadRunner.submit`."""
@@ -110,13 +110,13 @@ class WaitingTasks(Host[Message]):
             created
         """
         loop = get_running_loop()
-        with listening(signals, lambda: loop.call_soon_threadsafe(self._begin_stop, None)) as asked:
-            self._asked_to_stop = asked
+        with listening(signals, lambda: loop.call_soon_threadsafe(self._begin_stop, None)) as request:
+            self._stop_request = request
             try:
                 async with self:
                     yield self
             except (StoppedError, UnknownLogError):  # the logs have left, too
-                if not asked.to_stop:
+                if not request.has_come:
                     raise
                 if self.error is not None:
                     raise self.error from None
@@ -159,7 +159,7 @@ class WaitingTasks(Host[Message]):
     def _wake(self) -> None:
         for waiter in self._waiters:
             _end(waiter)
-        if self._loop is not None and (self._heart.error is not None or self._asked_to_stop.to_stop):
+        if self._loop is not None and (self._heart.error is not None or self._stop_request.has_come):
             self._body.interrupt(self._loop)
 
     @abstractmethod

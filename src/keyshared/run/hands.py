@@ -12,7 +12,7 @@ from keyshared.run.log import Run
 __all__ = ["Calls", "Crew", "Sleeper", "Todo"]
 
 Message = TypeVar("Message")
-Asked = TypeVar("Asked")
+Request = TypeVar("Request")
 
 
 class Crew:
@@ -102,29 +102,29 @@ class Todo(Generic[Message]):
         self._more.notify_all()
 
 
-class Calls(Generic[Asked]):
+class Calls(Generic[Request]):
     """Calls of one kind, made one after another by the thread that runs `work`.
 
     Args:
         make: Makes a call, and reports its answer.
     """
 
-    def __init__(self, make: Callable[[Asked], None]) -> None:
-        self._asked: SimpleQueue[Asked | None] = SimpleQueue()
+    def __init__(self, make: Callable[[Request], None]) -> None:
+        self._requests: SimpleQueue[Request | None] = SimpleQueue()
         self._make = make
 
-    def put(self, asked: Asked) -> None:
+    def put(self, request: Request) -> None:
         """Add a call."""
-        self._asked.put(asked)
+        self._requests.put(request)
 
     def end(self) -> None:
         """End `work` after the calls that are there."""
-        self._asked.put(None)
+        self._requests.put(None)
 
     def work(self) -> None:
         """Make calls until the end."""
-        while (asked := self._asked.get()) is not None:
-            self._make(asked)
+        while (request := self._requests.get()) is not None:
+            self._make(request)
 
 
 class Sleeper:

@@ -9,24 +9,24 @@ from typing import Any, Final
 
 from keyshared.errors import ArgumentError
 
-__all__ = ["Asked", "listening"]
+__all__ = ["StopRequest", "listening"]
 
 _NEVER: Final = {getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")}  # Windows has neither
 
 
-class Asked:
-    """Whether a signal has come.
+class StopRequest:
+    """A wish to stop that a signal may bring.
 
     Attributes:
-        to_stop: True from the first one on.
+        has_come: True from the first one on.
     """
 
     def __init__(self) -> None:
-        self.to_stop = False
+        self.has_come = False
 
 
 @contextmanager
-def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[Asked]:
+def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[StopRequest]:
     """Call ``stop`` in a thread of its own whenever a signal comes, and restore who listened before.
 
     Python handles a signal between any two steps of the main thread, perhaps while that has a lock which ``stop``
@@ -37,17 +37,17 @@ def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[As
         numbers: Signals; SIGTERM if there are none.
         stop: Begins an orderly stop, and returns.
     """
-    asked = Asked()
+    request = StopRequest()
     for number in numbers:
         if number not in signal.valid_signals() or number in _NEVER:
             raise ArgumentError("signals", number, "be signals that a program can handle")
     if current_thread() is not main_thread():
-        yield asked
+        yield request
         return
     came: SimpleQueue[bool] = SimpleQueue()
 
     def handle(*_: object) -> None:
-        asked.to_stop = True
+        request.has_come = True
         came.put(True)
 
     def listen() -> None:
@@ -60,7 +60,7 @@ def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[As
     try:
         for number in numbers or (signal.SIGTERM,):
             before[number] = signal.signal(number, handle)
-        yield asked
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

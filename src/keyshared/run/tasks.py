@@ -17,7 +17,7 @@ from keyshared.run.clock import now_ms, seconds
 from keyshared.run.executors import InExecutors, NoExecutorError, check_answer
 from keyshared.run.host import Asked, Handle, Message
 from keyshared.run.log import Run
-from keyshared.run.signals import Asked as AskedToStop
+from keyshared.run.signals import StopRequest
 from keyshared.run.values import Hooks, Letter, RunnerConfig
 
 __all__ = ["AsyncRunner"]
@@ -99,7 +99,7 @@ class AsyncRunner(WaitingTasks[Message]):
         self._timer_ms: int | None = None
         self._waiters: set[Future[None]] = set()
         self._body = Body()
-        self._asked_to_stop = AskedToStop()
+        self._stop_request = StopRequest()
 
     # Every end of a task asks for one step, in the loop's next turn, whatever else ends until then.
 

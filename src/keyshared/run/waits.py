@@ -173,12 +173,12 @@ class WaitingThreads(Host[Message]):
             ...     runner.submit("orders", 0, "order-1", "created")
             created
         """
-        with listening(signals, self._stop_soon) as asked:
+        with listening(signals, self._stop_soon) as request:
             try:
                 with self:
                     yield self
             except (StoppedError, UnknownLogError):  # the logs have left, too
-                if not asked.to_stop:
+                if not request.has_come:
                     raise
                 if self.error is not None:
                     raise self.error from None
