@@ -38,6 +38,18 @@ def test_a_key_that_is_blocked_by_now_is_unblocked() -> None:
     assert (0,) == lease(made, "ann").offsets
 
 
+@pytest.mark.parametrize("poison", [Poison.DEAD_LETTER, Poison.BLOCK_AND_DEAD_LETTER])
+def test_a_dead_letter_that_is_written_by_now_is_not_asked_for(poison: Poison) -> None:
+    made = queue("ann", max_delivery_attempts=1, poison=poison)
+    fill(made, "a", "b")
+    lease(made, "ann", 2, now_ms=0)
+
+    result, effects = made.dead_lettered(1, now_ms=100)
+    assert result is None
+    assert [DeadLetter(0, b"a", 1, 1, None)] == [effect for effect in effects if isinstance(effect, DeadLetter)]
+    assert effects[:2] == [Released(0, "ann", 1, EXPIRED, 1, None), Released(1, "ann", 1, EXPIRED, 1, None)]
+
+
 def with_a_letter(**config: Any) -> tuple[WatchedQueue, StoredLetter[Any]]:
     """Message 0 is in the dead-letter store, 1 of the same key is leased until 100, and that is its last delivery."""
     made = queue("ann", redrive=True, max_delivery_attempts=1, poison=Poison.QUARANTINE, **config)

@@ -260,12 +260,17 @@ class SlowLeases:
         message = self.messages.get(offset)
         if message is None or message.state != "dead_lettering":
             return "unknown_offset" if message is None else "not_dead_lettering"
+        self.met(offset)
         if self.config.poison == Poison.DEAD_LETTER:
             self.settle(offset, "dead_lettered")
         else:
             message.state = "blocked"
             self.events.append(("blocked", offset, message.reason))
         return None
+
+    def met(self, offset: int) -> None:
+        """What this call has asked for is met already."""
+        self.events = [event for event in self.events if event[:2] != ("dead_letter", offset)]
 
     def park(self, offset: int) -> str | None:
         message = self.messages.get(offset)
@@ -288,6 +293,7 @@ class SlowLeases:
         if message and self.covering(offset):
             message.gone = True
         elif message:
+            self.met(offset)
             self.settle(offset, "gone")
             self.events.append(("skipped", offset))
 

@@ -269,7 +269,9 @@ class Court:
         self.call("extend", *self.some_handle(), extend_ms=self.choose([1, 9, 99, None]))
 
     def confirm(self) -> None:
-        self.call(self.choose(["dead_lettered", "dead_lettered", "park", "gone"]), self.some_offset())
+        due = [offset for _, offset, deadline in self.judge.everything_held() if deadline <= self.now]
+        offset = self.choose([self.some_offset(), *due, *due])  # time acts first, and makes obligations
+        self.call(self.choose(["dead_lettered", "dead_lettered", "park", "gone"]), offset)
 
     def unblock_offset(self) -> None:
         self.call("unblock_offset", self.some_offset(), reset_failures=self.choose([False, True]))
@@ -350,6 +352,9 @@ REDRIVING = (
     Court.assign,
 )
 """Dead letters that come back while others of their keys are held, and again: rare among all calls."""
+
+MEETING = (*(Court.offer,) * 3, *(Court.consume,) * 3, *(Court.confirm,) * 4, *(Court.wait,) * 2, Court.unblock_offset)
+"""Obligations that are met in the call in which time makes them: rare among all calls."""
 
 LEAVING = (*(Court.offer,) * 4, Court.join, Court.leave, Court.assign, *(Court.consume,) * 2, Court.reserve)
 """Consumers that leave with several messages of a key in hand: rare among all calls."""
@@ -442,7 +447,7 @@ def first_fault(
     return None
 
 
-@pytest.mark.parametrize("calls", [CALLS, LEAVING, REDRIVING, TENANTS])
+@pytest.mark.parametrize("calls", [CALLS, LEAVING, REDRIVING, TENANTS, MEETING])
 @pytest.mark.parametrize("make", [Real, SlowLeases])
 def test_random_schedules_find_nothing(make: Make, calls: Sequence[Callable[[Court], None]]) -> None:
     assert None is first_fault(make, range(40), calls)

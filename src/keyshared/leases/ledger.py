@@ -303,8 +303,10 @@ class LeaseLedger:
     def merged(self, *steps: list[Effect[Any]]) -> list[Effect[Any]]:
         """Merge the effects of several steps: in the order of one step, and without what a later step has ended."""
         told = [effects for effects in steps if effects]
-        if len(told) < 2:  # noqa: PLR2004  # nothing to put in order
-            return told[0] if told else []
+        if not told:
+            return []
+        if len(told) == 1 and told[0] is steps[-1]:  # nothing to put in order, and no later step
+            return told[0]
         effects = [effect for step in told for effect in step]
         resumed = any(isinstance(effect, Resumed) for effect in effects) and self.dispatcher.free_slots
         merged = [e for e in effects if not isinstance(e, Resumed) and self.dispatcher.is_current(e)]
