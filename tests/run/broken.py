@@ -143,6 +143,14 @@ class RunsABatchBesideItself(Heart[Any]):
             self._turns.add(following)
 
 
+class SettlesOneOfSeveral(Heart[Any]):
+    """Of the messages that are done at once, the last one is settled."""
+
+    def _end_well(self, ended: dict[Log[Any], list[Run[Any]]]) -> None:
+        super()._end_well({log: runs[-1:] for log, runs in ended.items()})
+        ended.clear()
+
+
 class TellsBeforeTheLetterIsWritten(Heart[Any]):
     """A message that is given up counts as settled when the write of its dead letter begins."""
 

@@ -88,6 +88,7 @@ class World:
         timeout: Whether handlers may run for too long.
         at_once: How many messages are submitted together.
         settles: Whether the log is told what is settled.
+        together: Whether all handlers may end in one report.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class World:
         batch: int | None = None,
         at_once: int = 1,
         settles: bool = False,
+        together: bool = False,
     ) -> None:
         config = RunnerConfig(
             workers=workers,
@@ -119,7 +121,7 @@ class World:
         self.choose = choose
         self.keys = keys
         self.heart = heart_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True, settles=settles)
-        self.settles = settles
+        self.settles, self.together = settles, together
         self.workers, self.ahead, self.cancels = workers, ahead, cancels
         self.trouble, self.bad_ends, self.ticks, self.at_once = trouble, bad_ends, ticks, at_once
         self.comes_again = trouble in {"remove", "lose"}
@@ -164,12 +166,7 @@ class World:
         events: list[Callable[[], None]] = []
         if self.next < len(self.keys) and not self.stay.is_leaving:
             events.append(self.submit)
-        for run in self.running:
-            events.append(partial(self.end, run, "ok"))
-            if run in self.cancelled:
-                events.append(partial(self.end, run, "cancel"))
-            elif self.bad_ends:
-                events += [partial(self.end, run, how, 1) for how in bad_ends_of(run)]
+        events += self.endings()
         for asked in self.asked:
             events.append(partial(self.answer, asked, None))
             if isinstance(asked, WriteLetter) and asked.tries == 1:
@@ -181,6 +178,18 @@ class World:
         if self.comes_again and self.stay.is_gone:
             events.append(self.come_again)
         return events
+
+    def endings(self) -> Iterator[Callable[[], None]]:
+        for run in self.running:
+            yield partial(self.end, run, "ok")
+            if run in self.cancelled:
+                yield partial(self.end, run, "cancel")
+            elif self.bad_ends:
+                yield from (partial(self.end, run, how, 1) for how in bad_ends_of(run))
+        if self.together and len(self.running) > 1 and self.cancelled.isdisjoint(self.running):
+            yield partial(self.end_all, "ok")
+            if self.bad_ends:
+                yield partial(self.end_all, "fail")
 
     def play(self) -> None:
         """Let events happen until none is left, then bring everything to its end."""
@@ -233,17 +242,27 @@ class World:
             self.next += 1
 
     def end(self, run: Run[int], how: str, cost: int = 0) -> None:
-        self.story.append(f"{how} {run.message}")
         self.bad_ends -= cost
+        self.heart.ended(run, self.ends(run, how), now_ms=self.now)
+
+    def end_all(self, how: str) -> None:
+        """All end in one report: the last but one in this way, and all others well."""
+        self.bad_ends -= how != "ok"
+        hows = ["ok"] * len(self.running)
+        hows[-2] = how
+        ends = [(run, self.ends(run, each)) for run, each in zip(list(self.running), hows, strict=True)]
+        self.heart.ended_many(ends, now_ms=self.now)
+
+    def ends(self, run: Run[int], how: str) -> BaseException | None:
+        """What a handler raises that ends."""
+        self.story.append(f"{how} {run.message}")
         self.running.remove(run)
         of_first = how.removeprefix(AFTER_THE_FIRST)
         raised = ENDS[of_first]()
         if run.log is self.stay and not run.log.is_gone and not run.is_abandoned:
             is_too_slow = how == "cancel" and run.named_ms >= 0
             self.note(messages_of(run), "fail" if is_too_slow else of_first, is_partly=of_first != how)
-        if raised is not None and of_first != how:
-            raised = PartlyDone(1, raised)
-        self.heart.ended(run, raised, now_ms=self.now)
+        return raised if raised is None or of_first == how else PartlyDone(1, raised)
 
     def note(self, messages: list[int], how: str, *, is_partly: bool) -> None:
         """What the end of a handler means for its messages."""

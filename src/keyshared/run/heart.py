@@ -136,20 +136,31 @@ class Heart(Stays[Message]):
         self, run: Run[Message], raised: BaseException | None, *, now_ms: int | None = None
     ) -> BaseException | None:
         """A handler has ended: it returned, or it raised something. Return what it raised, as it counts."""
+        return self.ended_many([(run, raised)], now_ms=now_ms)[0]
+
+    def ended_many(
+        self, ends: Iterable[tuple[Run[Message], BaseException | None]], *, now_ms: int | None = None
+    ) -> list[BaseException | None]:
+        """Handlers have ended, in this order. As `ended` for each: those that returned are settled together."""
         self._tick(now_ms)
-        self._turns.busy -= 1
-        overdue_ms = self._now if self._cancels and run.named_ms >= 0 else None
-        how = None if raised is None else verdict(run, raised, overdue_ms)
-        if run.is_abandoned:
-            self._counts["late"] += 1
-            self._end_abandoned(run)
-        else:
+        told: list[BaseException | None] = []
+        well: dict[Log[Message], list[Run[Message]]] = {}
+        for run, raised in ends:
+            self._turns.busy -= 1
+            if run.is_abandoned:
+                told.append(self._end_late(run, raised))
+                continue
             del run.log.runs[run]
-            if how is None:
-                self._end_well(run)
+            if raised is None:
+                well.setdefault(run.log, []).append(run)
+                told.append(None)
             else:
+                self._end_well(well)
+                how = self._verdict(run, raised)
                 self._end_badly(run, how)
-        return None if how is None else how.raised
+                told.append(how.raised)
+        self._end_well(well)
+        return told
 
     def withdrawn(self, run: Run[Message], *, now_ms: int | None = None) -> None:
         """A run was taken back before its handler began."""
@@ -314,18 +325,39 @@ class Heart(Stays[Message]):
     def _count_done(self, run: Run[Message], many: int) -> None:
         """Settle the first messages of a run."""
         log, deliveries = run.log, run.deliveries
-        if log.errors or log.alone:
-            for each in deliveries[:many]:
-                log.forget(each.offset)
+        self._forget_failures(log, (each.offset for each in deliveries[:many]))
         settle = log.dispatcher.ack if many == 1 else log.dispatcher.ack_through
         self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
-    def _end_well(self, run: Run[Message]) -> None:
-        self._counts["done"] += 1
-        self._count_done(run, len(run.deliveries))
-        following = next_run(run)
-        if following is not None:
-            self._turns.add(following)
+    def _verdict(self, run: Run[Message], raised: BaseException) -> Verdict:
+        overdue_ms = self._now if self._cancels and run.named_ms >= 0 else None
+        return verdict(run, raised, overdue_ms)
+
+    def _end_late(self, run: Run[Message], raised: BaseException | None) -> BaseException | None:
+        """The answer of a handler that was let go counts for nothing."""
+        self._counts["late"] += 1
+        self._end_abandoned(run)
+        return None if raised is None else self._verdict(run, raised).raised
+
+    def _end_well(self, ended: dict[Log[Message], list[Run[Message]]]) -> None:
+        """Settle what these have done, log by log."""
+        for log, runs in ended.items():
+            self._counts["done"] += len(runs)
+            if log.has_batches or len(runs) == 1:
+                for run in runs:
+                    self._count_done(run, len(run.deliveries))
+            else:
+                self._forget_failures(log, (run.delivery.offset for run in runs))
+                receipts = [run.delivery.receipt for run in runs]
+                self._settle(log, log.dispatcher.ack_many(receipts, now_ms=self._now))
+            for following in filter(None, map(next_run, runs)):
+                self._turns.add(following)
+        ended.clear()
+
+    def _forget_failures(self, log: Log[Message], offsets: Iterable[int]) -> None:
+        if log.errors or log.alone:
+            for offset in offsets:
+                log.forget(offset)
 
     def _end_badly(self, run: Run[Message], how: Verdict) -> None:
         done, error, is_clear, raised = how

@@ -248,11 +248,7 @@ class Host(ABC, Generic[Message]):
         try:
             now = now_ms()
             while self._ended:
-                run, raised, ended_ms = self._ended.popleft()
-                error = self._heart.ended(run, raised, now_ms=now)
-                if self._hooks.ended is not None:
-                    ran_ms = ended_ms - (run.started_ms or ended_ms)
-                    self._tell(self._hooks.ended, run.log.name, run.offsets, error, ran_ms)
+                self._report([self._ended.popleft() for _ in range(len(self._ended))], now)
             while actions := self._heart.advance(now_ms=now):
                 for action in actions:
                     if type(action) is Run:
@@ -261,6 +257,13 @@ class Host(ABC, Generic[Message]):
                         self._do(action)
         except BaseException as error:  # noqa: BLE001  # every call raises it from now on
             self._break(error)
+
+    def _report(self, ended: list[Ended[Message]], now: int) -> None:
+        errors = self._heart.ended_many([(run, raised) for run, raised, _ in ended], now_ms=now)
+        if self._hooks.ended is not None:
+            for (run, _, ended_ms), error in zip(ended, errors, strict=True):
+                ran_ms = ended_ms - (run.started_ms or ended_ms)
+                self._tell(self._hooks.ended, run.log.name, run.offsets, error, ran_ms)
 
     def _give_back(self, run: Run[Message], error: BaseException) -> None:
         """A handler could not begin, as none could: that stops the runner, and is no failure of the message.
