@@ -9,7 +9,7 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Lock, Semaphore, Thread
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from tests.run.watch import Message, Watch, mixed_log
 
 from keyshared import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
-from keyshared.effects import BlockReason
+from keyshared.effects import BlockReason, Deliver
 from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError
 from keyshared.run import (
     Hooks,
@@ -31,7 +31,8 @@ from keyshared.run import (
     host,
 )
 from keyshared.run.clock import now_ms
-from keyshared.run.hands import Crew, Sleeper
+from keyshared.run.hands import Crew, Sleeper, Todo
+from keyshared.run.log import Log, Run
 
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
@@ -698,3 +699,47 @@ def test_the_age_of_a_message_counts_from_its_own_time(submit: str, monkeypatch:
     (age,) = [value for name, _, value in runner.metrics() if name == "keyshared_oldest_age_seconds"]
     assert age < 500
     assert runner.stop()
+
+
+def test_all_workers_are_woken_while_there_is_a_run_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ThreadRunner, "_soon_ms", lambda _: now_ms() + 10**9)  # the clock would wake them in the end
+    together = Barrier(12)
+    config = RunnerConfig(workers=12)
+    with ThreadRunner(lambda _: together.wait(LONG_S), config=config) as runner:
+        runner.add_log("log", start=0)
+        for first in range(0, 48, 12):  # and again when all have gone to sleep
+            runner.submit_many("log", [(offset, f"key-{offset}", None) for offset in range(first, first + 12)])
+            assert runner.drain(LONG_S * 1_000)
+    assert runner.stats().failed == 0
+
+
+def test_one_thread_is_woken_at_a_time_and_has_to_wake_the_next() -> None:
+    lock, woken = Lock(), Semaphore(0)
+    todo: Todo[None] = Todo(lock)
+
+    def wait() -> None:
+        with lock:
+            todo.wait()
+        woken.release()
+
+    waiting = [Thread(target=wait) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    while todo.idle < len(waiting):
+        time.sleep(0.001)
+    delivery = Deliver(0, None, "workers", 1, 0, None)
+    with lock:
+        assert not todo.needs_more()
+        todo.put(Run(Log("log", RunnerConfig(), 0, None), (delivery,)))
+        assert todo.needs_more()
+        todo.wake()
+        assert not todo.needs_more(), "one is on its way"
+        todo.wake()
+    assert woken.acquire(timeout=LONG_S)
+    assert todo.needs_more()
+    assert todo.idle == 2
+    with lock:
+        todo.wake_all()
+    for thread in waiting:
+        thread.join(LONG_S)
+    assert todo.idle == 0

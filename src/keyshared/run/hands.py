@@ -61,6 +61,7 @@ class Todo(Generic[Message]):
         self._runs: deque[Run[Message]] = deque()
         self._more = Condition(lock)
         self.idle = 0
+        self._is_waking = False
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -75,6 +76,10 @@ class Todo(Generic[Message]):
             return self._runs.popleft()
         except IndexError:
             return None
+
+    def needs_more(self) -> bool:
+        """Whether whoever has taken a run has to call `wake` for the next one. Needs no lock."""
+        return bool(self._runs and self.idle and not self._is_waking)
 
     def take_back(self, runs: tuple[Run[Message], ...]) -> list[Run[Message]]:
         """Remove and return those of these that no thread has taken."""
@@ -91,11 +96,16 @@ class Todo(Generic[Message]):
         self.idle += 1
         self._more.wait()
         self.idle -= 1
+        self._is_waking = False
 
     def wake(self) -> None:
-        """Wake a waiting thread for each run."""
-        if self._runs and self.idle:
-            self._more.notify(min(self.idle, len(self._runs)))
+        """Wake a waiting thread, if there is a run for it, and the last one that was woken has come.
+
+        That one wakes the next when it has taken its run. Where handlers are short, it takes most runs itself.
+        """
+        if self._runs and self.idle and not self._is_waking:
+            self._is_waking = True
+            self._more.notify()
 
     def wake_all(self) -> None:
         """Wake all waiting threads."""

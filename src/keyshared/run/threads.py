@@ -128,7 +128,10 @@ class ThreadRunner(WaitingThreads[Message]):
         while not self._is_over:
             run = todo.take()
             if run is not None:
-                if not todo and self._ended:
+                if todo.needs_more():
+                    with self._lock:
+                        todo.wake()
+                elif not todo and self._ended:
                     with self._lock:
                         self._step()
                 return run
