@@ -30,8 +30,10 @@ from keyshared.testing import Guarantees, Promise
 from keyshared.testing.guarantees import JUDGED
 
 __all__ = [
+    "BATCHES",
     "CALLS",
     "COMING_BACK",
+    "FILTERS",
     "POISONED",
     "Choose",
     "Dispatcher",
@@ -754,6 +756,20 @@ _HOLES: Mapping[Kind, int] = {
     World.handle_timeout: 3,
 }
 """Much is done, and of some keys nothing."""
+
+BATCHES: Mapping[Kind, int] = {
+    World.offer: 2,
+    World.offer_many: 12,
+    World.ack: 6,
+    World.ack_many: 2,
+    World.set_filters: 5,
+    World.add_consumer: 3,
+    World.leave: 2,
+    World.set_limit: 3,
+    World.nack: 1,
+    World.handle_timeout: 3,
+}
+"""Batches of which some may be delivered, some wait, and some match no filter."""
 
 COMING_BACK: Mapping[Kind, int] = {
     World.offer: 12,

@@ -24,13 +24,23 @@ from tests.properties.broken_groups import WokenGroupJumpsTheQueue
 from tests.properties.broken_later import RestartForgetsTheTime
 from tests.properties.calls import Call, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
-from tests.properties.schedules import COMING_BACK, POISONED, Choose, World, any_config, mixed, observe
+from tests.properties.schedules import (
+    BATCHES,
+    COMING_BACK,
+    FILTERS,
+    POISONED,
+    Choose,
+    World,
+    any_config,
+    mixed,
+    observe,
+)
 from tests.properties.watch import Watch
 
 from keyshared._dispatch import timers
 from keyshared._dispatch.endings import Endings
 from keyshared._window.lanes import Entry
-from keyshared.config import OnEvict, Poison
+from keyshared.config import OnEvict, Poison, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 from keyshared.errors import InvariantError, KeySharedError, WindowFullError
@@ -257,6 +267,21 @@ def several_of_a_key_are_poison(world: World) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_what_a_quarantine_held_back_is_counted_anew_when_it_ends(seed: int) -> None:
     run_long(seed, bend=several_of_a_key_are_poison)
+
+
+def few_may_wait_and_some_are_skipped(world: World) -> None:
+    """Batches of few keys, of which some match no filter: they are over at once, and take nobody's place."""
+    config = replace(world.config, unmatched=Unmatched.SKIP, ordering_required=False, look_ahead=None, spill=False)
+    waiting = world.choose([1, 1, 2])
+    world.config = replace(config, max_waiting_per_key=waiting, max_waiting_per_consumer=None, token_bytes=None)
+    world.calls = mixed(BATCHES, world.choose)
+    world.keys, world.filters = world.keys[:3], FILTERS[2:]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_what_is_skipped_takes_no_place_in_a_batch(seed: int) -> None:
+    run_long(seed, bend=few_may_wait_and_some_are_skipped)
 
 
 def seeds_for(factory: Any) -> Iterator[int]:

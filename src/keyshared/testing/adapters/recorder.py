@@ -146,7 +146,7 @@ class Recorder:
         self._befores: dict[int, int] = {}  # before when messages shall not be delivered first, by this clock
         self._until: int | None = None  # before when the message that the call gives back shall not come again
         self._open_before: list[_Receipt] = []  # for acks of several, of which the effects do not tell all
-        self._early: list[Effect] = []  # what was told of sessions before its turn
+        self._early: list[Effect] = []  # what was told before its turn
         self._gone: list[str] = []  # who has left at once: what it had open is released one by one before that is told
         self._inputs: dict[str, Callable[..., None]] = {
             "offer": self._offer,
@@ -274,8 +274,13 @@ class Recorder:
         self._tell(past.Published, offset=offset, key=key, until_ms=until_ms)
 
     def _offer_many(self, effects: Sequence[Effect], messages: Iterable[tuple[Any, ...]]) -> None:
+        skipped = [effect for effect in effects if isinstance(effect, Skipped)]
+        unmatched = {effect.offset: effect for effect in skipped if effect.reason is SkipReason.UNMATCHED}
         for offset, key, item, *until in messages:
             self._offer(effects, offset, key, item, not_before_ms=until[0] if until else None)
+            if offset in unmatched:  # it was over before the next one came, and took no room
+                self._early.append(unmatched[offset])
+                self._see(unmatched[offset])
 
     def _ack(self, effects: Sequence[Effect], *receipt: Any) -> None:  # noqa: ANN401  # as the dispatcher's
         self._tell_ack(receipt, counted=not _ignored(effects, receipt))
