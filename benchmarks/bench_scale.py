@@ -30,12 +30,13 @@ from benchmarks.bench_spark_audit import OUTSTANDING, SCHEMA
 from benchmarks.bench_spark_audit import on_spark as judge_on_spark
 from benchmarks.bench_spark_jobs import CONSUMERS, TOPIC_PARTITIONS, Load, check, plan_of, written
 from benchmarks.bench_spark_jobs import on_spark as replay_on_spark
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from keyshared.ring import HashRing
 from keyshared.spark.columns.colocation import colocate
 from keyshared.spark.keystats.histogram import balanced_boundaries, key_histogram
-from keyshared.spark.runtime.session import local_session
+from keyshared.spark.runtime.session import local_session, reason
 from keyshared.testing import to_rows
 
 ROWS: Final = (1_000_000, 10_000_000, 100_000_000)
@@ -138,7 +139,10 @@ def measured(task: Task) -> Took:
             run(spark, task.folder, task.warm_rows)
             before, meter = shuffled(spark), ProcessorTime()
             started, spent = perf_counter(), meter.read()
-            run(spark, task.folder, task.rows)
+            try:
+                run(spark, task.folder, task.rows)
+            except Py4JJavaError as error:  # cannot be sent to another process
+                raise RuntimeError(f"{task.job}, {task.rows:,} rows: {reason(error)}") from None
             wall, processor = perf_counter() - started, meter.read() - spent
         return Took(processor, wall, shuffled(spark) - before, peaks.jvm, peaks.worker, peaks.driver)
 

@@ -10,12 +10,38 @@ from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subs
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared.config import Poison, Unmatched
 from keyshared.dispatcher import Blocking
-from keyshared.effects import BlockReason, Deliver, Load, Released, ReleaseReason, Resumed, Spilled
+from keyshared.effects import (
+    BlockReason,
+    Deliver,
+    Load,
+    Released,
+    ReleaseReason,
+    Resumed,
+    Skipped,
+    SkipReason,
+    Spilled,
+)
 from keyshared.errors import ConsumerFullError, KeyFullError, SnapshotError, WindowFullError
+from keyshared.testing import Guarantees, Promise, check_history
+from keyshared.testing import history as past
+from keyshared.testing.adapters.recorder import Recorder
 
 
 def unspilled(*consumers: str, window: int = 10, **config: Any) -> Watched:
     return subscription(*consumers, window=window, spill=False, **config)
+
+
+def test_what_no_filter_accepts_takes_no_place_in_a_batch() -> None:
+    config = DispatcherConfig(window=10, spill=False, max_waiting_per_key=1, unmatched=Unmatched.SKIP)
+    recorder = Recorder(KeySharedDispatcher(AlphabetRing(), config))
+    recorder.add_consumer("ann", filters=["b*"])
+    effects = recorder.offer_many([(0, "a1", None), (1, "a1", None), (2, "b1", None)])
+
+    assert [Skipped(offset, b"a1", SkipReason.UNMATCHED) for offset in (0, 1)] == effects[:2]
+    told = [each for each in recorder.history if isinstance(each, past.Published | past.Skipped)]
+    assert [0, 0, 1, 1, 2] == [each.offset for each in told]
+    claims = Guarantees(promises={Promise.BOUNDS, Promise.NO_LOSS}, waiting_per_key=1, spills=False, may_skip=True)
+    assert [] == check_history(recorder.history, claims)
 
 
 def lag(spill: bool) -> tuple[int, int]:

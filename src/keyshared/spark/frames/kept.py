@@ -15,11 +15,11 @@ class Kept:
     Close it, or use it as a context manager, to release the kept rows; the frames compute them again after that.
 
     Args:
-        rows: What is kept: in memory, and on disk where that is short.
+        rows: What is kept: on disk. In memory it would grow with the log until a small heap is full.
     """
 
     def __init__(self, rows: DataFrame) -> None:
-        self._rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        self._rows = rows.persist(StorageLevel.DISK_ONLY)
 
     def close(self) -> None:
         """Release what is kept; closing twice is fine."""
