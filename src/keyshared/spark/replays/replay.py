@@ -1,8 +1,8 @@
 """A replay of every topic-partition of a log through the dispatcher and a simulated consumer group, in parallel.
 
 One pass yields both results, the deliveries and the summaries: Python returns batches of a few thousand delivery rows,
-or of one row with a summary. Rows are kept (in memory, and on disk where that is short), and `Replay.deliveries` and
-`Replay.summaries` are native views of them.
+or of one row with a summary. Rows are kept on disk, and `Replay.deliveries` and `Replay.summaries` are native views of
+them.
 
 Each topic-partition is one run of rows in one Spark partition, in offset order, and is read once, batch by batch. Its
 result depends on nothing but its rows and the plan: neither on the number of partitions nor on the size of batches.
