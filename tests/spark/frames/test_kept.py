@@ -16,17 +16,19 @@ pytestmark = pytest.mark.spark
 
 def test_what_is_kept_is_on_disk_until_it_is_released(spark: "SparkSession") -> None:
     context: Any = spark.sparkContext
-    store = context._jsc.sc().statusStore()
-    before = {kept.id() for kept in _rows_of(store)}
+    before = kept_rows(context).keys()
     rows = spark.range(1_000).selectExpr("id", "uuid() as text")
     with Kept(rows):
         assert 1_000 == rows.count()
-        [kept] = [each for each in _rows_of(store) if each.id() not in before]
+        [number] = kept_rows(context).keys() - before
+        kept = kept_rows(context)[number]
         assert kept.memoryUsed() == 0
         assert kept.diskUsed() > 1_000
-    assert before == {each.id() for each in _rows_of(store)}
+    assert number not in kept_rows(context)
 
 
-def _rows_of(store: Any) -> list[Any]:
-    found = store.rddList(True)
-    return [found.apply(at) for at in range(found.size())]
+def kept_rows(context: Any) -> dict[int, Any]:
+    """What Spark keeps, by number; its figures come over a queue."""
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    found = context._jsc.sc().statusStore().rddList(True)
+    return {kept.id(): kept for kept in (found.apply(at) for at in range(found.size()))}
