@@ -133,18 +133,22 @@ def load_of(rows: int) -> Load:
 
 
 def measured(task: Task) -> Took:
-    run = JOBS[task.job]
     with session(task.master, task.folder) as spark:
         with Peaks() as peaks:
-            run(spark, task.folder, task.warm_rows)
+            carry_out(task, spark, task.warm_rows)
             before, meter = shuffled(spark), ProcessorTime()
             started, spent = perf_counter(), meter.read()
-            try:
-                run(spark, task.folder, task.rows)
-            except Py4JJavaError as error:  # cannot be sent to another process
-                raise RuntimeError(f"{task.job}, {task.rows:,} rows: {reason(error)}") from None
+            carry_out(task, spark, task.rows)
             wall, processor = perf_counter() - started, meter.read() - spent
         return Took(processor, wall, shuffled(spark) - before, peaks.jvm, peaks.worker, peaks.driver)
+
+
+def carry_out(task: Task, spark: SparkSession, rows: int) -> None:
+    """Do the job over the log of a size; an error of Spark's could not be sent to another process."""
+    try:
+        JOBS[task.job](spark, task.folder, rows)
+    except Py4JJavaError as error:
+        raise RuntimeError(f"{task.job}, {rows:,} rows: {reason(error)}") from None
 
 
 def session(master: str, folder: Path) -> SparkSession:

@@ -103,7 +103,7 @@ class Todo(Generic[Message]):
 
         That one wakes the next when it has taken its run. Where handlers are short, it takes most runs itself.
         """
-        if self._runs and self.idle and not self._is_waking:
+        if self.needs_more():
             self._is_waking = True
             self._more.notify()
 

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
@@ -46,6 +45,7 @@ from keyshared.spark.demo.log import PLACE, Log, beginning, flights, measured, o
 from keyshared.spark.demo.options import check_input, check_options, check_plans, consumers_of, needs_service
 from keyshared.spark.demo.plan import CONCURRENCY, LOAD, Story
 from keyshared.spark.demo.text import columns, summary, tell
+from keyshared.spark.frames.kept import Kept
 from keyshared.spark.frames.tables import brought_here
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.logs.files import spark_path
@@ -77,7 +77,6 @@ _HOT_KEYS: Final = 10
 _BACKLOG_POINTS: Final = 720  # what the page can show
 _SHOWN_PROOFS: Final = 3  # of each promise
 _PROOF_WIDTH: Final = 120
-_LEVEL: Final = StorageLevel.DISK_ONLY  # what lies in memory is missing where topic-partitions are sorted
 _LINE_S: Final = 5
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # spark-submit says so, and has a master of its own
 
@@ -228,8 +227,7 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
             log = own_log(spark, options) if options.input else flights(spark, options.limit)
             if options.limit is not None:
                 log = replace(log, rows=log.rows.orderBy("at_ms", "topic_partition", "offset").limit(options.limit))
-            log = replace(log, rows=log.rows.persist(_LEVEL))
-            kept.callback(log.rows.unpersist)
+            kept.enter_context(Kept(log.rows))
             workload = measured(log, all_told=any(map(needs_service, plans.values())))
         when = (beginning(log, workload), log.zone)
         if len(plans) > 1:
@@ -287,8 +285,8 @@ def _replay(spark: SparkSession, options: argparse.Namespace, job: _Job) -> int:
             history = delivery_history(
                 settled_once(deliveries) if REDRIVEN in left else deliveries,
                 offered=None if left else job.messages.select(*PLACE),
-            ).persist(_LEVEL)
-            kept.callback(history.unpersist)
+            )
+            kept.enter_context(Kept(history))
             audited = kept.enter_context(
                 audit(history, DELIVERY_GUARANTEES, partitions=options.partitions, most=_SHOWN_PROOFS)
             )

@@ -15,7 +15,8 @@ class Kept:
     Close it, or use it as a context manager, to release the kept rows; the frames compute them again after that.
 
     Args:
-        rows: What is kept: on disk. In memory it would grow with the log until a small heap is full.
+        rows: What is kept: on disk. In memory it would grow with the log until a small heap is full, and would take
+            what sorting needs.
     """
 
     def __init__(self, rows: DataFrame) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
 from keyshared.testing.errors import HistoryError
-from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import (
     Acked,
     AtRest,
@@ -51,10 +50,6 @@ _OLDER_DELIVERIES: Final = (Standing.UNSURE, Standing.STALE, Standing.LATE)
 
 class Bookkeeper(Lives):
     """Takes happenings, one after the other."""
-
-    def __init__(self, guarantees: Guarantees, remembered_keys: int) -> None:
-        super().__init__(guarantees, remembered_keys)
-        self._fenced = Promise.FENCE in guarantees.promises
 
     def of_messages(self) -> Mapping[type[Happening], Write]:
         """Return who writes down happenings of a message."""
@@ -228,7 +223,7 @@ class Bookkeeper(Lives):
 
     def _take_ambiguously(self, message: Message, found: Standing, seen: Seen) -> None:
         """An ack of a delivery that has ended, or may have: systems may take it, and nobody said what this one did."""
-        if not may_be_done_by(message, found, fenced=self._fenced):
+        if not may_be_done_by(message, found, self.guarantees):
             return
         if found is Standing.UNSURE and message.unsure:
             self._make_sure(message, seen)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from keyshared.testing.guarantees import Guarantees
+from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import Delivered, Happening, Held, HoldReason, Published
 
 __all__ = [
@@ -233,14 +233,17 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     return Standing.STALE if message.is_open else Standing.LATE
 
 
-def may_be_done_by(message: Message, found: Standing, *, fenced: bool) -> bool:
+def may_be_done_by(message: Message, found: Standing, guarantees: Guarantees) -> bool:
     """Whether an ack may end its message, if nobody says whether it counted.
 
     Behind a fence an ack of an earlier delivery changes nothing for the last one, if that is open.
     """
+    if found in PERHAPS_OPEN:
+        return True
+    is_fenced = Promise.FENCE in guarantees.promises
     if found is Standing.LATE:
-        return message.can_wait or not fenced
-    return found in PERHAPS_OPEN or (found is Standing.STALE and not fenced)
+        return message.can_wait or not is_fenced
+    return found is Standing.STALE and not is_fenced
 
 
 def is_same_delivery(one: tuple[str, int | None], other: tuple[str, int | None]) -> bool:

@@ -44,7 +44,6 @@ _REMEMBERED_GAPS: Final = 1_000
 _REMEMBERED_ACKS: Final = 1_000  # messages
 _REMEMBERED_OF_ONE: Final = 9  # deliveries: as many as are remembered of a message
 
-
 _Deliveries: TypeAlias = tuple[tuple[str, int | None], ...]
 
 
@@ -219,8 +218,8 @@ class NoLoss(Judge):
         return self.blame(f"{kind} tells of offset {offset}, which was never published", told, seen)
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
-        if message is not None:
-            self._end_for_sure(message)
+        if message is not None and message.doubtful:  # no call where nothing is in doubt, as nearly always
+            self._forget_acks(message)
         if (message is not None and message.key == happening.key) or not self.books.log_is_told:
             return ()
         return self._unexpected(seen, happening, message)
@@ -248,15 +247,14 @@ class NoLoss(Judge):
         if happening.counted is False:
             return self._ignored(seen, happening, message)
         if happening.counted:
-            self._end_for_sure(message)
+            self._forget_acks(message)
         else:
             self._note_only_seen(happening, message)
         return ()
 
     def _note_only_seen(self, happening: Acked, message: Message) -> None:
         named = happening.consumer, happening.attempt
-        fenced = Promise.FENCE in self.guarantees.promises
-        if not may_be_done_by(message, standing(message, *named), fenced=fenced):
+        if not may_be_done_by(message, standing(message, *named), self.guarantees):
             return
         before = self.acked.get(happening.offset, ())
         if named in before:
@@ -267,8 +265,8 @@ class NoLoss(Judge):
             self.acked.popitem(last=False)
             self.has_forgotten = True
 
-    def _end_for_sure(self, message: Message) -> None:
-        """What was only seen has not ended a message that is told to end otherwise, or goes on."""
+    def _forget_acks(self, message: Message) -> None:
+        """Acks that were only seen have not ended a message that is told to end otherwise, or goes on."""
         if message.doubtful:
             self.acked.pop(message.offset, None)
 
@@ -296,10 +294,7 @@ class NoLoss(Judge):
             yield self.blame(text, message.since, seen)
 
     def _settled(self, seen: Seen, happening: Settled, message: Message | None) -> Iterator[Violation]:
-        if message is None:
-            yield from self._unasked(seen, happening.offset)
-        else:
-            self._end_for_sure(message)
+        yield from self._end(seen, happening.offset, message)
         if happening.reason is SettledBy.NOBODY:
             text = f"offset {happening.offset} is done without any answer"
             yield from self._against(text, None if message is None else message.since, seen)
@@ -322,10 +317,7 @@ class NoLoss(Judge):
     def _given_up(
         self, seen: Seen, happening: DeadLettered | Dropped | Skipped, message: Message | None
     ) -> Iterator[Violation]:
-        if message is None:
-            yield from self._unasked(seen, happening.offset)
-        else:
-            self._end_for_sure(message)
+        yield from self._end(seen, happening.offset, message)
         if type(happening) not in self.policies:
             text = f"offset {happening.offset} is {type(happening).__name__}, which no policy allows"
             yield from self._against(text, None if message is None else message.published, seen)
@@ -336,6 +328,13 @@ class NoLoss(Judge):
         assert isinstance(happening, Settled | DeadLettered | Dropped | Skipped)
         if self.books.log_is_told and (since is not None or not self.books.is_over(happening.offset)):
             yield self.blame(text, since, seen)
+
+    def _end(self, seen: Seen, offset: int, message: Message | None) -> Iterator[Violation]:
+        """The system tells how a message has ended; of one that is outstanding that is the first word."""
+        if message is None:
+            yield from self._unasked(seen, offset)
+        else:
+            self._forget_acks(message)
 
     def _unasked(self, seen: Seen, offset: int) -> Iterator[Violation]:
         """An end of a message that is not outstanding: of one that is done, or of one that is not told of yet."""
