@@ -771,6 +771,17 @@ BATCHES: Mapping[Kind, int] = {
 }
 """Batches of which some may be delivered, some wait, and some match no filter."""
 
+FLUSHED: Mapping[Kind, int] = {
+    World.offer: 4,
+    World.offer_many: 6,
+    World.ack: 4,
+    World.nack: 6,
+    World.release: 6,
+    World.oblige: 12,
+    World.handle_timeout: 2,
+}
+"""Keys of one consumer whose deliveries end, and which wait for it again."""
+
 COMING_BACK: Mapping[Kind, int] = {
     World.offer: 12,
     World.ack: 4,

@@ -28,6 +28,7 @@ from tests.properties.schedules import (
     BATCHES,
     COMING_BACK,
     FILTERS,
+    FLUSHED,
     POISONED,
     Choose,
     World,
@@ -40,7 +41,7 @@ from tests.properties.watch import Watch
 from keyshared._dispatch import timers
 from keyshared._dispatch.endings import Endings
 from keyshared._window.lanes import Entry
-from keyshared.config import OnEvict, Poison, Unmatched
+from keyshared.config import KeySessions, OnEvict, Poison, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 from keyshared.errors import InvariantError, KeySharedError, WindowFullError
@@ -282,6 +283,24 @@ def few_may_wait_and_some_are_skipped(world: World) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_skipped_takes_no_place_in_a_batch(seed: int) -> None:
     run_long(seed, bend=few_may_wait_and_some_are_skipped)
+
+
+def sessions_end_while_others_wait(world: World) -> None:
+    """One consumer, room for one, a few keys with much work: what waits may have to be flushed before it goes on."""
+    choose = world.choose
+    sessions = KeySessions(linger_ms=choose([2, 4]), flush_ms=choose([9, None]))
+    config = replace(world.config, sessions=sessions, max_in_flight_per_consumer=1, ordering_required=False)
+    retry = replace(config.retry, base_delay_ms=0, max_redeliveries=None)
+    config = replace(config, retry=retry, look_ahead=None, token_bytes=None, spill=False, latest_only=False)
+    world.config = replace(config, window=16, max_tracked=22, max_waiting_per_key=None, max_waiting_per_consumer=None)
+    world.free_slots, world.calls, world.keys = 16, mixed(FLUSHED, choose), (b"a", b"b", b"c")
+    world.filters, world.limits, world.crowd, world.joining = ((),), (None,), 1, 1
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(suppress_health_check=[HealthCheck.too_slow])
+def test_a_key_whose_session_has_to_end_is_passed_over_by_nobody(seed: int) -> None:
+    run_long(seed, bend=sessions_end_while_others_wait)
 
 
 def seeds_for(factory: Any) -> Iterator[int]:

@@ -3,7 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from keyshared.testing.history import AtRest, Connected, Delivered, Gone, Happening, LimitChanged, Quiet, Redriven
+from keyshared.testing.history import (
+    AtRest,
+    Connected,
+    Delivered,
+    Gone,
+    Happening,
+    LimitChanged,
+    Quiet,
+    Redriven,
+    SessionEnding,
+)
 
 __all__ = ["SlowTurns"]
 
@@ -100,13 +110,17 @@ class SlowTurns:
                 known = self.waiting[key] = found
             if isinstance(happening, Quiet | AtRest) and known.quiet is None and self.unit_is_free(key, known.owner):
                 known.quiet = self.row
-        if isinstance(happening, Connected | Gone | LimitChanged):
-            for waiting in self.waiting.values():
-                was_blamed = judge.claims.fairness is not None and len(waiting.passed) > judge.claims.fairness
-                if waiting.owner == happening.consumer and not was_blamed:
-                    waiting.quiet, waiting.passed = None, []
+        for key, waiting in self.waiting.items():
+            was_blamed = judge.claims.fairness is not None and len(waiting.passed) > judge.claims.fairness
+            if self.waits_anew(key, waiting, happening) and not was_blamed:
+                waiting.quiet, waiting.passed = None, []
         for key in self.waiting.keys() - {key for key, _ in judge.lanes()}:
             del self.waiting[key]
+
+    def waits_anew(self, key: bytes, waiting: Waiting, happening: Happening) -> bool:
+        if isinstance(happening, SessionEnding):
+            return key == happening.key
+        return isinstance(happening, Connected | Gone | LimitChanged) and waiting.owner == happening.consumer
 
     def is_alone(self, message: Any) -> bool:
         return [each.offset for each in self.judge.lane(message.offset, message.key)] == [message.offset]

@@ -30,6 +30,7 @@ from keyshared.testing.history import (
     HoldReason,
     LimitChanged,
     Quiet,
+    SessionEnding,
     Suspended,
 )
 
@@ -302,6 +303,20 @@ WAITING_CASES = [
         Promise.FAIRNESS,
         [*QUEUE, held(1), acked(0), delivered(2)],
         None,
+        IN_TURN,
+    ),
+    Case(
+        "a key whose session has to end stands in no queue",
+        Promise.FAIRNESS,
+        [*QUEUE, SessionEnding(key=K2, consumer="a", session=1), acked(0), delivered(2)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "a key that could go on although its session has to end is passed over",
+        Promise.FAIRNESS,
+        [*QUEUE, SessionEnding(key=K2, consumer="a", session=1), Quiet(), acked(0), delivered(2)],
+        (3, 5, 9, 11),
         IN_TURN,
     ),
     Case(

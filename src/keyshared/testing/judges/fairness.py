@@ -13,6 +13,7 @@ from keyshared.testing.history import (
     Owned,
     Published,
     Quiet,
+    SessionEnding,
     Settled,
     SettledBy,
 )
@@ -84,6 +85,8 @@ class Fairness(Judge):
                 self._note_quiet(seen)
             case Connected(consumer=consumer) | Gone(consumer=consumer) | LimitChanged(consumer=consumer):
                 self._begin_anew(consumer)
+            case SessionEnding(key=key) if (turn := self.known.get(key)) and key in self.ready.get(turn.owner, {}):
+                self._wait_anew(key, turn)  # for its consumer to be done with it: that it is held is told later
             case _:
                 pass
 
@@ -108,9 +111,12 @@ class Fairness(Judge):
     def _begin_anew(self, consumer: str) -> None:
         """Nothing has waited yet for another session of that name, nor for who may now take more, or less."""
         for lane_id, turn in list(self.ready.get(consumer, {}).items()):
-            self._leave(lane_id, turn)
-            turn.quiet, turn.passed = None, []
-            self.fresh[lane_id] = turn
+            self._wait_anew(lane_id, turn)
+
+    def _wait_anew(self, lane_id: LaneId, turn: Turn) -> None:
+        self._leave(lane_id, turn)
+        turn.quiet, turn.passed = None, []
+        self.fresh[lane_id] = turn
 
     def _note_quiet(self, seen: Seen) -> None:
         """What waits now, waits for its turn: the system has had time to see that it could go on."""
