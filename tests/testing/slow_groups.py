@@ -14,7 +14,6 @@ from keyshared.testing.history import (
     Happening,
     Held,
     HoldReason,
-    LimitChanged,
     PlacementChanged,
     Quiet,
 )
@@ -74,9 +73,9 @@ class SlowGroups(SlowTurns):
         for key, each in self.waiting.items():
             if isinstance(happening, Quiet | AtRest) and each.quiet is None and self.unit_is_free(key, each.owner):
                 each.quiet = self.row
-            changed = isinstance(happening, LimitChanged) and happening.consumer == each.owner
             several = isinstance(happening, Acked) and self.acks > 1
-            if changed or several or isinstance(happening, Connected | Gone | PlacementChanged):
+            anybody = isinstance(happening, Connected | Gone | PlacementChanged)
+            if several or anybody or self.waits_anew(key, each, happening):
                 each.quiet = None
         self.forget()
 

@@ -32,6 +32,7 @@ A_NIGHT = 100_000
 FOUND_AT_NIGHT = (
     149_921_252,  # a Quiet that says what has become of an expired delivery, and so since when the next one is ready
     1_200_067_535,  # a message that comes back while it is outstanding
+    25_544_259,  # a session that has to end, and a group that waits in it
 )
 NO_PUBLISHED = "the history tells of no Published, so it does not say what was outstanding"
 
