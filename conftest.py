@@ -97,6 +97,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         settings={
             "spark.sql.warehouse.dir": str(folder),
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
+            # tests make the same plans again and again; of 100, as by default, most are gone when they come back
+            "spark.sql.codegen.cache.maxEntries": "10000",
             # what it makes of a literal is computed by the planner: an expression would never be compiled
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },
