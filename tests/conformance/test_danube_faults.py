@@ -4,13 +4,12 @@ Every comment says what the original does. Cost is counted in executed bytecodes
 """
 
 import gc
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
 from tests.alphabet import advanced, deliver, delivered, fill, subscription, then
+from tests.steps import steps_of
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
@@ -41,25 +40,6 @@ AT_ONCE = RetryPolicy(base_delay_ms=0)
 NO_RETRY = RetryPolicy(max_redeliveries=0)
 
 
-def steps(call: Callable[[], object]) -> int:
-    """How many bytecodes a call executes: the same on every machine, and growing with every loop."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def plain(*consumers: str, placement: HashRing | None = None, **config: Any) -> KeySharedDispatcher:
     """A dispatcher that is not looked over after each call, since that is what is counted."""
     dispatcher = KeySharedDispatcher(placement or HashRing(), DispatcherConfig(**config))
@@ -83,7 +63,7 @@ class TestCost:
             dispatcher = plain("c1", window=10_000)
             for offset in range(10 * waiting):
                 dispatcher.offer(offset, f"hot-{offset % 10}")
-            return steps(lambda: [dispatcher.ack(offset, "c1", 1) for offset in range(10)])
+            return steps_of(lambda: [dispatcher.ack(offset, "c1", 1) for offset in range(10)])
 
         self.does_not_grow(cost)
 
@@ -93,7 +73,7 @@ class TestCost:
             dispatcher = plain("c1", window=10_000, poison=Poison.DROP)
             for offset in range(waiting):
                 dispatcher.offer(offset, f"hot-{offset % 2}")
-            return steps(lambda: dispatcher.reject(0, "c1", 1))
+            return steps_of(lambda: dispatcher.reject(0, "c1", 1))
 
         self.does_not_grow(cost)
 
@@ -102,7 +82,7 @@ class TestCost:
         def cost(consumers: int) -> int:
             dispatcher = plain(*[f"c{number}" for number in range(consumers)])
             dispatcher.set_filters("c0", ["vip-*"])
-            return steps(lambda: [dispatcher.owner(f"key-{number}") for number in range(20)])
+            return steps_of(lambda: [dispatcher.owner(f"key-{number}") for number in range(20)])
 
         self.does_not_grow(cost, small=10)
 
@@ -129,7 +109,7 @@ class TestCost:
             dispatcher = plain("c1")
             for offset in range(in_flight):
                 dispatcher.offer(offset, f"key-{offset}")
-            return steps(lambda: (dispatcher.handle_timeout(now_ms=29_999), dispatcher.next_deadline_ms()))
+            return steps_of(lambda: (dispatcher.handle_timeout(now_ms=29_999), dispatcher.next_deadline_ms()))
 
         self.does_not_grow(cost)
 
@@ -139,7 +119,7 @@ class TestCost:
             dispatcher.add_consumer("other", filters=["o*"])
             dispatcher.add_consumer("leaver", filters=["l*"])
             fill(dispatcher, "l1", "l2", *[f"o{number}" for number in range(held_by_others)])
-            return steps(lambda: dispatcher.remove_consumer("leaver"))
+            return steps_of(lambda: dispatcher.remove_consumer("leaver"))
 
         self.does_not_grow(cost)
 

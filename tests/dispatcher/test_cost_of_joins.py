@@ -1,12 +1,11 @@
 """Joins and leaves cost what the points of one consumer cost: counted in steps of the interpreter, not in time."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any, Final
 
 import pytest
+from tests.steps import steps_of
 
 from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
@@ -23,25 +22,6 @@ RINGS: Final[dict[str, Callable[..., HashRing]]] = {
     "instances of one name": lambda names=(): HashRing.pulsar([f"w#{n}" for n in names], separator="#"),
     "danube": HashRing.danube,
 }
-
-
-def steps_of(call: Callable[..., object], *arguments: object, **options: object) -> int:
-    """Count the instructions of Python that a call takes; what C loops over is not seen."""
-    steps = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal steps
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        steps += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call(*arguments, **options)
-    finally:
-        sys.settrace(before)
-    return steps
 
 
 def named(count: int) -> list[str]:

@@ -28,14 +28,10 @@ def copies_of(state: Any, shared: Iterable[object] = ()) -> Callable[[], Any]:
     file = BytesIO()
     pickler = _Pickler(file, shared)
     pickler.dump(state)
-    text, kept_at = file.getvalue(), pickler.kept.__getitem__
-
-    def copied() -> Any:
-        unpickler = pickle.Unpickler(BytesIO(text))  # noqa: S301 - what was dumped above
-        unpickler.persistent_load = kept_at  # type: ignore[method-assign]  # in C: it is called hundreds of times
-        return unpickler.load()
-
-    return copied
+    # A class of its own each time: only so is what loads a method in C, which is called hundreds of times.
+    unpickler = type("_Unpickler", (pickle.Unpickler,), {"persistent_load": pickler.kept.__getitem__})
+    text = file.getvalue()
+    return lambda: unpickler(BytesIO(text)).load()
 
 
 class _Pickler(pickle.Pickler):

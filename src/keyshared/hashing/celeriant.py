@@ -82,4 +82,4 @@ def big_endian_slot(data: bytes) -> int:
         >>> big_endian_slot(partition_key_bytes(42))
         34046
     """
-    return int.from_bytes(_first_bytes(data[::-1]), "little")
+    return int.from_bytes(_first_bytes(bytes(memoryview(data)[::-1])), "little")
