@@ -92,8 +92,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "tests",
         master="local[2]",
         log=folder / "spark.log",
-        # Many small plans, each compiled once: neither optimized machine code nor a collector in parallel pays off.
-        jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Many small plans, each compiled once: neither optimized machine code nor a collector in parallel pays off. By
+        # default there would be room for 48 MB of machine code only, and what was compiled would be thrown away for it.
+        jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -Xmn256m",
         settings={
             "spark.sql.warehouse.dir": str(folder),
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
