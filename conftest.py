@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator
+import sys
+import threading  # noqa: TID251 - only to trace nothing in them
+from collections.abc import Generator, Iterator
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -110,6 +112,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         session.createDataFrame = of_literal_rows(session)  # type: ignore[method-assign]
     yield session
     session.stop()
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Trace nothing of what is marked with no_cover.
+
+    In a worker of pytest-xdist, pytest-cov has two collectors, one above the other. It pauses the upper one, and so
+    wakes the other, which traces for nobody.
+    """
+    if item.get_closest_marker("no_cover") is None:
+        return (yield)
+    here, in_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(here)
+        threading.settrace(in_threads)
 
 
 @pytest.fixture(autouse=True)

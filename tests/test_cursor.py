@@ -327,6 +327,7 @@ def test_a_stuck_lowest_offset_does_not_keep_a_million_settled_cells(counted: ty
     cursor.check_invariants()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("step", [1, -1, 7])
 def test_settled_cells_are_let_go_in_whatever_order_they_settle(counted: type[Counted], step: int) -> None:
     cursor = ContiguousCursor()

@@ -110,6 +110,7 @@ def small(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.no_cover
 def test_the_page_is_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == draw_api.main(["--check"]), capsys.readouterr().out
 

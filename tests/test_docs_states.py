@@ -14,11 +14,13 @@ AT_ONCE = RetryPolicy(max_redeliveries=0)
 LATER = RetryPolicy(base_delay_ms=10)
 
 
+@pytest.mark.no_cover
 @pytest.mark.interpreted("draws what the interpreter sees")
 def test_the_page_shows_what_the_code_does(capsys: pytest.CaptureFixture[str]) -> None:
     assert draw_docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.no_cover
 @pytest.mark.interpreted("draws what the interpreter sees")
 def test_a_page_that_is_out_of_date_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -152,6 +154,7 @@ def test_the_effects_named_on_the_page_come_with_the_state() -> None:
     assert DeadLetter(1, b"a", 1, 1, "again") in dispatcher.reject(1, "c1", 1)
 
 
+@pytest.mark.no_cover
 def test_everything_in_the_library_is_in_the_picture() -> None:
     library = draw_docs.ROOT / "src" / "keyshared"
     places = {path.stem for path in library.iterdir() if (path / "__init__.py").is_file() or path.suffix == ".py"}

@@ -920,6 +920,7 @@ class TestGaps:
             linked, entry = linked + 1, entry.after
         assert linked < 80
 
+    @pytest.mark.no_cover
     @pytest.mark.parametrize("drained", [0, 150])
     def test_a_backlog_that_is_settled_behind_an_open_head_does_not_stay(self, drained: int) -> None:
         desk = Desk(ann=3, capacity=1_000, per_key=2)

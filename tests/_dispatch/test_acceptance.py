@@ -103,6 +103,7 @@ def test_long_keys_take_no_more_memory_than_short_ones() -> None:
     assert 2 * KEPT_BYTES >= sum(map(len, made._kept))
 
 
+@pytest.mark.no_cover
 def test_many_patterns_take_several_tables_and_room_is_made_of_what_was_dropped() -> None:
     made = Acceptance()
     for number in range(12):

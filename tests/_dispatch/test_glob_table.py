@@ -29,6 +29,7 @@ def passes_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glob_table, "_STEPS_EACH", 1_000_000)
 
 
+@pytest.mark.no_cover
 @pytest.mark.usefixtures("passes_only")
 def test_no_answer_is_wrong_in_the_whole_world_of_three_letters_all_patterns_at_once() -> None:
     words = ["".join(word) for size in range(5) for word in product("ab*?", repeat=size)]

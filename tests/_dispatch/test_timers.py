@@ -154,6 +154,7 @@ def test_setting_the_same_deadline_again_and_again_does_not_pile_up(start: Calla
     assert records(timers) <= 2 * (2 * 1 + 64 + 1)
 
 
+@pytest.mark.no_cover
 @given(
     st.lists(
         st.one_of(

@@ -48,6 +48,7 @@ def test_what_the_position_has_passed_is_forgotten() -> None:
     assert 0 == holes.bytes_above(1_000)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("base", [0, -70, 2**63 - 2_000])
 @pytest.mark.parametrize("seed", range(25))
 def test_the_length_is_that_of_the_text_whatever_is_offered_settled_skipped_and_known(seed: int, base: int) -> None:

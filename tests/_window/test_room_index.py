@@ -100,6 +100,7 @@ def test_changes_that_nobody_asks_about_are_noted_once() -> None:
     assert 1 == len(rooms._changed)
 
 
+@pytest.mark.no_cover
 def test_consumers_that_come_and_go_unasked_leave_nothing_behind() -> None:
     gc.collect()  # what other tests have left
     dispatcher = subscription("ann")

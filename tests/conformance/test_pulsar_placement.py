@@ -251,6 +251,7 @@ def test_names_that_end_with_a_number_do_not_collide() -> None:
     assert len(ours_ & theirs) <= 2
 
 
+@pytest.mark.no_cover
 def test_a_hundred_consumers_of_one_name_leave_one_by_one_and_nobody_else_is_touched() -> None:
     ring = HashRing.pulsar((f"c#{i}" for i in range(100)), separator="#")
     names = list(ring.consumers)

@@ -485,6 +485,7 @@ def test_a_tree_that_is_stored_keeps_its_edition() -> None:
         assert "edition" == caught.value.parameter
 
 
+@pytest.mark.no_cover
 def test_a_tree_does_not_grow_deeper_than_one_may_be() -> None:
     tree = DistributionTree("c0")
     for number in range(1, MAX_DEPTH + 1):
@@ -498,6 +499,14 @@ def test_a_tree_does_not_grow_deeper_than_one_may_be() -> None:
     assert tree == pickle.loads(pickle.dumps(tree)) == DistributionTree(tree.nested)  # noqa: S301  # our own bytes
     assert tree.propose_renumber().after == tree
     assert "one more" in tree.propose_add("one more", near="c0", wide=True).after.clusters
+
+
+def test_a_change_that_would_make_a_tree_too_deep_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keyshared.distribution.tree.MAX_DEPTH", 1)
+    tree = DistributionTree("c0").propose_add("c1", near="c0").after
+
+    with pytest.raises(TopologyError, match="depth is 2; it must be at most 1; add clusters wide"):
+        tree.propose_add("c2", near=tree.clusters)
 
 
 def test_what_looks_like_a_link_is_none() -> None:
@@ -561,6 +570,7 @@ class TestWork:
 
         assert 1.5 * work(10) + 1 > work(40)
 
+    @pytest.mark.no_cover
     def test_as_many_links_as_are_allowed_are_made(self) -> None:
         size = next(size for size in count() if size * (size - 1) > MAX_LINKS) - 1
 

@@ -11,6 +11,7 @@ from keyshared.leases.ack_holes import AckHoles
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(1, 3)), max_size=60)
 
 
+@pytest.mark.no_cover
 @given(steps=STEPS)
 def test_after_every_step_there_are_as_many_as_acked_ranges(steps: list[tuple[bool, int, int]]) -> None:
     cursor, holes, outstanding, last = ContiguousCursor(), AckHoles(), list[int](), -1

@@ -187,6 +187,7 @@ def in_tasks(chaos: Chaos, change: Callable[[Host[Any]], None] = lambda _: None)
     asyncio.run(live())
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("live", [in_threads, in_tasks])
 @pytest.mark.parametrize("batch", [None, 1, 5])
 def test_nothing_of_a_key_runs_beside_a_handler_whatever_happens(live: Any, batch: int | None) -> None:
@@ -196,6 +197,7 @@ def test_nothing_of_a_key_runs_beside_a_handler_whatever_happens(live: Any, batc
         chaos.check()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("live", [in_threads, in_tasks])
 def test_a_runner_that_forgets_leftovers_is_caught(live: Any) -> None:
     def forget(runner: Host[Any]) -> None:

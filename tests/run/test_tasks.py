@@ -19,6 +19,7 @@ LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 def test_every_key_is_worked_on_in_order_and_everything_is_done_or_given_up(kind: str) -> None:
     watch = Watch()

@@ -571,6 +571,7 @@ def test_nothing_is_remembered_of_messages_that_are_settled() -> None:
     assert [0] * 5 == [len(books) for books in (host.open, host.again, host.spilled, host.blocked, host.rows)]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -75,6 +75,7 @@ def test_a_decided_verdict_is_the_same_in_every_order_that_the_logs_allow() -> N
     assert any(len(set(case.broken)) > 1 for case in chosen), "and some choices are judged in different ways"
 
 
+@pytest.mark.no_cover
 def test_logs_are_refused_only_if_they_allow_no_order() -> None:
     refused = [case for case in tried() if not case.orders]
     assert refused
@@ -137,6 +138,7 @@ BROKEN: dict[str, tuple[Callable[[], AbstractContextManager[object]], int]] = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_trying_every_order_catches_a_merge_with_a_mistake(mistake: str) -> None:
     broken, seed = BROKEN[mistake]

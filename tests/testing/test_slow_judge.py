@@ -95,6 +95,7 @@ def losing(seed: int) -> list[Happening]:
     return [*history, AtRest()]
 
 
+@pytest.mark.no_cover
 def test_both_judges_say_that_something_is_lost_and_not_that_it_was_overtaken() -> None:
     claims, left_out = Guarantees(promises={"key-order", "no-loss", "one-holder"}), 0
     for seed in range(200):
@@ -119,6 +120,7 @@ def doubting(seed: int) -> list[Happening]:
     return [*history, *(Acked(counted=True, **random.choice(made)) for _ in range(random.choice([1, 1, 2])))]
 
 
+@pytest.mark.no_cover
 def test_both_judges_know_the_ack_that_may_have_ended_a_message_when_its_system_says_so() -> None:
     claims = [Guarantees(promises={"no-loss"}), Guarantees(promises={"no-loss", "fence"})]
     found = Counter[bool]()

@@ -136,6 +136,7 @@ class BreaksTwoMachine(SmallMachine):
     guarantees = replace(SmallMachine.guarantees, promises={"safe-cursor", "one-holder", "no-loss"})
 
 
+@pytest.mark.no_cover
 def test_every_broken_promise_is_found_and_shortened_by_itself() -> None:
     few = settings(BUDGET, max_examples=100)
     cursor, holder = find_violations(BreaksTwoMachine, few)

@@ -102,6 +102,7 @@ class System:
         self.history.append(Done(offset=offset))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("claims", [CLAIMS, UNFENCED], ids=["fenced", "unfenced"])
 def test_a_system_that_keeps_all_is_not_blamed_wherever_its_history_begins(claims: Guarantees) -> None:
     for seed in range(80):
