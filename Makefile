@@ -262,7 +262,7 @@ nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
 	$(if $(ARGS),,$(MAKE) test-spark-oldest)
-	$(if $(ARGS),,$(MAKE) test-compiled test-compiled-properties)
+	$(if $(ARGS),,$(MAKE) test-compiled test-compiled-properties matrix)
 	-$(if $(ARGS),,$(MAKE) mutants)
 
 # A sample of another seed each day. Who lives is printed and fails no night: it is looked at by a person.
