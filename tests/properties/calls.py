@@ -1,7 +1,7 @@
 """What is recorded of a dispatcher that is driven: the call, its effects, and what it says of itself afterwards."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from keyshared.effects import BlockReason, Effect
@@ -33,6 +33,7 @@ class Queries:
     free_slots: int
     next_deadline: int | None
     reasons: Mapping[int, BlockReason | None]  # of every offset offered so far
+    blockings: Mapping[int, Any] = field(compare=False)  # the same, in the words of who was asked
     obligations: frozenset[Effect]
     owners: Mapping[bytes, str | None]
 

@@ -247,6 +247,7 @@ def observe(dispatcher: Dispatcher, offered: Sequence[int]) -> Queries:
     return Queries(
         free_slots=dispatcher.free_slots,
         next_deadline=dispatcher.next_deadline_ms(),
+        blockings=answers,
         reasons={offset: answer.reason if answer else None for offset, answer in answers.items()},
         obligations=frozenset(dispatcher.outstanding_effects()),
         owners={key: dispatcher.owner(key) for key in OWNED_KEYS},

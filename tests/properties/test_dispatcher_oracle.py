@@ -22,7 +22,7 @@ from tests.placements import RankedPlacement
 from tests.properties.broken import BROKEN
 from tests.properties.broken_groups import WokenGroupJumpsTheQueue
 from tests.properties.broken_later import RestartForgetsTheTime
-from tests.properties.calls import Call, Step
+from tests.properties.calls import Call, Queries, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import (
     BATCHES,
@@ -62,9 +62,8 @@ CAUGHT = [
 CAUGHT.append(RestartForgetsTheTime)
 
 
-def answers(dispatcher: Any, offered: Sequence[int]) -> tuple[object, ...]:  # model or real
+def answers(dispatcher: Any, seen: Queries) -> tuple[object, ...]:  # model or real
     """Everything the two must agree on between calls."""
-    seen = observe(dispatcher, offered)
     queries = (
         dispatcher.safe_cursor,
         dispatcher.resume_offset,
@@ -125,7 +124,8 @@ class Court:
         assert actual == outcome(self.silent, call), f"{call}: something else by the one that is asked nothing"
         if isinstance(expected, type):
             assert refusal(self.model, call) == refusal(self.real, call)
-            assert before == answers(self.real, self.world.offered), f"{call} raised and changed something"
+            after = answers(self.real, observe(self.real, self.world.offered))
+            assert before == after, f"{call} raised and changed something"
         else:
             self.learn(call, expected)
         self.compare()
@@ -173,15 +173,14 @@ class Court:
         assert not found, found
 
     def compare(self) -> None:
-        offered = self.world.offered
-        self.answered = answers(self.real, offered)
-        assert answers(self.model, offered) == self.answered
-        for offset in offered:
-            why = self.model.why_blocked(offset)
-            if why is not None and why.reason in {BlockReason.DRAINING, BlockReason.FLUSHING}:
-                assert why.holder == self.real.why_blocked(offset).consumer
-            if why is not None:
-                assert why.group == self.real.why_blocked(offset).group
+        expected, seen = (observe(each, self.world.offered) for each in (self.model, self.real))
+        self.answered = answers(self.real, seen)
+        assert answers(self.model, expected) == self.answered
+        for why, said in zip(expected.blockings.values(), seen.blockings.values(), strict=True):
+            if why is not None and said is not None:
+                assert why.group == said.group
+                if why.reason in {BlockReason.DRAINING, BlockReason.FLUSHING}:
+                    assert why.holder == said.consumer
         for effect in [*self.world.delivered[-5:], *self.model.outstanding_effects()]:
             if isinstance(effect, Deliver | DeadLetter | KeyEnding | Load):
                 assert self.model.is_current(effect) == self.real.is_current(effect), effect
