@@ -85,7 +85,8 @@ pytest_collect_file = SybilCollection(
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
-    from tests.spark.since import LITERAL_ROWS  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark.known_names import remember_names  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark.since import LITERAL_ROWS  # noqa: PLC0415 - as above
 
     from keyshared.spark.runtime.session import local_session  # noqa: PLC0415 - as above
 
@@ -106,6 +107,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         },
     )
+    remember_names(session.sparkContext._jvm)  # noqa: SLF001 - nothing else has it
     if LITERAL_ROWS.is_here:
         from tests.spark.literal_rows import of_literal_rows  # noqa: PLC0415 - imports what older versions have not
 
