@@ -83,6 +83,7 @@ class Life:
         self.window = scale.size(WINDOW)
         self.outstanding = scale.size(load.outstanding)
         self.repeats = scale.repeats(REPEATS)
+        self.least = scale.repeats(5) * counts[0]  # messages that are measured together: few take no time that counts
         self.keys = load.keys(counts[-1])
         for key in self.keys:
             hash(key)  # kept by the object: else the first subject would pay for all
@@ -101,7 +102,7 @@ class Life:
         """Nanoseconds per message, by number of messages and subject."""
         cases: dict[tuple[int, str], Timed] = {}
         for count in self.counts:
-            times = max(1, 5 * self.counts[0] // count)  # so that no single time is one of a few milliseconds
+            times = max(1, self.least // count)
             cases[count, "driver"] = self._lives(_null_maker(count), [NULL_KEY] * count, times)
             for name, make in self.makers().items():
                 cases[count, name] = self._lives(make, self.keys[:count], times)
