@@ -71,7 +71,7 @@ def steps(lane: str, project: dict[str, Any]) -> list[list[str]]:
     """Return what pip installs, call by call."""
     editable = ["--no-deps", "--no-build-isolation", "--editable", "."]
     pinned = ["--require-hashes", "-r", "requirements/dev.txt"]
-    newest = ["--upgrade", "--group", "test", "--group", "build", *project["dependencies"]]
+    newest = ["--upgrade", "--group", "bench", "--group", "build", *project["dependencies"]]
     match lane:
         case "lowest":
             return [pinned, lowest(project), editable]
