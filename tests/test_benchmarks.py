@@ -77,7 +77,6 @@ def test_every_benchmark_reports(reports: list[dict[str, Any]]) -> None:
     assert TITLES == [report["title"] for report in reports]
 
 
-@pytest.mark.no_cover
 def test_every_cell_is_a_positive_number(reports: list[dict[str, Any]]) -> None:
     for report in reports:
         assert report["rows"]

@@ -2,12 +2,10 @@
 
 import copy
 import pickle
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
+from tests.steps import steps_of
 
 from keyshared.draining import DrainingEntry, DrainingStats
 from keyshared.draintracker import (
@@ -469,25 +467,7 @@ def sent_unchecked(tracker: DrainTracker, position: Position, hash_: int) -> Sen
     return receipt
 
 
-# Cost, in executed lines and never in time
-
-
-def lines(call: Callable[[], object]) -> int:
-    """How many lines a call executes: the same on every machine, and growing with every loop."""
-    count = 0
-
-    def trace(_: FrameType, event: str, __: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
+# Cost, in executed instructions and never in time
 
 
 def crowded(entries_per_hash: int) -> DrainTracker:
@@ -511,7 +491,7 @@ def crowded(entries_per_hash: int) -> DrainTracker:
 )
 def test_nothing_that_stays_where_it_is_is_looked_at(change: Callable[[DrainTracker], object]) -> None:
     few, many = crowded(5), crowded(50)
-    assert lines(lambda: change(many)) <= 1.2 * lines(lambda: change(few))
+    assert steps_of(change, many) <= 1.2 * steps_of(change, few)
 
 
 # Explaining

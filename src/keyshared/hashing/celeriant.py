@@ -82,4 +82,5 @@ def big_endian_slot(data: bytes) -> int:
         >>> big_endian_slot(partition_key_bytes(42))
         34046
     """
-    return int.from_bytes(_first_bytes(bytes(memoryview(data)[::-1])), "little")
+    backwards = memoryview(data)[::-1]  # of bytes only: from Python 3.12 on a dictionary can be asked for a slice
+    return int.from_bytes(_first_bytes(bytes(backwards)), "little")
