@@ -86,6 +86,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
     from tests.spark.known_names import remember_names  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark.settings import QUICK  # noqa: PLC0415 - as above
     from tests.spark.since import LITERAL_ROWS  # noqa: PLC0415 - as above
 
     from keyshared.spark.runtime.session import local_session  # noqa: PLC0415 - as above
@@ -95,9 +96,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "tests",
         master="local[2]",
         log=folder / "spark.log",
-        # Many small plans, each compiled once: neither optimized machine code nor a collector in parallel pays off. By
-        # default there would be room for 48 MB of machine code only, and what was compiled would be thrown away for it.
-        jvm_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -Xmn256m",
+        # Many small plans, each compiled once. By default there would be room for 48 MB of machine code only, and what
+        # was compiled would be thrown away for it.
+        jvm_options=f"{QUICK} -XX:ReservedCodeCacheSize=256m -Xmn256m",
         settings={
             "spark.sql.warehouse.dir": str(folder),
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from tests.spark import rdd_jobs, refusals, small_jobs, stream_jobs
+from tests.spark.settings import QUICK
 
 from keyshared.spark.runtime.session import local_session
 
-QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 Job = Callable[[SparkSession], list[Any]]
 
 JOBS: Final[Mapping[str, Job]] = {

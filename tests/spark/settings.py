@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BATCH_ROWS", "SHUFFLE_PARTITIONS", "settings"]
+__all__ = ["BATCH_ROWS", "QUICK", "SHUFFLE_PARTITIONS", "settings"]
 
 BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that does little: neither optimized machine code nor a collector in parallel pays off."""
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pyspark
+from tests.spark.settings import QUICK
 
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 _CLASS: Final = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -51,8 +52,7 @@ def _daemon(
     name: str, host: str, log: Path, environment: Mapping[str, str], *arguments: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a class of Spark's for a while; a worker that ends takes its executors with it."""
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    own = {"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host, "SPARK_DAEMON_JAVA_OPTS": quick}
+    own = {"SPARK_LOCAL_IP": host, "SPARK_LOCAL_HOSTNAME": host, "SPARK_DAEMON_JAVA_OPTS": QUICK}
     command = [_CLASS, f"org.apache.spark.deploy.{name}", "--host", host, "--port", "0", "--webui-port", "0"]
     with (
         log.open("wb") as file,

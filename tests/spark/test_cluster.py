@@ -17,7 +17,8 @@ import pytest
 pyspark = pytest.importorskip("pyspark")
 import pyarrow.parquet as pq  # noqa: E402 - comes with pyspark
 from tests.spark import lost_executor, speculative  # noqa: E402 - needs pyspark
-from tests.spark.everywhere import JOBS, QUICK, RDD_JOBS, answers  # noqa: E402 - needs pyspark
+from tests.spark.everywhere import JOBS, RDD_JOBS, answers  # noqa: E402 - needs pyspark
+from tests.spark.settings import QUICK  # noqa: E402 - as above
 from tests.spark.small_jobs import PLAN  # noqa: E402 - needs pyspark
 from tests.spark.standalone import HOSTS, standalone  # noqa: E402 - needs pyspark
 

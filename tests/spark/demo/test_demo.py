@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.spark.audits.test_delivery_history import blamed
 from tests.spark.replays.test_replay_report import Page
+from tests.spark.settings import QUICK
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
@@ -56,7 +57,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comple
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # a short job starts faster
+        "JDK_JAVA_OPTIONS": QUICK,
     }
     told = subprocess.run(
         [*command, "--master", "local[2]", "--partitions", "2"],
