@@ -9,7 +9,7 @@ of its own; with ``ordering_required`` all messages are one lane.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -999,7 +999,7 @@ class ModelDispatcher:
         copied["consumers"] = [copy(consumer) for consumer in self.consumers]
         copied["sessions_of_lanes"] = {lane: copy(session) for lane, session in self.sessions_of_lanes.items()}
         copied["placement"] = self.placement.copy()
-        copied["scopes"] = deepcopy(self.scopes)
+        copied["scopes"] = self.scopes.copy()
         copied["out"] = Outbox()
         return copied
 

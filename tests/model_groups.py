@@ -5,7 +5,7 @@ those of the groups that take turns at a consumer, and of the consumers that a s
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 from keyshared.config import GroupLimits, Rules
@@ -58,6 +58,17 @@ class ModelScopes:
     granted: dict[Scope, str] = field(default_factory=dict)  # whose turn it is among those
     turn: tuple[str, str] | None = None  # the consumer and the group whose turn is being taken
     places_only: bool = False  # what could go out is listed, and served when everything is
+
+    def copy(self) -> "ModelScopes":
+        """A copy that changes on its own; limits never change."""
+        return replace(
+            self,
+            groups={name: replace(group) for name, group in self.groups.items()},
+            rotation={consumer: [*names] for consumer, names in self.rotation.items()},
+            left={**self.left},
+            remembered={scope: [*names] for scope, names in self.remembered.items()},
+            granted={**self.granted},
+        )
 
     # --- groups -----------------------------------------------------------------------------------------------------
 

@@ -124,11 +124,11 @@ class Court:
         assert actual == outcome(self.silent, call), f"{call}: something else by the one that is asked nothing"
         if isinstance(expected, type):
             assert refusal(self.model, call) == refusal(self.real, call)
-            after = answers(self.real, observe(self.real, self.world.offered))
+            after = answers(self.real, observe(self.real, self.asked_about))
             assert before == after, f"{call} raised and changed something"
+            self.compare()
         else:
-            self.learn(call, expected)
-        self.compare()
+            self.compare(self.learn(call, expected))
 
     def restart(self) -> None:
         """Crash and restore, also on a host whose clock started anew."""
@@ -165,15 +165,21 @@ class Court:
         self.world.begin_again(position.resume)
         self.compare()
 
-    def learn(self, call: Call, effects: Sequence[Effect]) -> None:
+    def learn(self, call: Call, effects: Sequence[Effect]) -> Queries:
+        """Show the call to the host and to the kit; what the model says of itself after it."""
         now = call.kwargs.get("now_ms", self.world.now)
-        step = Step(call, tuple(effects), observe(self.model, sorted({*self.model.offered, *self.model.messages})), now)
+        offered = {*self.world.offered, *self.model.offered, *self.model.messages}
+        after = observe(self.model, sorted(offered))
+        step = Step(call, tuple(effects), after, now)
         self.world.learn(step)
         found = self.watch.see(step)
         assert not found, found
+        return after
 
-    def compare(self) -> None:
-        expected, seen = (observe(each, self.world.offered) for each in (self.model, self.real))
+    def compare(self, by_the_model: Queries | None = None) -> None:
+        expected = by_the_model or observe(self.model, self.world.offered)
+        self.asked_about = list(expected.blockings)
+        seen = observe(self.real, self.asked_about)
         self.answered = answers(self.real, seen)
         assert answers(self.model, expected) == self.answered
         for why, said in zip(expected.blockings.values(), seen.blockings.values(), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.model import ModelDispatcher
 from tests.properties.calls import Call, Step
-from tests.properties.driving import Fast, outcome
+from tests.properties.driving import Fast, offered_by, outcome
 from tests.properties.schedules import FILTERS, NAMES, MakePlacement, observe, random_world
 from tests.properties.watch import Watch
 
@@ -80,10 +80,12 @@ def compared(make: MakePlacement, seed: int, *, filters: bool) -> list[Violation
         expected, actual = outcome(model, call), outcome(watch.recorder, call)
         assert expected == actual, f"{call}: {expected} by the model, {actual} by the real one"
         real.check_invariants()
-        assert observe(model, world.offered) == observe(real, world.offered), call
+        offered = world.offered if isinstance(expected, type) else [*world.offered, *offered_by(call)]
+        seen = observe(model, offered)
+        assert seen == observe(real, offered), call
         if isinstance(expected, type):
             continue
-        step = Step(call, tuple(expected), observe(model, model.offered), call.kwargs.get("now_ms", world.now))
+        step = Step(call, tuple(expected), seen, call.kwargs.get("now_ms", world.now))
         world.learn(step)
         found = watch.see(step)
         if found := [each for each in found if not filters or each.promise != Promise.MINIMAL_MOVE]:
