@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable, Iterable
 from enum import Enum
 from io import BytesIO
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from tests.placements import Ranking
@@ -16,6 +16,17 @@ from keyshared.testing.adapters.recorder import Recorder
 __all__ = ["copies_of"]
 
 SAME_IN_ALL = (type, FunctionType, Enum, KeyFilter, Ranking)
+
+
+class _Kinds(dict[type, bool]):
+    """Whether values of a type are the same in all copies: looked up, because it is asked of every number."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, SAME_IN_ALL)
+        return self[kind]
+
+
+KINDS = _Kinds()
 
 
 def copies_of(state: Any, shared: Iterable[object] = ()) -> Callable[[], Any]:
@@ -39,13 +50,14 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: BytesIO, shared: Iterable[object]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.dispatch_table = {**copyreg.dispatch_table, Recorder: _parts_of_a_recorder}
+        parts: dict[type, Callable[[Any], Any]] = {Recorder: _parts_of_a_recorder, MethodType: _parts_of_a_method}
+        self.dispatch_table = {**copyreg.dispatch_table, **parts}
         self.shared = {id(each) for each in shared}
         self.kept: list[object] = []
         self.places: dict[int, int] = {}
 
     def persistent_id(self, obj: object) -> int | None:
-        if id(obj) not in self.shared and not isinstance(obj, SAME_IN_ALL):
+        if not KINDS[type(obj)] and id(obj) not in self.shared:
             return None
         place = self.places.setdefault(id(obj), len(self.kept))
         if place == len(self.kept):
@@ -56,6 +68,11 @@ class _Pickler(pickle.Pickler):
 def _parts_of_a_recorder(recorder: Recorder) -> tuple[Any, ...]:
     """A recorder has any attribute, so it cannot be asked how it is made."""
     return object.__new__, (Recorder,), vars(recorder), None, None, _fill
+
+
+def _parts_of_a_method(method: MethodType) -> tuple[Any, ...]:
+    """As it is by itself it would be looked up by its name; a judge has dozens."""
+    return MethodType, (method.__func__, method.__self__)
 
 
 def _fill(recorder: Recorder, members: dict[str, Any]) -> None:
