@@ -319,6 +319,7 @@ def verdict(stored: Stored, forged: Any) -> str | None:
     return None if same(without_pause(forged), without_pause(stored.write(made))) else "is taken for something else"
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.no_cover) if name in LONG else name for name in sorted(STORED)]
 )

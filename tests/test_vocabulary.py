@@ -327,6 +327,7 @@ class Measured(NamedTuple):
     load: int
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("rule", "planted", "complaint"),
     [

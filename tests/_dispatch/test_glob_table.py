@@ -99,6 +99,7 @@ def test_it_tells_what_it_holds() -> None:
     assert {(Glob("a?"), ANN), (Glob("?c"), ANN), (Glob("*b"), BOB), (long, BOB)} == set(made.patterns())
 
 
+@pytest.mark.no_cover
 def test_it_is_full_of_patterns_or_of_what_it_knows_of_them() -> None:
     many, long = GlobTable(), GlobTable()
     while not many.is_full:
@@ -142,6 +143,7 @@ def test_the_work_for_a_key_of_any_length_is_bounded_by_asking_each_pattern() ->
     assert work_of(partial(made.takers, b"a" * 80_000)) <= 3 * alone
 
 
+@pytest.mark.no_cover
 def test_the_work_for_a_key_hardly_grows_with_the_patterns() -> None:
     few, many = (table({f"eu-{number}-*-order": ANN for number in range(size)}) for size in (100, 4_000))
     key = b"eu-77-1234-order"

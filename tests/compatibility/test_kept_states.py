@@ -24,6 +24,7 @@ def each(name: str, versions: Sequence[str] = VERSIONS) -> list[Any]:
     return [pytest.param(one, id=f"{version}-{number}") for version, number, one in every]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("log", each("journals"))
 def test_commands_have_the_outcomes_they_always_had_also_from_a_stored_state(log: dict[str, Any]) -> None:
     check_journal(log)

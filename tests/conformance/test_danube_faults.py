@@ -261,6 +261,7 @@ class TestProgress:
 
         assert (50, 52) == (acked, offered)
 
+    @pytest.mark.no_cover
     def test_everything_due_at_one_instant_is_delivered_in_one_call(self) -> None:
         # One message a tick.
         dispatcher = subscription("ann")

@@ -98,6 +98,7 @@ def test_a_repeated_point_is_the_first_comers_below_and_the_last_comers_itself(r
     assert str(row[order]["below"]) == ring.owner(row["key_below"])
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "row", [r for r in OWNERS["remap"] if r["ids"] == "seq"], ids=lambda row: f"{row['from']} to {row['to']}"
 )

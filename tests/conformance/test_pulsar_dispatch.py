@@ -188,6 +188,7 @@ class TestUpstreamSchedules:
         broker.assert_all_in_order()
         assert 99 == broker.dispatcher.safe_cursor
 
+    @pytest.mark.no_cover
     @per_unit
     def test_a_rolling_restart_loses_nothing_and_keeps_the_order_of_every_key(self, unit: DrainUnit) -> None:
         names = ("c1", "c2", "c3")

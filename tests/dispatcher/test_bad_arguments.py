@@ -336,6 +336,7 @@ CLOCKED: list[tuple[str, Callable[..., object]]] = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("now", [NOW - 1, -1, float(LATER), "2000", True], ids=repr)
 @pytest.mark.parametrize("call", [call for _, call in CLOCKED], ids=[name for name, _ in CLOCKED])
 def test_a_clock_that_goes_back_or_is_none_is_refused_by_every_method(

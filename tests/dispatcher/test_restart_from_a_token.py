@@ -46,6 +46,7 @@ def test_a_life_redoes_what_was_not_acked_and_so_does_every_later_one() -> None:
     assert [5, 100, 101] == redone(next_life(next_life(third), "ann"), 102)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("read_until", [5, 6, 50, 100, 103])
 def test_a_life_that_crashes_early_forgets_nothing(read_until: int) -> None:
     second = next_life(all_acked_but(5), "ann")
@@ -107,6 +108,7 @@ def test_what_is_known_is_taken_without_a_free_slot_and_without_anybody_who_acce
         second.offer(8, "b1")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("read_until", [5, 6, 50, 100, 102])
 def test_a_snapshot_of_such_a_life_keeps_the_stretches(read_until: int) -> None:
     second = next_life(all_acked_but(5, 7), "ann")

@@ -478,6 +478,7 @@ def crowded(entries_per_hash: int) -> DrainTracker:
     return tracker
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "change",
     [

@@ -433,9 +433,9 @@ class TestState:
             ("sequence", "1"),
             ("position", None),
             ("unread", [[1]]),
-            ("unread", [[3, None]]),  # the dispatcher has taken it
-            ("unread", [[5, None], [4, None]]),
-            ("unread", [[5, "no base64"]]),
+            ("unread", [[3, None, None]]),  # the dispatcher has taken it
+            ("unread", [[5, None, None], [4, None, None]]),
+            ("unread", [[5, "no base64", None]]),
             ("seen", [[1, 0]]),
             ("seen", [[0, 0], [1, 1]]),  # one stretch
             ("seen", [[0, 3]]),

@@ -1421,6 +1421,7 @@ class TestRestart:
         ("ids that fall", lambda state: state["grants"].reverse()),
         ("id 0", lambda state: state["grants"][0].__setitem__(0, 0)),
         ("a lease with a deadline", lambda state: state["grants"][0].__setitem__(2, 5)),
+        ("a reservation that is over", lambda state: state["grants"][1].__setitem__(2, 0)),
         ("a reservation without one", lambda state: state["grants"][1].__setitem__(2, None)),
         ("no offsets", lambda state: state["grants"][0].__setitem__(3, [])),
         ("offsets of two", lambda state: state["grants"][0].__setitem__(3, [0, 2])),

@@ -38,6 +38,7 @@ FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 
 
+@pytest.mark.no_cover
 def test_every_key_is_worked_on_in_order_and_everything_is_done_or_given_up() -> None:
     watch = Watch()
     letters: list[Letter[Message]] = []

@@ -4,6 +4,7 @@ import pickle
 from collections import Counter
 from fractions import Fraction
 from itertools import count
+from typing import Any
 
 import pytest
 from xxhash import xxh64
@@ -32,6 +33,17 @@ def test_draws_of_other_seeds_attempts_and_purposes_differ() -> None:
         return tuple(draw(range(100), purpose, seed, offset, attempt) for offset in range(20))
 
     assert 4 == len({drawn("service", 0, 1), drawn("service", 1, 1), drawn("service", 0, 2), drawn("answer", 0, 1)})
+
+
+@pytest.mark.parametrize("samples", [(), {"a": 1}], ids=["none", "no sequence"])
+def test_nothing_is_drawn_from_nothing(samples: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"samples is .*; it must be a sequence of at least one value"):
+        draw(samples, "service", 0, 12, 3)
+
+
+def test_nothing_is_drawn_for_a_number_too_long_to_be_written() -> None:
+    with pytest.raises(ArgumentError, match="be ints of at most 4,300 digits"):
+        draw([1], "service", 0, 10**4300, 3)
 
 
 def test_samples_are_drawn_as_often_as_they_occur() -> None:

@@ -253,6 +253,7 @@ def test_the_limit_holds_back_what_the_local_queue_would_take() -> None:
     assert [0, 0, 10, 20] == [row.at_ms for row in rows if row.event is Event.DELIVERED]
 
 
+@pytest.mark.no_cover
 def test_a_slow_consumer_does_not_hold_up_the_others() -> None:
     fast = [ConsumerPlan("a", Fixed(2)), ConsumerPlan("b", Fixed(2))]
     slow = ConsumerPlan("c", Scaled(Fixed(2), 50))
@@ -555,6 +556,7 @@ def rough_arrivals() -> Iterator[Arrival]:
         yield Arrival(offset, None if offset % 22 == 0 else f"k{offset * 7 % 31}", at_ms=offset)
 
 
+@pytest.mark.no_cover
 def test_every_message_is_settled_once_through_joins_leaves_crashes_and_failures() -> None:
     rows, simulation = run(ROUGH, rough_arrivals())
     assert simulation.state.at_rest
@@ -592,6 +594,7 @@ def test_the_judge_of_these_tests_sees_a_spoiled_history(spoil: Callable[[list[R
         HistoryJudge().see_all(renumbered)
 
 
+@pytest.mark.no_cover
 def test_the_same_plan_gives_the_same_rows() -> None:
     travelled = pickle.loads(pickle.dumps(ROUGH))  # noqa: S301 - what was pickled just now
     assert list(Simulation(ROUGH, rough_arrivals())) == list(Simulation(travelled, rough_arrivals()))

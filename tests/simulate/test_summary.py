@@ -156,6 +156,8 @@ def test_what_is_no_row_is_refused_among_others() -> None:
     tally = Tally()
     with pytest.raises(ArgumentError, match="be a Row"):
         tally.add_all([Row(0, 0, Event.JOINED, consumer="a"), Row(1, 0, Event.CURSOR)[:5]])  # type: ignore[list-item]
+    with pytest.raises(ArgumentError, match="be a Row"):
+        tally.add(("a", "b"))  # type: ignore[arg-type]  # on purpose
     assert Tally().summary() == tally.summary()
 
 

@@ -331,9 +331,18 @@ def test_logs_that_contradict_each_other_say_why() -> None:
     assert str(raised.value).endswith("), as the log says; consumers[0] #1 was before consumers[0] #0, as offsets grow")
 
 
-def test_a_clock_cannot_be_wrong_by_less_than_nothing() -> None:
-    with pytest.raises(GuaranteesError, match="clock_error_ms is -1"):
-        merge_histories([], [], clock_error_ms=-1)
+@pytest.mark.parametrize(
+    ("wrong_by", "error", "requirement"),
+    [
+        (-1, GuaranteesError, "be at least 0"),
+        (10**400, GuaranteesError, "be at most 1"),
+        (0.5, TypeError, "be an int"),
+    ],
+    ids=["less than nothing", "more than any clock", "no int"],
+)
+def test_a_clock_cannot_be_wrong_by(wrong_by: Any, error: type[Exception], requirement: str) -> None:
+    with pytest.raises(error, match=rf"clock_error_ms is .*; it must {requirement}"):
+        merge_histories([], [], clock_error_ms=wrong_by)
 
 
 def test_a_consumer_that_publishes_tells_both_in_one_log() -> None:

@@ -223,5 +223,12 @@ def test_a_line_that_is_none_is_named(line: str, text: str) -> None:
     assert text == str(raised.value)
 
 
+def test_what_is_no_line_or_no_happening_is_named() -> None:
+    with pytest.raises(HistoryError, match="line 2 is 5; it must be a str"):
+        list(read_jsonl(["", 5]))  # type: ignore[list-item]  # on purpose
+    with pytest.raises(HistoryError, match=r"happening 1 is 5; it must be a value of keyshared\.testing\.history"):
+        list(write_jsonl([Quiet(), 5]))  # type: ignore[list-item]  # on purpose
+
+
 def test_every_row_says_its_version() -> None:
     assert [HISTORY_VERSION] == [row["version"] for row in to_rows([Quiet()])]

@@ -57,6 +57,7 @@ def test_the_promise_that_was_found_first_is_shortened_and_no_other() -> None:
     assert replay.violation == found.violation
 
 
+@pytest.mark.no_cover
 def test_what_no_replay_shows_again_is_told_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(fault for fault in FAULTS if fault.name == "CursorOneTooFar")
     monkeypatch.setattr(trial, "run_schedule", lambda *_, **__: ScheduleRun((), None, (), in_the_end=True))

@@ -185,6 +185,11 @@ def test_a_call_that_raises_leaves_no_trace() -> None:
     assert before == mine.history
 
 
+def test_what_is_no_dispatcher_is_refused() -> None:
+    with pytest.raises(TypeError, match="dispatcher is 5; it must have config"):
+        Recorder(5)  # type: ignore[arg-type]  # on purpose
+
+
 def test_queries_pass_through() -> None:
     mine = recorder()
     assert 10_000 == mine.free_slots

@@ -317,6 +317,11 @@ def test_what_an_application_gives_up_is_done() -> None:
     assert heard.history == [Dropped(offset=3, reason="a dead letter is written")]
 
 
+def test_a_recorder_needs_a_function_that_writes() -> None:
+    with pytest.raises(TypeError, match="write is 5; it must be a function"):
+        KafkaRecorder(5, "a", lambda: None)  # type: ignore[arg-type]  # on purpose
+
+
 def test_what_kafka_did_not_take_is_not_told() -> None:
     heard = Heard()
     recorder = KafkaRecorder(heard.write, "a", lambda: None)
