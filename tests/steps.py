@@ -5,13 +5,16 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from keyshared.testing._garbage import collector_at_rest
+
 __all__ = ["steps_of"]
 
 
 def steps_of(call: Callable[..., object], *arguments: object, **options: object) -> int:
     """Count the instructions of Python that a call takes; what C loops over is not seen."""
     count = _by_monitoring if sys.version_info >= (3, 12) else _by_tracing
-    steps = count(lambda: call(*arguments, **options))
+    with collector_at_rest():  # Hypothesis has a function called at each collection
+        steps = count(lambda: call(*arguments, **options))
     assert steps, "nothing was counted"
     return steps
 

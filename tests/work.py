@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from keyshared.testing._garbage import collector_at_rest
+
 __all__ = ["work_of"]
 
 
@@ -16,9 +18,10 @@ def work_of(call: Callable[[], object]) -> int:
         count += event in {"call", "c_call"}
 
     before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
+    with collector_at_rest():  # Hypothesis has a function called at each collection
+        sys.setprofile(note)
+        try:
+            call()
+        finally:
+            sys.setprofile(before)
     return count
