@@ -101,7 +101,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         jvm_options=f"{QUICK} -XX:ReservedCodeCacheSize=256m -Xmn256m",
         settings={
             "spark.sql.warehouse.dir": str(folder),
-            "spark.python.daemon.module": "tests.spark.ready_workers",
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM six times for each column
             # tests make the same plans again and again; of 100, as by default, most are gone when they come back
             "spark.sql.codegen.cache.maxEntries": "10000",
