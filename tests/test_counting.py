@@ -7,6 +7,8 @@ import pytest
 from tests.steps import steps_of
 from tests.work import work_of
 
+from keyshared.testing._garbage import collector_at_rest
+
 
 @pytest.fixture
 def _something_is_called_at_each_collection() -> Iterator[None]:
@@ -31,7 +33,6 @@ def test_what_runs_when_garbage_is_collected_is_not_counted(count: Callable[[Cal
     def make_lists() -> list[list[int]]:
         return [[number] for number in range(100)]
 
-    gc.disable()
-    expected = count(make_lists)
-    gc.enable()
+    with collector_at_rest():
+        expected = count(make_lists)
     assert expected == count(make_lists)

@@ -243,8 +243,6 @@ STORED = {
     "provenance": Stored(ProvenanceVector({"a": 3}).to_json, ProvenanceVector.from_json, ProvenanceVector.to_json),
 }
 
-LONG = {"crowded", "leased batches", "leased letters"}
-
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in plain data."""
@@ -320,9 +318,7 @@ def verdict(stored: Stored, forged: Any) -> str | None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.no_cover) if name in LONG else name for name in sorted(STORED)]
-)
+@pytest.mark.parametrize("name", sorted(STORED))
 def test_a_state_that_was_changed_is_refused_or_is_a_state(name: str) -> None:
     stored = STORED[name]
     state = stored.state()

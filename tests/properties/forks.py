@@ -71,7 +71,7 @@ def _parts_of_a_recorder(recorder: Recorder) -> tuple[Any, ...]:
 
 
 def _parts_of_a_method(method: MethodType) -> tuple[Any, ...]:
-    """As it is by itself it would be looked up by its name; a judge has dozens."""
+    """By itself pickle looks a method up by its name, and the judges have a hundred."""
     return MethodType, (method.__func__, method.__self__)
 
 

@@ -335,14 +335,15 @@ def test_logs_that_contradict_each_other_say_why() -> None:
     ("wrong_by", "error", "requirement"),
     [
         (-1, GuaranteesError, "be at least 0"),
-        (10**400, GuaranteesError, "be at most 1"),
+        (1_000_001, GuaranteesError, "be at most 1000000"),
         (0.5, TypeError, "be an int"),
     ],
-    ids=["less than nothing", "more than any clock", "no int"],
+    ids=["less than nothing", "more than a quarter of an hour", "no int"],
 )
 def test_a_clock_cannot_be_wrong_by(wrong_by: Any, error: type[Exception], requirement: str) -> None:
-    with pytest.raises(error, match=rf"clock_error_ms is .*; it must {requirement}"):
+    with pytest.raises(error) as raised:
         merge_histories([], [], clock_error_ms=wrong_by)
+    assert f"clock_error_ms is {wrong_by}; it must {requirement}" == str(raised.value)
 
 
 def test_a_consumer_that_publishes_tells_both_in_one_log() -> None:
