@@ -5,9 +5,7 @@
 """
 
 import json
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -20,7 +18,6 @@ class Shop:
         self.stored = folder / "position.json"
         self.charges = (folder / "charges.log").open("a", buffering=1)
         self.rejected = (folder / "rejected.log").open("a", buffering=1)
-        self.asked_to_stop = threading.Event()
 
     def charge(self, order: dict[str, object]) -> None:
         time.sleep(0.002)  # a slow service
@@ -40,18 +37,14 @@ class Shop:
         position, token = json.loads(self.stored.read_text()) if self.stored.exists() else (0, None)
         print(f"going on at order {position}")
         config = RunnerConfig(workers=8)
-        with ThreadRunner(self.charge, commit=self.commit, dead_letter=self.reject, config=config) as runner:
+        runner = ThreadRunner(self.charge, commit=self.commit, dead_letter=self.reject, config=config)
+        with runner.stopping_on_signals():  # SIGTERM: handlers finish, the last commit is made
             runner.add_log("orders", start=0, resume_from=token)
             for offset, line in enumerate(self.orders.read_text().splitlines()):
-                if self.asked_to_stop.is_set():
-                    runner.stop()  # handlers finish, the last commit is made
-                    break
                 if offset >= position:
                     order = json.loads(line)
                     runner.submit("orders", offset, order["customer"], order)
 
 
 if __name__ == "__main__":
-    shop = Shop(Path(sys.argv[1]))
-    signal.signal(signal.SIGTERM, lambda *_: shop.asked_to_stop.set())
-    shop.run()
+    Shop(Path(sys.argv[1])).run()

@@ -58,7 +58,9 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
 @pytest.mark.parametrize(
     ("fault", "name", "shown"),
     [
-        (broken.DoesNotWaitForTheCancelled, "too slow", "two of a key at once|started again"),
+        (broken.DoesNotWaitForTheCancelled, "too slow", "two of a key at once|started again|failures of others count"),
+        (broken.CancelsTwice, "too slow", "cancelled while it cleans up"),
+        (broken.BelievesTheCancelled, "too slow", "committed too early|not all is done|not told"),
         (broken.RunsBesideLeftovers, "lost", "two of a key at once"),
         (broken.CommitsBeforeTheLetterIsWritten, "two of a key", "committed too early"),
         (broken.CountsTimeInTheQueue, "too slow in a thread", "overdue"),

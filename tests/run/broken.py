@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 from keyshared.effects import DeadLetter, Deliver
 from keyshared.run import PartlyDone
-from keyshared.run.actions import Commit, Overdue, Settle, Withdraw
+from keyshared.run.actions import Cancel, Commit, Overdue, Settle, Withdraw
 from keyshared.run.batches import next_run
 from keyshared.run.heart import Heart
 from keyshared.run.leftovers import Leftovers
@@ -30,6 +30,24 @@ class DoesNotWaitForTheCancelled(Heart[Any]):
 
     def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
         return None if run in self.given_up else super().ended(run, raised, now_ms=now_ms)
+
+
+class CancelsTwice(Heart[Any]):
+    """A handler that cleans up after its timeout is cancelled again when that time has passed once more."""
+
+    def _look_at_timeouts(self) -> None:
+        for overdue in self._timeouts.look(now_ms=self._now):
+            self._out += [overdue, Cancel(overdue.run)]
+        self._watch()
+
+
+class BelievesTheCancelled(Heart[Any]):
+    """A handler that was cancelled by its timeout, and returns all the same, has done its message."""
+
+    def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
+        if raised is None:
+            run.named_ms = -1
+        return super().ended(run, raised, now_ms=now_ms)
 
 
 class Forgetful(Leftovers[Any]):

@@ -1,8 +1,9 @@
 """A handler that only returns something to be awaited has handled nothing."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+import pickle
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -10,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from keyshared.run import AsyncRunner, NotAwaitedError, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
+from keyshared.errors import ArgumentError, ConfigError
+from keyshared.run import (
+    AsyncRunner,
+    Hooks,
+    NotAwaitedError,
+    PartlyDone,
+    Reject,
+    RetryLater,
+    RunnerConfig,
+    ThreadRunner,
+)
 from keyshared.run.executors import ForeignError, InExecutors
 
 ONE = RunnerConfig(workers=1)
@@ -48,9 +59,112 @@ def test_a_coroutine_that_nobody_awaits_stops_the_runner_and_is_not_done(run: An
     assert set(commits) <= {0}
 
 
-def test_a_thread_awaits_no_coroutine_function_either() -> None:
-    with pytest.raises(NotAwaitedError, match="give an AsyncRunner an `async def` function"):
-        in_threads(work, [])
+def numbers(_: object) -> Iterator[int]:
+    raise AssertionError("nobody runs it")
+    yield 1
+
+
+async def later_numbers(_: object) -> AsyncIterator[int]:
+    raise AssertionError("nobody runs it")
+    yield 1
+
+
+class Worker:
+    async def __call__(self, _: object) -> None:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize("function", [work, partial(work), Worker()])
+def test_a_thread_takes_no_coroutine_function(function: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"handle is .*; it must be no coroutine function; nobody awaits it here"):
+        ThreadRunner(function)
+    for name in ("commit", "dead_letter", "load", "settled", "executor"):
+        with pytest.raises(ArgumentError, match=f"^{name} is .*; it must be no coroutine function"):
+            ThreadRunner(print, **{name: function})
+    with pytest.raises(ConfigError, match=r"^ended is .*; it must be no coroutine function"):
+        Hooks(ended=function)
+
+
+@pytest.mark.parametrize("function", [numbers, later_numbers])
+@pytest.mark.parametrize("runner", [ThreadRunner, AsyncRunner])
+def test_no_runner_takes_a_function_that_yields(runner: Any, function: Any) -> None:
+    with pytest.raises(
+        ArgumentError, match=r"handle is .*; it must be a function that does its work when it is called"
+    ):
+        runner(function)
+    with pytest.raises(ArgumentError, match=r"commit is .*; it must be a function that does its work"):
+        runner(print, commit=function)
+
+
+def pending(_: object) -> Future[None]:
+    return Future()
+
+
+UNDONE = {
+    "a coroutine": lambda *_: work(0),
+    "a generator": lambda *_: numbers(0),
+    "an async generator": lambda *_: later_numbers(0),
+    "a future": pending,
+}
+
+
+@pytest.mark.parametrize("run", [in_threads, in_tasks])
+@pytest.mark.parametrize("name", UNDONE)
+def test_whatever_a_handler_leaves_to_be_done_stops_the_runner(run: Any, name: str) -> None:
+    commits: list[int] = []
+    with pytest.raises(NotAwaitedError, match=r"handle returned a .*, which nobody awaits or runs; return when"):
+        run(UNDONE[name], commits)
+    assert set(commits) <= {0}
+
+
+def test_a_coroutine_that_returns_another_one_has_done_nothing() -> None:
+    async def forgets_to_await(message: object) -> object:
+        return work(message)
+
+    commits: list[int] = []
+    with pytest.raises(NotAwaitedError, match="handle returned a coroutine"):
+        in_tasks(forgets_to_await, commits)
+    assert set(commits) <= {0}
+
+
+def reject(_: object) -> None:
+    raise Reject("no")
+
+
+@pytest.mark.parametrize("name", ["commit", "settled", "load", "dead_letter"])
+@pytest.mark.parametrize("answer", ["a coroutine", "a generator"])
+def test_a_call_that_leaves_its_work_to_be_done_stops_the_threads_at_once(name: str, answer: str) -> None:
+    settings = RunnerConfig(workers=1, max_loaded_per_key=1)
+    calls: dict[str, Any] = {name: UNDONE[answer]}
+    runner = ThreadRunner[int](reject if name == "dead_letter" else print, config=settings, **calls)
+    said = rf"^{name} returned a .*, which nobody awaits or runs; return when the work is done$"
+    with pytest.raises(NotAwaitedError, match=said):
+        read(runner, 3 if name == "load" else 1)
+    assert (runner.stats().letters, runner.stats().commits) == (0, 0)
+
+
+def read(runner: ThreadRunner[int], many: int) -> None:
+    with runner:
+        runner.add_log("log", start=0)
+        runner.submit_many("log", [(offset, "a", offset) for offset in range(many)])
+
+
+def test_a_call_of_tasks_may_be_awaited_and_yields_nothing() -> None:
+    with pytest.raises(NotAwaitedError, match=r"^dead_letter returned a generator"):
+        in_tasks(reject, [], dead_letter=UNDONE["a generator"])
+
+
+@pytest.mark.parametrize("run", [in_threads, in_tasks])
+def test_a_hook_that_leaves_its_work_to_be_done_stops_the_runner(run: Any) -> None:
+    with pytest.raises(NotAwaitedError, match="a hook returned a coroutine"):
+        run(lambda _: None, [], hooks=Hooks(ended=UNDONE["a coroutine"]))
+
+
+def test_a_handler_that_cannot_travel_stops_the_runner_and_costs_no_message() -> None:
+    letters: list[object] = []
+    with pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
+        in_threads(lambda _: None, [], executor=in_a_process, dead_letter=letters.append)
+    assert [] == letters
 
 
 def test_a_future_is_named_by_its_type() -> None:
@@ -81,10 +195,14 @@ def test_an_answer_need_not_travel_from_a_process(run: Any, tmp_path: Path) -> N
     assert 1 == commits[-1]
 
 
+def only_returns_a_coroutine(message: object) -> object:
+    return work(message)
+
+
 def test_a_coroutine_of_a_process_stops_the_runner() -> None:
     commits: list[int] = []
     with pytest.raises(NotAwaitedError, match="returned a coroutine, which nobody awaits"):
-        in_threads(work, commits, executor=in_a_process)
+        in_threads(only_returns_a_coroutine, commits, executor=in_a_process)
     assert set(commits) <= {0}
 
 

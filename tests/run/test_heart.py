@@ -300,6 +300,7 @@ def test_a_name_can_be_had_once_and_again_when_it_has_left() -> None:
         {"timeout_ms": 0},
         {"window": 0},
         {"window": 10, "max_tracked": 9},
+        {"batch": 5, "max_loaded_per_key": 4},
         {"retry": 3},
         {"poison": "drop"},
         {"commit_every_ms": -1},
@@ -694,5 +695,5 @@ def test_an_end_is_told_as_it_counts() -> None:
         too_slow,
         f"PartlyDone(0, {too_slow})",
         "ArgumentError('done', 1, 'be below 1, the length of the batch')",
-        "None",
+        too_slow,
     ]

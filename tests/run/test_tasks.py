@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -93,6 +94,49 @@ def test_a_coroutine_that_is_overdue_is_cancelled_and_nothing_of_its_key_runs_be
     (letter,) = letters
     assert isinstance(letter.error, TimeoutError)
     assert letter.failures == 2
+
+
+def test_a_coroutine_that_is_overdue_may_take_longer_to_clean_up_than_it_may_run() -> None:
+    told: list[str] = []
+
+    async def handle(message: str) -> None:
+        try:
+            await asyncio.sleep(LONG_S)
+        finally:
+            told.append(f"{message} begins to clean up")
+            await asyncio.sleep(0.1)
+            told.append(f"{message} is clean")
+
+    async def main() -> None:
+        config = RunnerConfig(timeout_ms=20, retry=RetryPolicy(max_redeliveries=0))
+        runner = AsyncRunner(handle, dead_letter=lambda each: told.append(type(each.error).__name__), config=config)
+        async with runner:
+            runner.add_log("log")
+            await runner.submit("log", 0, "key", "a message")
+        assert runner.stats().overdue > 1
+
+    asyncio.run(main())
+    assert told == ["a message begins to clean up", "a message is clean", "TimeoutError"]
+
+
+def test_a_coroutine_that_swallows_its_cancellation_after_its_timeout_has_failed() -> None:
+    tries: list[int] = []
+
+    async def handle(message: int) -> None:
+        tries.append(message)
+        if len(tries) == 1:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(LONG_S)
+
+    async def main() -> None:
+        config = RunnerConfig(timeout_ms=20, retry=RetryPolicy(base_delay_ms=1))
+        async with AsyncRunner(handle, config=config) as runner:
+            runner.add_log("log")
+            await runner.submit("log", 0, "key", 0)
+        assert (runner.stats().failed, runner.stats().done) == (1, 1)
+
+    asyncio.run(main())
+    assert tries == [0, 0]
 
 
 def test_a_handler_that_is_cancelled_by_somebody_else_gives_its_message_back() -> None:

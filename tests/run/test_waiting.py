@@ -266,6 +266,66 @@ def no_commit(*_: object) -> None:
     raise OSError("no commit")
 
 
+def test_a_signal_ends_a_block_whose_readers_are_a_group_of_tasks() -> None:
+    async def main() -> None:
+        async def handle(_: int) -> None:
+            await asyncio.sleep(0.05)
+
+        async def read(log: str) -> None:
+            for offset in range(1_000):
+                await runner.submit(log, offset, "key", offset)
+
+        runner = AsyncRunner(handle, config=RunnerConfig(workers=1, window=2))
+        async with runner.stopping_on_signals(), asyncio.TaskGroup() as readers:
+            for log in ("one", "other"):
+                runner.add_log(log, start=0)
+                readers.create_task(read(log))
+            await asyncio.sleep(0.1)
+            signal.raise_signal(signal.SIGTERM)
+        assert runner.error is None
+
+    asyncio.run(main())
+
+
+def test_a_signal_hides_no_error_of_a_group_of_tasks() -> None:
+    async def main() -> None:
+        async def read() -> None:
+            try:
+                await runner.drain()
+            except StoppedError:
+                raise ValueError("a fault of the reader") from None
+
+        runner = AsyncRunner[int](forever, config=RunnerConfig(workers=1, stop_ms=0))
+        async with runner.stopping_on_signals(), asyncio.TaskGroup() as readers:
+            runner.add_log("log", start=0)
+            await runner.submit("log", 0, "key", 0)
+            readers.create_task(read())
+            await asyncio.sleep(0.02)
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(LONG_S)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(main())
+    assert "a fault of the reader" in repr(raised.value.exceptions)
+
+
+def test_an_interrupt_before_anybody_listens_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    runner = ThreadRunner[int](print)
+    with monkeypatch.context() as patched:
+        patched.setattr(Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            enter(runner.stopping_on_signals())
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def enter(block: Any) -> None:
+    with block:
+        raise AssertionError("it has not begun")
+
+
 def test_a_last_commit_that_fails_after_a_signal_is_raised_by_the_block_of_threads() -> None:
     begun = Event()
 

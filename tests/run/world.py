@@ -260,7 +260,7 @@ class World:
         of_first = how.removeprefix(AFTER_THE_FIRST)
         raised = ENDS[of_first]()
         if run.log is self.stay and not run.log.is_gone and not run.is_abandoned:
-            is_too_slow = how == "cancel" and run.named_ms >= 0
+            is_too_slow = how in {"cancel", "ok"} and self.cancels and run.named_ms >= 0
             self.note(messages_of(run), "fail" if is_too_slow else of_first, is_partly=of_first != how)
         return raised if raised is None or of_first == how else PartlyDone(1, raised)
 
@@ -339,8 +339,9 @@ class World:
                 self.queue.append(action)
                 assert len(self.queue) + len(self.running) <= self.workers + self.ahead, self.story
             case Cancel(run):
+                assert run not in self.cancelled or run.log.is_leaving, f"cancelled while it cleans up: {self.story}"
                 self.cancelled.add(run)
-            case Overdue(run, ran_ms):
+            case Overdue(run, ran_ms, _):
                 assert run in self.running, f"overdue in the queue: {self.story}"
                 assert ran_ms == self.now - (run.started_ms or 0) >= TIMEOUT_MS, f"overdue too early: {self.story}"
             case Withdraw(runs):

@@ -3,14 +3,16 @@
 `ThreadRunner` and `AsyncRunner` do the same; take the one that your handlers are written for.
 """
 
+from keyshared.run.answers import NotAwaitedError
 from keyshared.run.exporters import PrometheusCollector, observe_metrics
 from keyshared.run.tasks import AsyncRunner
 from keyshared.run.threads import ThreadRunner
 from keyshared.run.values import (
     BusyKey,
+    CalledFromHookError,
+    EventLoopError,
     Hooks,
     Letter,
-    NotAwaitedError,
     PartlyDone,
     Reject,
     RetryLater,
@@ -23,6 +25,8 @@ from keyshared.run.values import (
 __all__ = [
     "AsyncRunner",
     "BusyKey",
+    "CalledFromHookError",
+    "EventLoopError",
     "Hooks",
     "Letter",
     "NotAwaitedError",

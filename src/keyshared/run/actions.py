@@ -37,6 +37,7 @@ class Overdue(NamedTuple, Generic[Message]):
 
     run: Run[Message]
     ran_ms: int
+    is_first: bool
 
 
 class Withdraw(NamedTuple, Generic[Message]):

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from asyncio import AbstractEventLoop, Future, get_running_loop, sleep
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,7 +13,7 @@ from keyshared.run.body import Body
 from keyshared.run.clock import seconds
 from keyshared.run.host import Host, Message, left_ms, until_ms
 from keyshared.run.signals import StopRequest, listening
-from keyshared.run.values import StoppedError, UnknownLogError
+from keyshared.run.values import StoppedError
 
 __all__ = ["WaitingTasks"]
 
@@ -34,18 +34,20 @@ class WaitingTasks(Host[Message]):
 
     async def submit_many(self, log: str, messages: Iterable[tuple[int, Key, Message]]) -> None:
         """Take several messages of a log, each an offset, a key and a message: as `submit` for one after another."""
+        self._check_caller()
         rows = deque(messages)
         while True:
+            if rows and not self._heart.room(log):  # to take nothing would be news, and wake this call again
+                await self._wait()
+                continue
             self._take_some(log, rows, _AT_ONCE)
             if not rows:
                 break
-            if self._heart.room(log):
-                await sleep(0)
-            else:
-                await self._wait()
+            await sleep(0)
 
     async def wait_for_room(self, log: str, within_ms: int | None = None) -> int:
         """Wait until a log has room, and return what `room` says then: as `ThreadRunner.wait_for_room`."""
+        self._check_caller()
         until = until_ms(within_ms)
         while not (room := self._heart.room(log)):
             left = left_ms(until)
@@ -60,6 +62,7 @@ class WaitingTasks(Host[Message]):
         Returns:
             Whether every handler has ended, if only by its cancellation.
         """
+        self._check_caller()
         leaving = self._let_leave(log, within_ms)
         while not (leaving.is_gone or self._is_over):
             await self._wait()
@@ -67,6 +70,7 @@ class WaitingTasks(Host[Message]):
 
     async def drain(self, within_ms: int | None = None) -> bool:
         """Wait until everything that was submitted is done and committed, as `ThreadRunner.drain`."""
+        self._check_caller()
         until = until_ms(within_ms)
         self._step()
         while not self._is_at_rest():
@@ -78,10 +82,10 @@ class WaitingTasks(Host[Message]):
 
     async def stop(self, within_ms: int | None = None) -> bool:
         """Stop, as `ThreadRunner.stop`; what has not finished in time is cancelled, and waited for a little."""
+        self._check_caller()
         self._begin_stop(within_ms)
         while not self._is_over:
             await self._wait()
-        self._end_work()
         return self._outcome()
 
     @asynccontextmanager
@@ -115,8 +119,8 @@ class WaitingTasks(Host[Message]):
             try:
                 async with self:
                     yield self
-            except (StoppedError, UnknownLogError):  # the logs have left, too
-                if not request.has_come:
+            except (StoppedError, BaseExceptionGroup) as stopped:
+                if not request.has_come or not _is_stop(stopped):
                     raise
                 if self.error is not None:
                     raise self.error from None
@@ -135,7 +139,8 @@ class WaitingTasks(Host[Message]):
         was_interrupted = self._body.leave(error)
         try:
             if error is None and not self._heart.is_stopping:
-                await self.drain()
+                with suppress(StoppedError):  # somebody has called `stop` meanwhile, as is their right
+                    await self.drain()
         finally:
             try:
                 await self.stop()
@@ -159,12 +164,19 @@ class WaitingTasks(Host[Message]):
     def _wake(self) -> None:
         for waiter in self._waiters:
             _end(waiter)
+        if self._is_over:
+            self._end_work()
         if self._loop is not None and (self._heart.error is not None or self._stop_request.has_come):
             self._body.interrupt(self._loop)
 
     @abstractmethod
     def _end_work(self) -> None:
         """End whatever works."""
+
+
+def _is_stop(raised: BaseException) -> bool:
+    """Whether a block has ended because the runner stops; the tasks of a `asyncio.TaskGroup` tell it all together."""
+    return not isinstance(raised, BaseExceptionGroup) or raised.split(StoppedError)[1] is None
 
 
 def _end(waiter: Future[None]) -> None:

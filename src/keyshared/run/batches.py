@@ -10,7 +10,7 @@ from keyshared.errors import ArgumentError
 from keyshared.run.log import Log, Run
 from keyshared.run.values import PartlyDone
 
-__all__ = ["Verdict", "next_run", "runs_of", "verdict"]
+__all__ = ["Verdict", "next_run", "runs_of", "timed_out", "verdict"]
 
 Message = TypeVar("Message")
 
@@ -79,4 +79,9 @@ def verdict(run: Run[Message], raised: BaseException, overdue_ms: int | None) ->
 def _as_it_counts(run: Run[Message], raised: BaseException, overdue_ms: int | None) -> BaseException:
     if overdue_ms is None or isinstance(raised, Exception):
         return raised
+    return timed_out(run, overdue_ms)
+
+
+def timed_out(run: Run[Message], overdue_ms: int) -> TimeoutError:
+    """Return the error of a handler that was cancelled because it ran for too long."""
     return TimeoutError(f"it ran for {overdue_ms - (run.started_ms or 0)} ms and was cancelled")

@@ -3,13 +3,13 @@
 import pickle
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
-from inspect import isawaitable, iscoroutine
 from threading import local
 from typing import Any
 
-from keyshared.run.values import NotAwaitedError, PartlyDone, Reject, RetryLater
+from keyshared.run.answers import check_answer
+from keyshared.run.values import PartlyDone, Reject, RetryLater
 
-__all__ = ["ForeignError", "InExecutors", "NoExecutorError", "check_answer"]
+__all__ = ["ForeignError", "InExecutors", "NoExecutorError"]
 
 
 class ForeignError(Exception):
@@ -26,18 +26,6 @@ class NoExecutorError(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
-
-
-def check_answer(answer: object) -> None:
-    """Raise `NotAwaitedError` if what a handler returned in a thread would have to be awaited.
-
-    Example:
-        >>> check_answer("anything else")
-    """
-    if isawaitable(answer):
-        if iscoroutine(answer):
-            answer.close()  # or Python warns that it was never awaited
-        raise NotAwaitedError(type(answer).__name__)
 
 
 class InExecutors:
@@ -96,6 +84,8 @@ class InExecutors:
     def _replace(self) -> Executor:
         try:
             executor = self._make()
+            if _is_in_processes(executor):
+                pickle.dumps(self._handle)  # or each message would fail, and be given up in the end
         except BaseException as error:
             raise NoExecutorError(error) from error
         old = getattr(self._own, "executor", None)
@@ -105,6 +95,12 @@ class InExecutors:
         self._own.executor = executor
         self._made.append(executor)
         return executor
+
+
+def _is_in_processes(executor: Executor) -> bool:
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - most programs never need multiprocessing
+
+    return isinstance(executor, ProcessPoolExecutor)
 
 
 class _Here:

@@ -1,5 +1,7 @@
 """The lock of a runner on threads. A Ctrl-C never tears what is done under it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 from signal import SIGINT, default_int_handler, getsignal, signal
 from threading import Lock, get_ident, main_thread
@@ -7,6 +9,7 @@ from types import FrameType, TracebackType
 from typing import Final, Self
 
 from keyshared.run.clock import seconds
+from keyshared.run.values import CalledFromHookError
 
 __all__ = ["Guard"]
 
@@ -82,8 +85,11 @@ class Guard:
         self.lock = Lock()
         self._bells: dict[Lock, None] = {}  # one for each thread that waits
         self._is_holding = False
+        self._teller: int | None = None  # the thread that is in a hook, and has the lock
 
     def __enter__(self) -> Self:
+        if self._teller is not None and self._teller == get_ident():
+            raise CalledFromHookError
         if get_ident() == _INTERRUPTS.thread:
             _INTERRUPTS.place = _Place.INSIDE
         self.lock.acquire()
@@ -96,6 +102,15 @@ class Guard:
         if get_ident() == _INTERRUPTS.thread:
             _INTERRUPTS.place = _Place.OUTSIDE
             _INTERRUPTS.raise_pending()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Call a hook inside, under the lock: what it calls must not wait for the lock."""
+        self._teller = get_ident()
+        try:
+            yield
+        finally:
+            self._teller = None
 
     @property
     def waiting(self) -> int:

@@ -29,11 +29,12 @@ class Crew:
             works: What ends by itself once the runner has stopped and every handler has ended.
             calls: What makes calls of the user, which may never return.
         """
-        if not self._threads:
-            self._threads += map(_thread, works)
-            self._callers += map(_thread, calls)
-            for thread in (*self._threads, *self._callers):
+        if self._threads:
+            return
+        for threads, functions in ((self._threads, works), (self._callers, calls)):
+            for thread in map(_thread, functions):
                 thread.start()
+                threads.append(thread)  # one that could not start is not waited for
 
     def join(self, until_ms: int) -> None:
         """Wait for the end of all but the calling one; for those that make calls until a time, or an hour at most."""
@@ -135,6 +136,7 @@ class Calls(Generic[Request]):
         """Make calls until the end."""
         while (request := self._requests.get()) is not None:
             self._make(request)
+            del request  # a thread that waits keeps no letter alive
 
 
 class Sleeper:

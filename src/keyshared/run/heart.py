@@ -44,7 +44,8 @@ from keyshared.run.actions import (
     Settle,
     WriteLetter,
 )
-from keyshared.run.batches import Verdict, next_run, verdict
+from keyshared.run.answers import NotAwaitedError
+from keyshared.run.batches import Verdict, next_run, timed_out, verdict
 from keyshared.run.figures import busiest_keys, rows_of
 from keyshared.run.log import Log, Run
 from keyshared.run.stays import Stays
@@ -52,7 +53,6 @@ from keyshared.run.timeouts import Timeouts
 from keyshared.run.values import (
     BusyKey,
     Letter,
-    NotAwaitedError,
     Reject,
     RetryLater,
     RunnerConfig,
@@ -121,7 +121,8 @@ class Heart(Stays[Message]):
         log, heard = self._open_log(name), list[Effect[Message]]()
         offer, now = log.dispatcher.offer, self._now
         try:
-            for offset, key, message in rows:
+            for row in rows:
+                offset, key, message = _parts(row)
                 effects = offer(offset, key, message, now_ms=now)
                 if effects:
                     heard += effects
@@ -151,6 +152,8 @@ class Heart(Stays[Message]):
                 told.append(self._end_late(run, raised))
                 continue
             del run.log.runs[run]
+            if raised is None and self._was_cancelled(run):
+                raised = timed_out(run, self._now)  # noqa: PLW2901  # whatever it returned, nobody knows what it left out
             if raised is None:
                 well.setdefault(run.log, []).append(run)
                 told.append(None)
@@ -192,7 +195,7 @@ class Heart(Stays[Message]):
             self._counts["letters"] += 1
             log.forget(asked.letter.offset)
             self._settle(log, log.dispatcher.dead_lettered(asked.letter.offset, now_ms=self._now))
-        elif asked.tries < self._config.letter_tries:
+        elif asked.tries < self._config.letter_tries and not isinstance(error, NotAwaitedError):
             again = asked._replace(tries=asked.tries + 1)
             self._alarms.at(self._now + (_FIRST_LETTER_DELAY_MS << (asked.tries - 1)), partial(self._write, again))
         else:
@@ -262,7 +265,7 @@ class Heart(Stays[Message]):
         self._tick(now_ms)
         self._alarms.ring(now_ms=self._now)
         self._turns.hand_out(self._start, self._hear, now_ms=self._now)
-        if self._touched:
+        if self._touched or self._rooms.refused:
             self._look_at_logs()
         if self._commits.changed:
             self._commit()
@@ -330,8 +333,11 @@ class Heart(Stays[Message]):
         self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
     def _verdict(self, run: Run[Message], raised: BaseException) -> Verdict:
-        overdue_ms = self._now if self._cancels and run.named_ms >= 0 else None
-        return verdict(run, raised, overdue_ms)
+        return verdict(run, raised, self._now if self._was_cancelled(run) else None)
+
+    def _was_cancelled(self, run: Run[Message]) -> bool:
+        """Whether it has run for too long, and could be cancelled for that."""
+        return self._cancels and run.named_ms >= 0
 
     def _end_late(self, run: Run[Message], raised: BaseException | None) -> BaseException | None:
         """The answer of a handler that was let go counts for nothing."""
@@ -474,7 +480,7 @@ class Heart(Stays[Message]):
         for overdue in self._timeouts.look(now_ms=self._now):
             self._counts["overdue"] += 1
             self._out.append(overdue)
-            if self._cancels:
+            if self._cancels and overdue.is_first:  # it may take its time to clean up
                 self._out.append(Cancel(overdue.run))
         self._watch()
 
@@ -500,7 +506,16 @@ class Heart(Stays[Message]):
                 self._out.append(LoadMany(log, wanted))
             self._out += self._rooms.newly_full(log)
         self._touched.clear()
+        self._out += self._rooms.newly_refused()
         self._out += self._rooms.newly_roomy()
+
+
+def _parts(row: tuple[int, Key, Message]) -> tuple[int, Key, Message]:
+    try:
+        offset, key, message = row
+    except (TypeError, ValueError):
+        raise ArgumentError("messages", row, "be tuples of offset, key and message") from None
+    return offset, key, message
 
 
 def _wake_up() -> None:

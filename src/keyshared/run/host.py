@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final, Generic, TypeVar, assert_never, cast, overload
 
-from keyshared._checks import check_callable, check_int, check_kind
+from keyshared._checks import check_int, check_kind
 from keyshared._dispatch.health import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.hashing.named import Key
@@ -26,6 +26,7 @@ from keyshared.run.actions import (
     Withdraw,
     WriteLetter,
 )
+from keyshared.run.answers import check_answer, check_function
 from keyshared.run.clock import now_ms
 from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
@@ -39,6 +40,13 @@ Asked = WriteLetter[Message] | LoadMany[Message] | Commit[Message] | Settle[Mess
 Ended = tuple[Run[Message], BaseException | None, int]
 
 NO_HOOKS: Final = Hooks()
+_ARGUMENTS: Final = {
+    "commit": "a log, a position and a token",
+    "dead_letter": "a Letter",
+    "load": "a log and offsets",
+    "settled": "a log and offsets",
+    "executor": "no argument",
+}
 
 
 def until_ms(within_ms: int | None, name: str = "within_ms") -> int | None:
@@ -61,6 +69,7 @@ class Host(ABC, Generic[Message]):
         config: Settings.
         has_queue: Whether messages may wait beside the workers, so that none of them has to wait for the next step.
         cancels: As for the heart.
+        awaits: Whether what the calls return is awaited.
     """
 
     def __init__(
@@ -72,10 +81,11 @@ class Host(ABC, Generic[Message]):
         config: RunnerConfig | None,
         has_queue: bool,
         cancels: bool,
+        awaits: bool,
     ) -> None:
         for name, function in calls.items():
             if function is not None:
-                check_callable(name, function, "the arguments that its description names")
+                check_function(name, function, _ARGUMENTS[name], is_awaited=awaits and name != "executor")
         self._config = RunnerConfig() if config is None else check_kind("config", config, RunnerConfig)
         self._hooks = NO_HOOKS if hooks is None else check_kind("hooks", hooks, Hooks)
         self._calls = calls
@@ -115,10 +125,12 @@ class Host(ABC, Generic[Message]):
             ArgumentError: The name is there already, or an argument can never work.
             SnapshotError: The token is damaged or foreign: begin with ``start`` alone, and redo what lies above.
             StoppedError: The runner stops; if an error made it stop, that is raised instead.
+            EventLoopError: It is an `AsyncRunner`, and this is not its event loop; likewise for all that changes one.
         """
+        self._check_caller()
         with self._guard:
             position = self._heart.add_log(log, start=start, resume_from=resume_from, now_ms=now_ms())
-            self._begin_work()
+            self._begin()
             return position
 
     def lose_log(self, log: str) -> None:
@@ -130,6 +142,7 @@ class Host(ABC, Generic[Message]):
         Raises:
             UnknownLogError: There is no such log.
         """
+        self._check_caller()
         with self._guard:
             self._heart.lose_log(log, now_ms=now_ms())
             self._step()
@@ -140,6 +153,7 @@ class Host(ABC, Generic[Message]):
         Returns:
             Whether it was taken.
         """
+        self._check_caller()
         with self._guard:
             if not self._heart.room(log):
                 return False
@@ -163,6 +177,7 @@ class Host(ABC, Generic[Message]):
         Raises:
             UnknownLogError: There is no such log.
         """
+        self._check_caller()
         with self._guard:
             self._heart.unblock(log, key, now_ms=now_ms())
             self._step()
@@ -213,7 +228,19 @@ class Host(ABC, Generic[Message]):
         finally:
             self._has_more()
 
+    def _check_caller(self) -> None:
+        """Raise if what changes something may not be called from here."""
+
     # What happens under the guard.
+
+    def _begin(self) -> None:
+        """Start whatever works; a runner of which a part cannot start is of no use."""
+        if not self._is_over:
+            try:
+                self._begin_work()
+            except BaseException as error:
+                self._break(error)
+                raise
 
     @abstractmethod
     def _begin_work(self) -> None:
@@ -289,7 +316,7 @@ class Host(ABC, Generic[Message]):
     def _begin_stop(self, within_ms: int | None) -> None:
         now = now_ms()
         self._heart.stop(until_ms=now + self._allowed(within_ms), now_ms=now)
-        self._begin_work()
+        self._begin()
         self._step()
 
     def _allowed(self, within_ms: int | None) -> int:
@@ -367,8 +394,8 @@ class Host(ABC, Generic[Message]):
                 messages, error = _of_each(answer, offsets) if error is None else ({}, error)
                 self._heart.loaded(asked, messages, error, now_ms=now_ms())
 
-    def _arguments(self, asked: Asked[Message]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """What to call, and with what."""
+    def _call_of(self, asked: Asked[Message]) -> tuple[str, Callable[..., Any], tuple[Any, ...]]:
+        """What to call, by its name, and with what."""
         name: str
         arguments: tuple[object, ...]
         match asked:
@@ -382,12 +409,12 @@ class Host(ABC, Generic[Message]):
                 name, arguments = "settled", (log.name, offsets)
             case _:
                 assert_never(asked)
-        return cast("Callable[..., Any]", self._calls[name]), arguments  # the heart knows which there are
+        return name, cast("Callable[..., Any]", self._calls[name]), arguments  # the heart knows which there are
 
     def _tell(self, hook: Callable[..., object] | None, *arguments: object) -> None:
         if hook is not None:
             try:
-                hook(*arguments)
+                check_answer(hook(*arguments), "a hook")
             except BaseException as error:  # noqa: BLE001  # it stops the runner in order
                 self._heart.fail(error)
 

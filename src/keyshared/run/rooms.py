@@ -1,5 +1,6 @@
 """One budget of messages in memory for all logs: what is left of it, or of a log's own share."""
 
+from collections import deque
 from typing import Generic, TypeVar
 
 from keyshared.run.actions import Full, Roomy
@@ -22,6 +23,8 @@ class Rooms(Generic[Message]):
 
     Attributes:
         full: Logs that were said to be full, and not yet to be roomy.
+        refused: Logs of which somebody has heard that they have no room: they are said to be full, even if they are not
+            any more. Whoever has heard it may wait for the word that there is room again.
     """
 
     def __init__(self, budget: int, logs: dict[str, Log[Message]]) -> None:
@@ -29,6 +32,7 @@ class Rooms(Generic[Message]):
         self._logs = logs
         self._used = 0
         self.full: dict[Log[Message], None] = {}
+        self.refused: deque[Log[Message]] = deque()
 
     def count(self, log: Log[Message]) -> None:
         """Count the messages of a log anew. O(1)."""
@@ -40,19 +44,40 @@ class Rooms(Generic[Message]):
         """How many messages of a log may be submitted now."""
         return max(0, min(self._most(log) - log.used, log.dispatcher.free_slots))
 
+    def tell(self, log: Log[Message]) -> int:
+        """Return the room of a log to somebody who may then wait for more."""
+        room = self.room(log)
+        if not (room or log.is_refused):
+            log.is_refused = True
+            self.refused.append(log)
+        return room
+
     def newly_full(self, log: Log[Message]) -> list[Full[Message]]:
         """Return `Full` if a log has no room, and that was not said."""
-        if log in self.full or self.room(log):
-            return []
-        self.full[log] = None
-        return [Full(log)]
+        return [] if self.room(log) else self._note_full(log)
+
+    def newly_refused(self) -> list[Full[Message]]:
+        """Return `Full` for the logs whose room was asked for in vain, where that was not said."""
+        told: list[Full[Message]] = []
+        while self.refused:
+            log = self.refused.popleft()
+            if not log.is_leaving:
+                told += self._note_full(log)
+        return told
 
     def newly_roomy(self) -> list[Roomy[Message]]:
         """Return the logs that were full, and have a quarter of what they may use now free again."""
         roomy = [log for log in self.full if self.room(log) >= max(1, self._most(log) // 4)]
         for log in roomy:
             del self.full[log]
+            log.is_refused = False
         return [Roomy(log) for log in roomy]
+
+    def _note_full(self, log: Log[Message]) -> list[Full[Message]]:
+        if log in self.full:
+            return []
+        self.full[log] = None
+        return [Full(log)]
 
     def _most(self, log: Log[Message]) -> int:
         """How many messages of a log may be in memory now: what all others leave, or its share."""

@@ -55,9 +55,9 @@ def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[St
             stop()
 
     listener = Thread(target=listen, name="keyshared", daemon=True)
-    listener.start()
     before: dict[int, Any] = {}
     try:
+        listener.start()
         for number in numbers or (signal.SIGTERM,):
             before[number] = signal.signal(number, handle)
         yield request
@@ -65,4 +65,5 @@ def listening(numbers: Sequence[int], stop: Callable[[], object]) -> Iterator[St
         for number, handler in before.items():
             signal.signal(number, handler)
         came.put(False)
-        listener.join()
+        if listener.ident is not None:  # a Ctrl-C may come before it is started
+            listener.join()

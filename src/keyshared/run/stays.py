@@ -89,16 +89,17 @@ class Stays(Generic[Message]):
         self._forget(log)
 
     def log(self, name: str) -> Log[Message]:
-        """Return a log that is there, or raise `UnknownLogError`."""
+        """Return a log that is there; raise why it takes nothing more, or `UnknownLogError`."""
         log = self._logs.get(name)
         if log is None:
+            self.check_open()
             raise UnknownLogError(name)
         return log
 
     def room(self, name: str) -> int:
         """How many messages of a log may be submitted: what is left of the window, or of its own share of that."""
         self.check_open()
-        return self._rooms.room(self._open_log(name))
+        return self._rooms.tell(self._open_log(name))
 
     def outstanding(self) -> int:
         """How many messages are not done."""

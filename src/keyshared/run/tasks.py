@@ -6,19 +6,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any, cast
 
-from keyshared._checks import check_callable
+from keyshared._dispatch.health import MetricRow
 from keyshared.errors import ArgumentError
+from keyshared.run.answers import check_answer, check_function, is_coroutine_function
 from keyshared.run.awaits import WaitingTasks
 from keyshared.run.body import Body
 from keyshared.run.clock import now_ms, seconds
-from keyshared.run.executors import InExecutors, NoExecutorError, check_answer
+from keyshared.run.executors import InExecutors, NoExecutorError
 from keyshared.run.host import Asked, Handle, Message
 from keyshared.run.log import Run
+from keyshared.run.loops import ask_loop, running_loop
 from keyshared.run.signals import StopRequest
-from keyshared.run.values import Hooks, Letter, RunnerConfig
+from keyshared.run.values import EventLoopError, Hooks, Letter, RunnerConfig
 
 __all__ = ["AsyncRunner"]
 
@@ -73,8 +75,8 @@ class AsyncRunner(WaitingTasks[Message]):
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
     ) -> None:
-        check_callable("handle", handle, "a message")
-        is_async = iscoroutinefunction(handle) or iscoroutinefunction(getattr(handle, "__call__", None))  # noqa: B004
+        check_function("handle", handle, "a message", is_awaited=True)
+        is_async = is_coroutine_function(handle)
         if is_async and executor is not None:
             raise ArgumentError("handle", handle, "be no coroutine function with an executor")
         super().__init__(
@@ -84,6 +86,7 @@ class AsyncRunner(WaitingTasks[Message]):
             config=config,
             has_queue=is_async,
             cancels=is_async,
+            awaits=True,
         )
         self._handle: Callable[[Any], Any] = handle
         self._is_async = is_async
@@ -100,6 +103,22 @@ class AsyncRunner(WaitingTasks[Message]):
         self._waiters: set[Future[None]] = set()
         self._body = Body()
         self._stop_request = StopRequest()
+
+    def metrics(self, busiest: int = 0) -> list[MetricRow]:
+        """Return the figures of this moment, as `ThreadRunner.metrics`; another thread waits for the event loop."""
+        loop = self._loop
+        if loop is None or loop is running_loop():
+            return super().metrics(busiest)
+        return ask_loop(loop, partial(super().metrics, busiest), partial(self._last_metrics, busiest))
+
+    def _last_metrics(self, busiest: int) -> list[MetricRow]:
+        """Return the figures when the loop has ended, and nothing changes any more."""
+        return self._heart.metrics(busiest=busiest, now_ms=now_ms())
+
+    def _check_caller(self) -> None:
+        here = running_loop()
+        if here is None or (self._loop is not None and self._loop is not here):
+            raise EventLoopError
 
     # Every end of a task asks for one step, in the loop's next turn, whatever else ends until then.
 
@@ -180,7 +199,8 @@ class AsyncRunner(WaitingTasks[Message]):
             tasks[run] = task
             raised: BaseException | None = None
             try:
-                await handle(run.message)
+                if (answer := await handle(run.message)) is not None:
+                    check_answer(answer)
             except (KeyboardInterrupt, SystemExit) as error:  # it ends the loop, too
                 raised = error
                 raise
@@ -214,9 +234,10 @@ class AsyncRunner(WaitingTasks[Message]):
 
     def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
         wanted = set(runs)
-        taken = [run for run in self._todo if run in wanted]
-        for run in taken:
-            self._todo.remove(run)
+        queued = list(self._todo)
+        self._todo.clear()
+        self._todo.extend(run for run in queued if run not in wanted)
+        for run in filter(wanted.__contains__, queued):
             self._heart.withdrawn(run)
 
     def _ask(self, asked: Asked[Message]) -> None:
@@ -227,12 +248,13 @@ class AsyncRunner(WaitingTasks[Message]):
     async def _call(self, asked: Asked[Message]) -> None:
         if asked.log.is_gone:
             return  # it was lost in this turn of the loop
-        function, arguments = self._arguments(asked)
+        name, function, arguments = self._call_of(asked)
         answer, failed = None, None
         try:
             answer = function(*arguments)
             if isawaitable(answer):
                 answer = await answer
+            check_answer(answer, name)
         except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
             failed = error
         self._answer(asked, answer, failed)

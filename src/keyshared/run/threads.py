@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from keyshared._checks import check_callable
 from keyshared.run.actions import Commit, LoadMany, Settle, WriteLetter
+from keyshared.run.answers import check_answer, check_function
 from keyshared.run.clock import now_ms
-from keyshared.run.executors import InExecutors, NoExecutorError, check_answer
+from keyshared.run.executors import InExecutors, NoExecutorError
 from keyshared.run.guard import Guard
 from keyshared.run.hands import Calls, Crew, Sleeper, Todo
 from keyshared.run.host import Asked, Handle, Message
@@ -18,6 +18,7 @@ from keyshared.run.waits import WaitingThreads
 __all__ = ["ThreadRunner"]
 
 _LATEST_NEWS_MS: Final = 100  # how late an end is told while all workers are busy
+_SOONEST_NEWS_MS: Final = 10  # likewise, however often commits are wanted
 _KINDS: Final = {"commit": Commit, "dead_letter": WriteLetter, "load": LoadMany, "settled": Settle}
 
 
@@ -30,7 +31,7 @@ class ThreadRunner(WaitingThreads[Message]):
 
     All methods may be called from any thread but not from a hook. Whatever fails in ``commit``, ``dead_letter``,
     ``load``, ``settled``, ``executor`` or a hook stops the runner: handlers finish, what is done is committed, and
-    every call raises that error from then on, also one that waits.
+    every call but those for figures raises that error from then on, also one that waits.
 
     Args:
         handle: Called with each message, or with a list of them (`RunnerConfig.batch`), by several threads.
@@ -47,7 +48,7 @@ class ThreadRunner(WaitingThreads[Message]):
         executor: Makes the executor in which one worker runs its handlers, for example
             ``lambda: ProcessPoolExecutor(1)`` for handlers that compute. If its process dies, the message that it had
             has failed, and the worker gets a new one. Handler and messages have to be picklable then. If none
-            can be made, or it can start nothing, the runner stops with that error.
+            can be made, or it can start nothing, or the handler cannot be pickled, the runner stops with that error.
         hooks: Functions that are told what happens.
         config: Settings.
 
@@ -82,8 +83,9 @@ class ThreadRunner(WaitingThreads[Message]):
             config=config,
             has_queue=True,
             cancels=False,
+            awaits=False,
         )
-        check_callable("handle", handle, "a message")
+        check_function("handle", handle, "a message", is_awaited=False)
         self._executors = None if executor is None else InExecutors(executor, handle)
         self._handle: Callable[[Any], object] = self._executors or handle
         self._todo: Todo[Message] = Todo(self._lock)
@@ -121,6 +123,7 @@ class ThreadRunner(WaitingThreads[Message]):
             except BaseException as error:  # noqa: BLE001  # every end is an answer
                 raised = error
             ended.append((run, raised, now_ms()))
+            del run, raised  # a thread that waits keeps no message alive
 
     def _next_run(self) -> Run[Message] | None:
         """Take the next run; who takes the last one fetches more before it begins."""
@@ -154,21 +157,27 @@ class ThreadRunner(WaitingThreads[Message]):
         return min((each for each in times if each is not None), default=None)
 
     def _soon_ms(self) -> int:
-        return now_ms() + max(1, min(_LATEST_NEWS_MS, self._config.commit_every_ms))
+        return now_ms() + max(_SOONEST_NEWS_MS, min(_LATEST_NEWS_MS, self._config.commit_every_ms))
 
     def _call(self, asked: Asked[Message]) -> None:
         if asked.log.is_gone:
             return  # it was lost while this waited for its turn, and is somebody else's
-        function, arguments = self._arguments(asked)
+        name, function, arguments = self._call_of(asked)
         answer, failed = None, None
         try:
             answer = function(*arguments)
+            check_answer(answer, name)
         except BaseException as error:  # noqa: BLE001  # the heart decides what becomes of it
             failed = error
         with self._lock:
             self._answer(asked, answer, failed)
 
     # What the host asks for, under the lock.
+
+    def _tell(self, hook: Callable[..., object] | None, *arguments: object) -> None:
+        if hook is not None:
+            with self._news.telling():
+                super()._tell(hook, *arguments)
 
     def _step(self) -> None:
         super()._step()

@@ -4,18 +4,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from keyshared._checks import check_bool, check_callable, check_int, check_kind, configuration
+from keyshared._checks import check_bool, check_int, check_kind, configuration
 from keyshared.config import Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
 from keyshared.effects import Effect
 from keyshared.errors import ArgumentError, MisuseError, shown
+from keyshared.run.answers import check_function
 
 __all__ = [
     "BusyKey",
+    "CalledFromHookError",
+    "EventLoopError",
     "Hooks",
     "Letter",
-    "NotAwaitedError",
     "PartlyDone",
     "Reject",
     "RetryLater",
@@ -103,22 +105,21 @@ class StoppedError(MisuseError):
         return "the runner stops, or has stopped, and takes nothing more; begin another one"
 
 
-class NotAwaitedError(MisuseError):
-    """A handler that is called in a thread returned something to be awaited, so nothing has handled its message.
-
-    The runner stops with it: to count the message as done would lose it. A function that is written ``async def`` is
-    awaited by an `AsyncRunner`; a lambda or another function that only returns a coroutine is not known to be one.
-
-    Attributes:
-        answer: The name of the type of what it returned.
-    """
-
-    def __init__(self, answer: str) -> None:
-        super().__init__(answer)
-        self.answer = answer
+class CalledFromHookError(MisuseError):
+    """A hook called its `ThreadRunner`, which waits for the hook to return."""
 
     def _text(self) -> str:
-        return f"the handler returned a {self.answer}, which nobody awaits; give an AsyncRunner an `async def` function"
+        return "the runner was called from one of its hooks, and waits for the hook; let another thread make that call"
+
+
+class EventLoopError(MisuseError):
+    """A call that changes an `AsyncRunner` was not made in the event loop of the runner."""
+
+    def _text(self) -> str:
+        return (
+            "an AsyncRunner is changed in its own event loop only; from another thread use "
+            "loop.call_soon_threadsafe or asyncio.run_coroutine_threadsafe"
+        )
 
 
 class UnknownLogError(MisuseError):
@@ -145,8 +146,8 @@ class RunnerConfig:
         batch: How many messages a handler gets at once: a list of up to that many consecutive ones of one key, or of
             one without a key. None: it gets a message, and no list.
         timeout_ms: How long a handler may run, counted from its start; None for ever. A coroutine is cancelled then,
-            and has failed once it has ended. A thread or a process cannot be cancelled: it goes on, its key waits for
-            it, and `Hooks.overdue` is called each time that this time has passed again.
+            once, and has failed when it has ended, whatever it returns. A thread or a process cannot be cancelled: it
+            goes on, and its key waits for it. `Hooks.overdue` is called each time that this time has passed again.
         window: Messages in memory. A log has room while all logs together hold fewer, or it holds less than its share.
         max_tracked: Messages of one log that are not done, in memory or left in the log.
         max_loaded_per_key: Messages of one key in memory; beyond that they are left in the log if there is a ``load``.
@@ -198,6 +199,10 @@ class RunnerConfig:
             check_int("timeout_ms", self.timeout_ms, 1, " or None for never")
         check_kind("retry", self.retry, RetryPolicy)
         check_kind("poison", self.poison, Poison)
+        if self.batch is not None and self.max_loaded_per_key < self.batch:
+            raise ArgumentError(
+                "max_loaded_per_key", self.max_loaded_per_key, f"be at least batch, {shown(self.batch)}"
+            )
         if self.max_tracked < self.window:
             raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
 
@@ -226,8 +231,8 @@ class Letter(NamedTuple, Generic[Message_co]):
 class Hooks:
     """Functions that are called when something has happened, for logs and metrics. None: nobody is told.
 
-    They are called one after another, while the runner stands still: return quickly, and do not call the runner. A hook
-    that raises stops the runner with its error.
+    They are called one after another, while the runner stands still: return quickly, and do not call the runner, which
+    raises `CalledFromHookError` in threads. A hook that raises stops the runner with its error.
 
     Args:
         ended: A handler has ended: log, the offsets of its messages in order (several of a batch), what it raised or
@@ -241,7 +246,7 @@ class Hooks:
         roomy: A quarter of the room that it has now is free again: log. Read on.
 
     Raises:
-        ConfigError: One of them cannot be called.
+        ConfigError: One of them cannot be called, or is a coroutine function.
     """
 
     ended: Callable[[str, Sequence[int], BaseException | None, int], object] | None = None
@@ -256,7 +261,7 @@ class Hooks:
         for each in fields(self):
             hook = getattr(self, each.name)
             if hook is not None:
-                check_callable(each.name, hook, "what its description names")
+                check_function(each.name, hook, "what its description names", is_awaited=False)
 
 
 class RunnerStats(NamedTuple):
@@ -267,7 +272,7 @@ class RunnerStats(NamedTuple):
         held: Messages that were taken out of their log and have no worker yet: a handler of a lost log still works on
             their key, or older messages of their batch come first, one at a time, because one of them has failed.
         done: Handlers that returned.
-        failed: Handlers that raised, or ended after a timeout had cancelled them.
+        failed: Handlers that raised, or ended in whatever way after a timeout had cancelled them.
         rejected: Handlers that raised `Reject`.
         put_off: Handlers that raised `RetryLater`.
         released: Handlers that were cancelled, and deliveries that were taken back before they began.

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +12,7 @@ from keyshared.run.guard import Guard
 from keyshared.run.hands import Crew
 from keyshared.run.host import Host, Message, left_ms, until_ms
 from keyshared.run.signals import listening
-from keyshared.run.values import StoppedError, UnknownLogError
+from keyshared.run.values import StoppedError
 
 __all__ = ["WaitingThreads"]
 
@@ -177,7 +177,7 @@ class WaitingThreads(Host[Message]):
             try:
                 with self:
                     yield self
-            except (StoppedError, UnknownLogError):  # the logs have left, too
+            except StoppedError:
                 if not request.has_come:
                     raise
                 if self.error is not None:
@@ -193,7 +193,8 @@ class WaitingThreads(Host[Message]):
         """Drain and stop; after an error or a Ctrl-C, stop without draining. A second Ctrl-C ends that too."""
         try:
             if error is None and not self._heart.is_stopping:
-                self.drain()
+                with suppress(StoppedError):  # somebody has called `stop` meanwhile, as is their right
+                    self.drain()
         finally:
             try:
                 self.stop()
