@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import Blocked, CursorAdvanced
-from keyshared.errors import ConfigError
+from keyshared.errors import ConfigError, KeyTypeError
 from keyshared.run import Letter, RunnerConfig
 from keyshared_kafka import Hooks, ParallelConsumer, PartlyDone, Poison, Reject, RetryLater
 from keyshared_kafka.commits import Commits
@@ -431,6 +431,25 @@ def test_an_error_of_the_function_of_order_says_at_which_message() -> None:
     with pytest.raises(TypeError) as raised:
         member._take(Message("orders", 0, 8, b"k", b"v"))
     assert "orders-0/8" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("key", [7, bytearray(b"k"), "\ud800", ("k",)])
+def test_what_the_function_of_order_returns_and_is_no_key_is_told_with_its_message(key: Any) -> None:
+    member, _ = member_at(0, end=0)
+    member._key_of = key_of(lambda _: key)
+    with pytest.raises(KeyTypeError) as raised:
+        member._take(Message("orders", 0, 8, b"k", b"v"))
+    (note,) = raised.value.__notes__
+    assert note.startswith("returned by the function of order, for orders-0/8; let it return bytes, str or None")
+    assert not member._stays["orders-0"].backlog
+
+
+@pytest.mark.parametrize(("returned", "key"), [(b"k", b"k"), ("käse", "käse".encode()), (None, None)])
+def test_what_the_function_of_order_may_return(returned: bytes | str | None, key: bytes | None) -> None:
+    member, _ = member_at(0, end=0)
+    member._key_of = key_of(lambda _: returned)
+    member._take(Message("orders", 0, 8, b"other", b"v"))
+    assert [row[1] for row in member._stays["orders-0"].backlog] == [key]
 
 
 class MuteError(Exception):

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from keyshared.errors import KeyTypeError
+from keyshared.hashing import key_bytes
 from keyshared.run import RunnerConfig
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.engines import Engine
@@ -151,11 +153,19 @@ class Member:
         stay.next_offset = offset + 1
         stay.backlog.append((offset, self._key(stay, offset, message), message))
 
-    def _key(self, stay: Stay, offset: int, message: "Message[Any, Any]") -> bytes | str | None:
+    def _key(self, stay: Stay, offset: int, message: "Message[Any, Any]") -> bytes | None:
         try:
-            return self._key_of(message)
+            key = self._key_of(message)
         except Exception as error:
             error.add_note(f"by the function of order, for {stay.name}/{offset}")
+            raise
+        if key is None or type(key) is bytes:
+            return key
+        try:
+            return key_bytes(key)
+        except KeyTypeError as error:
+            wanted = "let it return bytes, str or None (a number: str(number))"
+            error.add_note(f"returned by the function of order, for {stay.name}/{offset}; {wanted}")
             raise
 
     def _begin_anew_if_truncated(self, stay: Stay, offset: int) -> Stay | None:
