@@ -163,6 +163,26 @@ def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cl
     assert {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
 
 
+def test_dead_letters_may_match_a_pattern_if_an_option_excludes_them(cluster: Cluster) -> None:
+    topic, letters = cluster.topic(), cluster.topic()  # both are there before anybody subscribes
+    cluster.produce(topic, rows(20, 5))
+    handled: list[bytes] = []
+
+    def handle(message: Any) -> None:
+        handled.append(message.value())
+        raise Reject("all of them")
+
+    options = cluster.options(topic, topic_blacklist=f"^{letters}$")
+    pattern = f"^({topic}|{letters})$"
+    with Running(ParallelConsumer(options, [pattern], handle, dead_letters=letters, drain_s=5)) as running:
+        until(lambda: len(cluster.read(letters)) == 20)
+        until(
+            lambda: {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == cluster.ends(topic)
+        )
+    assert running.error is None
+    assert sorted(map(int, handled)) == list(range(20))
+
+
 def test_latest_commits_where_it_began_before_anything_comes(cluster: Cluster) -> None:
     topic = cluster.topic()
     cluster.produce(topic, rows(40, 10))

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +20,17 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import Blocked, CursorAdvanced
 from keyshared.errors import ConfigError, KeyTypeError
-from keyshared.run import Letter, RunnerConfig
-from keyshared_kafka import Hooks, ParallelConsumer, PartlyDone, Poison, Reject, RetryLater
+from keyshared.run import Letter, RunnerConfig, ThreadRunner
+from keyshared_kafka import (
+    Hooks,
+    NotBegunError,
+    ParallelConsumer,
+    PartlyDone,
+    Poison,
+    Reject,
+    RetryLater,
+    UnknownPartitionError,
+)
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.engines import Threads
 from keyshared_kafka.letters import headers_of
@@ -31,6 +42,7 @@ from tests.running import until
 from tests.test_crashes import environment
 
 GROUP = {"group.id": "billing"}
+OPTIONS = {**GROUP, "bootstrap.servers": "localhost:9092"}
 
 
 class Client:
@@ -65,17 +77,17 @@ class Client:
     ("options", "settings"),
     [
         ({}, {}),
-        ({**GROUP, "enable.auto.commit": True}, {}),
-        ({**GROUP, "max.poll.interval.ms": 10_000}, {"drain_s": 10}),
-        (GROUP, {"workers": 0}),
-        (GROUP, {"batch": 0}),
-        (GROUP, {"hooks": print}),
-        (GROUP, {"retries": -1}),
-        (GROUP, {"retries": "five"}),
-        (GROUP, {"order": "value"}),
-        (GROUP, {"drain_s": -1}),
-        (GROUP, {"timeout_s": "long"}),
-        (GROUP, {"poison": Poison.QUARANTINE}),
+        ({**OPTIONS, "enable.auto.commit": True}, {}),
+        ({**OPTIONS, "max.poll.interval.ms": 10_000}, {"drain_s": 10}),
+        (OPTIONS, {"workers": 0}),
+        (OPTIONS, {"batch": 0}),
+        (OPTIONS, {"hooks": print}),
+        (OPTIONS, {"retries": -1}),
+        (OPTIONS, {"retries": "five"}),
+        (OPTIONS, {"order": "value"}),
+        (OPTIONS, {"drain_s": -1}),
+        (OPTIONS, {"timeout_s": "long"}),
+        (OPTIONS, {"poison": Poison.QUARANTINE}),
     ],
 )
 def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -94,18 +106,135 @@ def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], s
         ("commit_every_s", 1e306),
         ("window", None),
         ("window", "many"),
+        ("options", None),
+        ("options", [("group.id", "billing")]),
+        ("topics", None),
+        ("topics", []),
+        ("topics", b"orders"),
+        ("topics", ["orders", None]),
+        ("topics", [b"orders"]),
+        ("topics", [""]),
+        ("dead_letters", 5),
+        ("dead_letters", print),
+        ("dead_letters", ""),
+        ("poison", "drop"),
+        ("poison", None),
+        ("processes", 4),
+        ("processes", None),
+        ("producer", 5),
+        ("producer", []),
     ],
 )
 def test_an_error_names_the_setting_that_was_given(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"{name} is") as raised:
-        ParallelConsumer(GROUP, ["orders"], print, **{name: value})
+    arguments: dict[str, Any] = {"options": OPTIONS, "topics": ["orders"], "handle": print}
+    with pytest.raises(ConfigError, match=f"^{name} is") as raised:
+        ParallelConsumer(**{**arguments, name: value})
     assert raised.value.parameter == name
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"group.id": "billing", 5: "five"}, "a name in options is 5; it must be a str"),
+        (GROUP, "bootstrap.servers is None; it must name at least one broker, for example 'localhost:9092'"),
+        ({**GROUP, "bootstrap.servers": ""}, "bootstrap.servers is ''; it must name at least one broker"),
+        ({**OPTIONS, "max.poll.interval.ms": "soon"}, "max.poll.interval.ms is 'soon'; it must be a whole number"),
+        ({**OPTIONS, "max.poll.interval.ms": None}, "max.poll.interval.ms is None; it must be a whole number"),
+    ],
+)
+def test_an_error_names_the_option_that_was_given(options: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}"):
+        ParallelConsumer(options, ["orders"], print)
+
+
+def test_brokers_have_a_second_name_and_an_interval_may_be_a_text() -> None:
+    ParallelConsumer({**GROUP, "metadata.broker.list": "localhost:9092", "max.poll.interval.ms": "60000"}, ["a"], print)
+
+
+@pytest.mark.parametrize(
+    ("topics", "says"),
+    [
+        (["orders", "orders.dlq"], "none of topics"),
+        (["orders", "^orders.*"], "not match '^orders.*', which is consumed; take another name, or exclude this one"),
+        (["^orders"], "not match '^orders', which is consumed"),
+        ([r"^(orders|bills)\.dlq$"], r"not match '^(orders|bills)\\.dlq$', which is consumed"),
+    ],
+)
+def test_dead_letters_that_would_be_consumed_again_are_refused(topics: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^dead_letters is 'orders.dlq'; it must .*{re.escape(says)}"):
+        ParallelConsumer(OPTIONS, topics, print, dead_letters="orders.dlq")
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "orders",
+        "^orders$",
+        "orders.*",  # no pattern, as it does not begin like one
+        "^[[:alpha:]]*.dlq$",  # of these Python knows nothing
+        "^orders(",
+        "^(orders.dlq){99999999999}",
+    ],
+)
+def test_dead_letters_that_are_not_known_to_be_consumed_are_let_pass(topic: str) -> None:
+    ParallelConsumer(OPTIONS, [topic], print, dead_letters="orders.dlq")
+
+
+def test_dead_letters_that_an_option_excludes_are_not_consumed_and_their_writer_does_not_know_that_option() -> None:
+    options = {**OPTIONS, "topic.blacklist": r"^bills,^orders\.dlq$"}
+    consumer = ParallelConsumer(options, ["^orders"], print, dead_letters="orders.dlq")
+    assert "topic.blacklist" in consumer._options
+    assert "topic.blacklist" not in consumer._letter_options
+    with pytest.raises(ConfigError):
+        ParallelConsumer({**OPTIONS, "topic.blacklist": "^bills,"}, ["^orders"], print, dead_letters="orders.dlq")
+
+
+def test_a_handler_that_cannot_travel_to_a_process_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^handle is <function .*; it must be picklable .*; pickle says .*lambda"):
+        ParallelConsumer(OPTIONS, ["orders"], lambda message: message, processes=True)
+    ParallelConsumer(OPTIONS, ["orders"], print, processes=True)
+
+
+async def handle_in_a_loop(_message: object) -> None: ...
+
+
+def test_a_coroutine_function_takes_no_processes() -> None:
+    with pytest.raises(ConfigError, match=r"^processes is True; it must be False with a coroutine function"):
+        ParallelConsumer(OPTIONS, ["orders"], handle_in_a_loop, processes=True)
+
+
+@pytest.mark.parametrize(
+    ("ask", "arguments"),
+    [("stats", ()), ("busiest_keys", ()), ("why_blocked", ("orders", 0, 7)), ("unblock", ("orders", 0, "a"))],
+)
+def test_a_consumer_that_has_not_begun_says_so(ask: str, arguments: tuple[object, ...]) -> None:
+    consumer = ParallelConsumer(OPTIONS, ["orders"], print)
+    with pytest.raises(NotBegunError, match=r"has not begun to run; call run\(\) or run_async\(\) first"):
+        getattr(consumer, ask)(*arguments)
+    assert consumer.metrics() == [], "what exports them may be there before"
+
+
+@pytest.mark.parametrize(("ask", "about"), [("why_blocked", 7), ("unblock", "a")])
+@pytest.mark.parametrize(("topic", "partition"), [("nope", 0), ("orders", 99)])
+def test_a_partition_that_is_at_another_member_is_named_as_the_program_named_it(
+    ask: str, about: object, topic: str, partition: int
+) -> None:
+    consumer = ParallelConsumer(OPTIONS, ["orders"], print)
+    with ThreadRunner[Any](print, commit=lambda *_: None, dead_letter=print) as runner:
+        consumer._engine = Threads(runner)
+        runner.add_log("orders-0", start=0)
+        assert getattr(consumer, ask)("orders", 0, about) is None
+        with pytest.raises(UnknownPartitionError, match=f"does not have partition {partition} of '{topic}'") as told:
+            getattr(consumer, ask)(topic, partition, about)
+    again = pickle.loads(pickle.dumps(told.value))
+    assert (again.topic, again.partition, again.log) == (topic, partition, f"{topic}-{partition}")
+    assert str(again) == str(told.value)
 
 
 def test_a_signal_stops_it_from_another_thread_as_its_handler_may_have_interrupted_whoever_has_a_lock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    consumer = ParallelConsumer(GROUP, ["orders"], print)
+    consumer = ParallelConsumer(OPTIONS, ["orders"], print)
     told: list[threading.Thread] = []
 
     def live(_make: object) -> None:
@@ -122,9 +251,9 @@ def test_a_signal_stops_it_from_another_thread_as_its_handler_may_have_interrupt
 
 def test_one_topic_is_a_list_of_one_and_a_handler_can_be_called() -> None:
     with pytest.raises(ConfigError):
-        ParallelConsumer(GROUP, "orders", print)
+        ParallelConsumer(OPTIONS, "orders", print)
     with pytest.raises(ConfigError):
-        ParallelConsumer(GROUP, ["orders"], None)  # type: ignore[arg-type]
+        ParallelConsumer(OPTIONS, ["orders"], None)  # type: ignore[arg-type]
 
 
 def test_options_of_the_connection_reach_the_writer_of_dead_letters_and_those_of_a_consumer_do_not() -> None:

@@ -3,5 +3,16 @@
 from keyshared.config import Poison, RetryPolicy
 from keyshared.run import Hooks, PartlyDone, Reject, RetryLater
 from keyshared_kafka.consumer import ParallelConsumer
+from keyshared_kafka.errors import NotBegunError, UnknownPartitionError
 
-__all__ = ["Hooks", "ParallelConsumer", "PartlyDone", "Poison", "Reject", "RetryLater", "RetryPolicy"]
+__all__ = [
+    "Hooks",
+    "NotBegunError",
+    "ParallelConsumer",
+    "PartlyDone",
+    "Poison",
+    "Reject",
+    "RetryLater",
+    "RetryPolicy",
+    "UnknownPartitionError",
+]

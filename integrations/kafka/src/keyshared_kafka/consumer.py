@@ -7,26 +7,48 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from inspect import iscoroutinefunction
 from threading import Event, get_ident
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from keyshared._checks import check_int, check_kind, configuration
 from keyshared._dispatch.health import MetricRow
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.errors import ConfigError
-from keyshared.run import AsyncRunner, BusyKey, Hooks, Letter, RunnerConfig, RunnerStats, StoppedError, ThreadRunner
+from keyshared.run import (
+    AsyncRunner,
+    BusyKey,
+    Hooks,
+    Letter,
+    RunnerConfig,
+    RunnerStats,
+    StoppedError,
+    ThreadRunner,
+    UnknownLogError,
+)
 from keyshared.run.signals import listening
 from keyshared_kafka.engines import Engine, Tasks, Threads
+from keyshared_kafka.errors import NotBegunError, UnknownPartitionError
 from keyshared_kafka.letters import Letters
 from keyshared_kafka.member import Member
-from keyshared_kafka.processes import make_process
+from keyshared_kafka.processes import check_processes, make_process
 from keyshared_kafka.reader import Reader
 from keyshared_kafka.records import with_records
-from keyshared_kafka.settings import KeyOf, consumer_options, key_of, letter_options, reader_options
+from keyshared_kafka.settings import (
+    KeyOf,
+    check_dead_letters,
+    consumer_options,
+    key_of,
+    letter_options,
+    options_of,
+    reader_options,
+    topics_of,
+)
 from keyshared_kafka.stays import name_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+    from keyshared.run.host import Host
 
 __all__ = ["ParallelConsumer"]
 
@@ -36,6 +58,7 @@ DEFAULT_WINDOW: Final = 10_000
 DEFAULT_METADATA_BYTES: Final = 4_096
 LEAST_METADATA_BYTES: Final = 64  # any position fits
 
+Answer = TypeVar("Answer")
 Handler: TypeAlias = (
     "Callable[[Message[Any, Any]], object | Awaitable[object]]"
     " | Callable[[list[Message[Any, Any]]], object | Awaitable[object]]"
@@ -51,8 +74,8 @@ class ParallelConsumer:
     was in flight, and what was done since the last commit.
 
     Args:
-        options: Of the client, as librdkafka has them; ``group.id`` is needed. All pass through, except those that
-            would let the client commit by itself.
+        options: Of the client, as librdkafka has them; ``group.id`` and ``bootstrap.servers`` are needed. All pass
+            through, except those that would let the client commit by itself.
         topics: Names; one that begins with ``^`` is a pattern.
         handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
             coroutine function.
@@ -60,10 +83,11 @@ class ParallelConsumer:
         batch: How many messages ``handle`` gets at once: a list of up to that many consecutive ones of one key. None:
             it gets a message, and no list. `PartlyDone` says how far a handler has come when it raises.
         order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns what it is ordered by,
-            bytes or str, or None for nothing. Messages without a key are handled in any order.
+            bytes or str (a number: ``str(number)``), or None for nothing. Messages without a key are handled in any
+            order.
         retries: How often a message that failed is tried again, or a policy that also says how late. 0: never.
-        dead_letters: Topic for messages that are given up. Without it such a message stops the consumer with the error
-            of its handler, unless ``poison`` says that nothing is to be written.
+        dead_letters: Topic for messages that are given up, none of ``topics``. Without it such a message stops the
+            consumer with the error of its handler, unless ``poison`` says that nothing is to be written.
         poison: What becomes of a message that is given up, and of its key.
         drain_s: How long handlers may finish when a partition leaves, or when the consumer stops.
         timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be: its key
@@ -80,7 +104,8 @@ class ParallelConsumer:
         ConfigError: An argument can never work.
 
     Example:
-        >>> consumer = ParallelConsumer({"group.id": "billing"}, ["orders"], print, workers=64, dead_letters="dead")
+        >>> options = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
+        >>> consumer = ParallelConsumer(options, ["orders"], print, workers=64, dead_letters="dead")
         >>> ParallelConsumer({}, ["orders"], print)
         Traceback (most recent call last):
         ...
@@ -112,10 +137,12 @@ class ParallelConsumer:
         if not callable(handle):
             raise ConfigError("handle", handle, "be something that can be called")
         self._is_async = iscoroutinefunction(handle) or iscoroutinefunction(getattr(handle, "__call__", None))  # noqa: B004
-        if processes and self._is_async:
-            raise ConfigError("processes", processes, "be False with a coroutine function")
-        if isinstance(topics, str) or not topics:
-            raise ConfigError("topics", topics, "be a list of at least one topic")
+        check_processes(processes, handle, is_async=self._is_async)
+        options = options_of("options", options)
+        self._topics = topics_of(topics)
+        check_dead_letters(dead_letters, self._topics, options)
+        with configuration():
+            check_kind("poison", poison, Poison, ", such as Poison.DROP")
         if dead_letters is None and poison.archive and poison is not Poison.DEAD_LETTER:
             raise ConfigError("dead_letters", None, f"name a topic with {poison}")
         self._drain_ms = _milliseconds("drain_s", drain_s)
@@ -138,8 +165,7 @@ class ParallelConsumer:
             self._hooks = with_records(None if hooks is None else check_kind("hooks", hooks, Hooks))
         self._options = consumer_options(options, window, self._drain_ms)
         self._reader_options = reader_options(options)
-        self._letter_options = letter_options(options, producer or {})
-        self._topics = list(topics)
+        self._letter_options = letter_options(options, {} if producer is None else options_of("producer", producer))
         self._handle = handle
         self._key_of = key_of(order)
         self._dead_letters = dead_letters
@@ -197,7 +223,7 @@ class ParallelConsumer:
         When it has ended, they are those of its end.
 
         Raises:
-            StoppedError: It has not begun to run.
+            NotBegunError: It has not begun to run.
         """
         return self._begun().ask(lambda runner: runner.stats())
 
@@ -217,16 +243,16 @@ class ParallelConsumer:
         """Return what a message waits for; None if it is at a handler, or done.
 
         Raises:
-            StoppedError: It has not begun to run.
-            UnknownLogError: The partition is not here, or no more.
+            NotBegunError: It has not begun to run.
+            UnknownPartitionError: The partition is not here, or no more.
         """
-        return self._begun().ask(lambda runner: runner.why_blocked(name_of(topic, partition), offset))
+        return self._ask_of(topic, partition, lambda runner, log: runner.why_blocked(log, offset))
 
     def busiest_keys(self, most: int = 10) -> list[BusyKey]:
         """Return the keys with the most messages that are not done; none when it has ended.
 
         Raises:
-            StoppedError: It has not begun to run.
+            NotBegunError: It has not begun to run.
         """
         return self._begun().ask(lambda runner: runner.busiest_keys(most))
 
@@ -234,15 +260,24 @@ class ParallelConsumer:
         """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
 
         Raises:
-            StoppedError: It has not begun to run.
-            UnknownLogError: The partition is not here, or no more.
+            NotBegunError: It has not begun to run.
+            UnknownPartitionError: The partition is not here, or no more.
         """
-        self._begun().ask(lambda runner: runner.unblock(name_of(topic, partition), key))
+        self._ask_of(topic, partition, lambda runner, log: runner.unblock(log, key))
 
     def _begun(self) -> Engine:
         if self._engine is None:
-            raise StoppedError
+            raise NotBegunError
         return self._engine
+
+    def _ask_of(
+        self, topic: str, partition: int, question: "Callable[[Host[Message[Any, Any]], str], Answer]"
+    ) -> Answer:
+        log = name_of(topic, partition)
+        try:
+            return self._begun().ask(lambda runner: question(runner, log))
+        except UnknownLogError:
+            raise UnknownPartitionError(topic, partition) from None
 
     def _live(self, make: "Callable[[Member, Letters | None, Reader], Engine]") -> None:
         """Consume from the first poll to the last commit, in this thread."""

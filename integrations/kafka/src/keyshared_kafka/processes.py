@@ -1,15 +1,42 @@
-"""The processes of workers."""
+"""The processes of workers, and what may be handled in them."""
 
 import os
 import signal
 from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
+from multiprocessing.reduction import ForkingPickler
 from threading import Thread
 from typing import Final
 
-__all__ = ["make_process"]
+from keyshared.errors import ConfigError, shown
+
+__all__ = ["check_processes", "make_process"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def check_processes(processes: object, handle: object, *, is_async: bool) -> None:
+    """Check the switch, and that the handler can travel to a process: else no message could ever be handled.
+
+    Args:
+        processes: The switch.
+        handle: The handler.
+        is_async: Whether it is a coroutine function.
+
+    Raises:
+        ConfigError: The switch is no bool, or the handler cannot travel.
+    """
+    if type(processes) is not bool:
+        raise ConfigError("processes", processes, "be True or False; `workers` says how many there are")
+    if not processes:
+        return
+    if is_async:
+        raise ConfigError("processes", processes, "be False with a coroutine function")
+    try:
+        ForkingPickler.dumps(handle)  # what carries it to the processes
+    except Exception as error:
+        wanted = "be picklable with processes=True, as a function at the top level of a module is"
+        raise ConfigError("handle", handle, f"{wanted}; pickle says {shown(error)}") from error
 
 
 def make_process() -> Executor:

@@ -1,14 +1,26 @@
-"""What a consumer is told: the options of its clients, and by what it orders."""
+"""What a consumer is told: the options of its clients, its topics, and by what it orders."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from warnings import catch_warnings, simplefilter
 
-from keyshared.errors import ConfigError
+from keyshared._checks import check_kind, check_mapping, configuration
+from keyshared.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-__all__ = ["KeyOf", "consumer_options", "key_of", "letter_options", "reader_options"]
+__all__ = [
+    "KeyOf",
+    "check_dead_letters",
+    "consumer_options",
+    "key_of",
+    "letter_options",
+    "options_of",
+    "reader_options",
+    "topics_of",
+]
 
 KeyOf: TypeAlias = "Callable[[Message[Any, Any]], bytes | str | None]"
 
@@ -33,7 +45,60 @@ _NOT_FOR_PRODUCERS: Final = (
     "partition.assignment.",
     "queued.",
     "session.timeout.ms",
+    "topic.blacklist",
 )
+
+
+def options_of(parameter: str, options: object) -> Mapping[str, Any]:
+    """Return options that can be looked at.
+
+    Raises:
+        ConfigError: They are no mapping, or one of their names is no text.
+    """
+    with configuration():
+        known = check_mapping(parameter, options)
+        for name in known:
+            check_kind(f"a name in {parameter}", name, str)
+    return known
+
+
+def topics_of(topics: object) -> list[str]:
+    """Return the names and patterns to subscribe to.
+
+    Raises:
+        ConfigError: They are a single text, none, or no texts.
+    """
+    names = [] if isinstance(topics, str | bytes) or not isinstance(topics, Iterable) else list(topics)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError("topics", topics, "be a list of at least one topic, each a non-empty str")
+    return names
+
+
+def check_dead_letters(dead_letters: object, topics: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Check the topic of dead letters: if it were consumed, each letter would become another one, without end.
+
+    Args:
+        dead_letters: Its name; None for no such topic.
+        topics: What is consumed.
+        options: The user's.
+
+    Raises:
+        ConfigError: It is no name, or it is consumed.
+    """
+    if dead_letters is None:
+        return
+    if not isinstance(dead_letters, str) or not dead_letters:
+        raise ConfigError("dead_letters", dead_letters, "be the name of a topic, or None for none")
+    if dead_letters in topics:
+        wanted = "be none of topics, or each dead letter would be consumed again; take another name"
+        raise ConfigError("dead_letters", dead_letters, wanted)
+    excluded = str(options.get("topic.blacklist") or "").split(",")
+    if any(pattern and _finds(pattern, dead_letters) for pattern in excluded):
+        return
+    for topic in topics:
+        if topic.startswith("^") and _finds(topic, dead_letters):
+            instead = "take another name, or exclude this one by the option topic.blacklist"
+            raise ConfigError("dead_letters", dead_letters, f"not match {shown(topic)}, which is consumed; {instead}")
 
 
 def consumer_options(options: Mapping[str, Any], window: int, drain_ms: int) -> dict[str, Any]:
@@ -49,12 +114,15 @@ def consumer_options(options: Mapping[str, Any], window: int, drain_ms: int) -> 
     """
     if not options.get("group.id"):
         raise ConfigError("group.id", options.get("group.id"), "name the consumer group")
+    if not (options.get("bootstrap.servers") or options.get("metadata.broker.list")):
+        value = options.get("bootstrap.servers")
+        raise ConfigError("bootstrap.servers", value, "name at least one broker, for example 'localhost:9092'")
     for name, value in _OURS.items():
         if name in options and options[name] is not value:
             raise ConfigError(
                 name, options[name], f"be left out: it is {value} here, as the consumer commits by itself"
             )
-    longest = int(options.get("max.poll.interval.ms", MAX_POLL_MS))
+    longest = _max_poll_ms(options)
     if drain_ms + LEAVE_MS >= longest:
         raise ConfigError("drain_s", drain_ms / 1_000, f"be below max.poll.interval.ms, {longest}, by more than 2 s")
     # What was fetched beyond the window is thrown away at a pause: librdkafka's 100,000 would be fetched many times. A
@@ -90,6 +158,27 @@ def key_of(order: "str | KeyOf") -> KeyOf:
     if order == "none":
         return _nothing
     raise ConfigError("order", order, 'be "key", "partition", "none", or a function of a message')
+
+
+def _max_poll_ms(options: Mapping[str, Any]) -> int:
+    value = options.get("max.poll.interval.ms", MAX_POLL_MS)
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError("max.poll.interval.ms", value, "be a whole number of milliseconds") from None
+
+
+def _finds(pattern: str, topic: str) -> bool:
+    """Return whether librdkafka finds a regular expression in a name; False for one that Python reads otherwise.
+
+    Such as ``[[:alpha:]]``, of which Python warns.
+    """
+    with catch_warnings():
+        simplefilter("error")
+        try:
+            return re.search(pattern, topic) is not None
+        except (re.error, OverflowError, RecursionError, Warning):
+            return False
 
 
 def _its_key(message: "Message[Any, Any]") -> bytes | None:
