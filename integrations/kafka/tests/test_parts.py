@@ -534,10 +534,22 @@ def test_a_partition_whose_handlers_work_on_keeps_no_other_from_leaving(monkeypa
         return False
 
     monkeypatch.setattr("keyshared_kafka.engines.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))  # begins late
-    runner: Any = SimpleNamespace(remove_log=remove_log)
     logs = [f"orders-{partition}" for partition in range(10)]
+    runner: Any = SimpleNamespace(remove_log=remove_log, stats=lambda: SimpleNamespace(logs=logs))
     assert not Threads(runner).remove(logs, 0)
     assert left == logs
+
+
+def test_a_batch_may_be_longer_than_what_is_kept_of_a_key_otherwise() -> None:
+    consumer = ParallelConsumer(OPTIONS, ["orders"], print, batch=50, window=400)
+    assert consumer._config.max_loaded_per_key == 50
+    with pytest.raises(ConfigError, match="batch is 'many'"):
+        ParallelConsumer(OPTIONS, ["orders"], print, batch=cast("Any", "many"))
+
+
+def test_a_partition_that_a_stopped_runner_has_let_go_is_not_removed_once_more() -> None:
+    runner: Any = SimpleNamespace(stats=lambda: SimpleNamespace(logs={}))
+    assert not Threads(runner).remove(["orders-0"], 0)
 
 
 def test_the_end_of_a_log_is_asked_for_at_each_step_back_and_only_then() -> None:

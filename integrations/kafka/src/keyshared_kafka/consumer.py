@@ -154,7 +154,7 @@ class ParallelConsumer:
                 timeout_ms=timeout_ms,
                 window=check_int("window", window, 1),
                 max_tracked=10 * window,
-                max_loaded_per_key=max(1, window // 10),
+                max_loaded_per_key=max(1, window // 10, batch if type(batch) is int else 0),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
                 commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest

@@ -8,7 +8,7 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from keyshared.run import AsyncRunner, StoppedError, ThreadRunner, UnknownLogError
+from keyshared.run import AsyncRunner, StoppedError, ThreadRunner
 from keyshared_kafka.stays import Row
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Engine(Protocol):
         """
 
 
+def _has(runner: "Host[Message[Any, Any]]", log: str) -> bool:
+    """Whether a log is still there: a runner that an error has stopped has let all of them leave."""
+    return log in runner.stats().logs
+
+
 class Threads:
     """A `ThreadRunner`."""
 
@@ -86,10 +91,7 @@ class Threads:
             self.runner.stop(0)
 
     def _remove(self, log: str, within_ms: int) -> bool:
-        try:
-            return self.runner.remove_log(log, within_ms)
-        except UnknownLogError:  # the runner has stopped by an error, and let everything leave
-            return False
+        return _has(self.runner, log) and self.runner.remove_log(log, within_ms)
 
 
 class Tasks:
@@ -127,10 +129,7 @@ class Tasks:
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
         async def remove(log: str) -> bool:
-            try:
-                return await self.runner.remove_log(log, within_ms)
-            except UnknownLogError:  # as above
-                return False
+            return _has(self.runner, log) and await self.runner.remove_log(log, within_ms)
 
         async def remove_all() -> bool:
             return all(await asyncio.gather(*map(remove, logs)))
