@@ -37,13 +37,13 @@ class WaitingTasks(Host[Message]):
         self._check_caller()
         rows = deque(messages)
         while True:
-            if rows and not self._heart.room(log):  # to take nothing would be news, and wake this call again
-                await self._wait()
-                continue
             self._take_some(log, rows, _AT_ONCE)
             if not rows:
                 break
-            await sleep(0)
+            if self._heart.room(log):
+                await sleep(0)
+            else:
+                await self._wait()
 
     async def wait_for_room(self, log: str, within_ms: int | None = None) -> int:
         """Wait until a log has room, and return what `room` says then: as `ThreadRunner.wait_for_room`."""

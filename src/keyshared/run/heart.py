@@ -122,7 +122,10 @@ class Heart(Stays[Message]):
         offer, now = log.dispatcher.offer, self._now
         try:
             for row in rows:
-                offset, key, message = _parts(row)
+                try:
+                    offset, key, message = row
+                except (TypeError, ValueError):
+                    raise ArgumentError("messages", row, "be tuples of offset, key and message") from None
                 effects = offer(offset, key, message, now_ms=now)
                 if effects:
                     heard += effects
@@ -508,14 +511,6 @@ class Heart(Stays[Message]):
         self._touched.clear()
         self._out += self._rooms.newly_refused()
         self._out += self._rooms.newly_roomy()
-
-
-def _parts(row: tuple[int, Key, Message]) -> tuple[int, Key, Message]:
-    try:
-        offset, key, message = row
-    except (TypeError, ValueError):
-        raise ArgumentError("messages", row, "be tuples of offset, key and message") from None
-    return offset, key, message
 
 
 def _wake_up() -> None:

@@ -223,6 +223,8 @@ class Host(ABC, Generic[Message]):
     def _take_some(self, log: str, rows: deque[tuple[int, Key, Message]], most: int) -> None:
         """Take of these what there is room for; what raises is taken out."""
         many = min(self._heart.room(log), len(rows), most)
+        if rows and not many:
+            return  # to take nothing is no news: it would wake whoever waits for room, again and again
         try:
             self._heart.submit_many(log, (rows.popleft() for _ in range(many)), now_ms=now_ms())
         finally:

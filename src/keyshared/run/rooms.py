@@ -44,13 +44,11 @@ class Rooms(Generic[Message]):
         """How many messages of a log may be submitted now."""
         return max(0, min(self._most(log) - log.used, log.dispatcher.free_slots))
 
-    def tell(self, log: Log[Message]) -> int:
-        """Return the room of a log to somebody who may then wait for more."""
-        room = self.room(log)
-        if not (room or log.is_refused):
+    def refuse(self, log: Log[Message]) -> None:
+        """Note that somebody has heard that a log has no room."""
+        if not log.is_refused:
             log.is_refused = True
             self.refused.append(log)
-        return room
 
     def newly_full(self, log: Log[Message]) -> list[Full[Message]]:
         """Return `Full` if a log has no room, and that was not said."""

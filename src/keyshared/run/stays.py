@@ -99,7 +99,11 @@ class Stays(Generic[Message]):
     def room(self, name: str) -> int:
         """How many messages of a log may be submitted: what is left of the window, or of its own share of that."""
         self.check_open()
-        return self._rooms.tell(self._open_log(name))
+        log = self._open_log(name)
+        room = self._rooms.room(log)
+        if not room:
+            self._rooms.refuse(log)
+        return room
 
     def outstanding(self) -> int:
         """How many messages are not done."""
