@@ -32,11 +32,12 @@ class Groups:
         timers: Where the deadlines of groups are kept.
 
     Attributes:
-        idle: When the buckets of groups without a lane are full, and their names; a heap.
+        idle: When to look at groups without a lane, and their names; a heap, in which each stands once at most. Their
+            buckets are not full before then: one that is used again meanwhile is looked at and put back.
         on_idle: Called when there may be such groups, or none any more.
     """
 
-    __slots__ = ("_book", "_timers", "_window", "duties", "idle", "on_idle")
+    __slots__ = ("_book", "_listed", "_timers", "_window", "duties", "idle", "on_idle")
 
     name: Final = "scopes"
 
@@ -45,6 +46,7 @@ class Groups:
         self._book = window.book
         self._timers = timers
         self.idle: list[tuple[int, str]] = []
+        self._listed: set[str] = set()  # whose names are in it
         self.on_idle: Callable[[], None] = _nothing
         self.duties: Duties = {Group: Duty(Stage.GROUPS, _place, self.due)}
 
@@ -71,9 +73,14 @@ class Groups:
     def forget_idle(self, now: int) -> None:
         """Forget the groups that have no lane, and whose buckets time has filled."""
         while self.idle and self.idle[0][0] <= now:
-            group = self._book.groups.get(heappop(self.idle)[1])
-            if group is not None and group.is_idle and group.bucket is not None and group.bucket.full_at <= now:
-                del self._book.groups[group.name]
+            name = heappop(self.idle)[1]
+            self._listed.discard(name)
+            group = self._book.groups.get(name)
+            if group is not None and group.is_idle and group.bucket is not None:
+                if group.bucket.full_at <= now:
+                    del self._book.groups[name]
+                else:  # it was used again meanwhile
+                    self._list(group.bucket.full_at, name)
             self.on_idle()
 
     def due(self, group: Group, _notices: list[Effect], now: int) -> None:
@@ -122,8 +129,14 @@ class Groups:
         if group.is_as_new:
             del self._book.groups[group.name]
         elif group.is_idle and bucket is not None:
-            heappush(self.idle, (bucket.full_at, group.name))
+            self._list(bucket.full_at, group.name)
             self.on_idle()
+
+    def _list(self, full_at: int, name: str) -> None:
+        """Look at a group when its bucket is full; one that is listed is looked at before that."""
+        if name not in self._listed:
+            self._listed.add(name)
+            heappush(self.idle, (full_at, name))
 
     def _changed(self, group: Group) -> None:
         self._window.note_opened(group)
@@ -190,6 +203,7 @@ class Groups:
     def check_invariants(self) -> None:
         """Raise `InvariantError` if a deadline, a token or a group is not as it should be. For tests; O(n)."""
         require(not self._window.changed, "what has changed was looked at")
+        self._check_idle()
         timed = {running.name for running in self._timers.running() if isinstance(running, Group)}
         for name, group in self._book.groups.items():
             require(group.name == name, "a group is known by its name")
@@ -198,6 +212,17 @@ class Groups:
             require((group.bucket is None) == (group.tokens is None), f"group {name!r} has tokens if it has a rate")
             if group.bucket is not None:
                 require(group.tokens == group.bucket.told, f"group {name!r} has accounted for its tokens")
+
+    def _check_idle(self) -> None:
+        listed = {name: at for at, name in self.idle}
+        require(len(listed) == len(self.idle), "a group without a lane is listed once, however often it was used")
+        require(listed.keys() == self._listed, "what is listed is known by its name")
+        for name, group in self._book.groups.items():
+            if group.is_idle and group.bucket is not None:
+                seen = listed.get(name)
+                require(
+                    seen is not None and seen <= group.bucket.full_at, f"group {name!r} is looked at, and not too late"
+                )
 
 
 class _GroupRow(NamedTuple, Generic[_T]):
