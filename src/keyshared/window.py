@@ -410,7 +410,7 @@ class InFlightWindow(WindowStrides):
             self._unreserve(taker, entry)
         self.held[entry.state] -= 1
         self.cursor.close(entry)
-        lane.unlink(entry, self.cursor.outstanding)
+        lane.unlink(entry, self.cursor.outstanding + len(self.beside))
         entry.item = None
         if had_slot:
             lane.loaded -= 1

@@ -66,6 +66,7 @@ def _check_lane(window: WindowBooks, lane: Lane) -> None:
     name = f"lane {lane.key!r}"
     require(bool(entries) and offsets == sorted(set(offsets)), f"{name} is in offset order")
     require(all(entry.lane is lane for entry in entries), f"{name} owns its entries")
+    require(lane.fresh is None or lane.fresh in entries, f"{name} knows its oldest message that never went out")
     fresh = entries.index(lane.fresh) if lane.fresh is not None else len(entries)
     delivered, waiting = entries[:fresh], entries[fresh:]
     require(all(entry.state in _DELIVERED_STATES for entry in delivered), f"{name} delivers from the front")

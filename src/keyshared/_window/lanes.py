@@ -14,7 +14,7 @@ scan, however long the lane is.
 These are plain records. `InFlightWindow` is the only one that changes them.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import MutableMapping
 from enum import IntEnum
@@ -260,23 +260,31 @@ class Lane:
             self.fresh = entry
 
     def unlink(self, entry: Entry, outstanding: int) -> None:
-        """Take a message out, wherever it stands, that is settled now. O(1) amortised.
+        """Take a message out, wherever it stands, that is settled now.
+
+        What is newer is looked at only from a pointer on that goes forward with it: so each message is passed over once
+        for each of the three, and a message that none of them points at costs no look at others.
 
         Args:
             entry: The message.
-            outstanding: How many messages are outstanding in all lanes: more than that were swept only long ago.
+            outstanding: How many messages are outstanding in all lanes, those beside the log too: more than that were
+                swept only long ago.
+
+        Complexity:
+            O(1) amortised; O(log b) to find it among b messages of its key that have come back.
         """
-        after = live_from(entry.after)
         if self.spilled is entry:
-            self.spilled = spilled_from(after)
+            self.spilled = spilled_from(entry.after)
         if self.fresh is entry:
-            self.fresh = after
-        elif self.back and entry in self.back:
-            self.back.remove(entry)
+            self.fresh = live_from(entry.after)
+        elif self.back:
+            place = bisect_left(self.back, entry.offset, key=_offset_of)
+            if place < len(self.back) and self.back[place] is entry:
+                del self.back[place]
         if self.head is entry:
-            self.head = after
+            self.head = live_from(entry.after)
             entry.after = None
-            if after is None:
+            if self.head is None:
                 self.tail = None
         else:
             self.gaps += 1
