@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keyshared._checks import require
 from keyshared._dispatch.timers import Timers
-from keyshared._window.lanes import IN_FLIGHT, LOADING, QUEUED, SPILLED, Consumer, Entry, State
+from keyshared._window.lanes import IN_FLIGHT, QUEUED, Consumer, Entry, State
 from keyshared.config import DispatcherConfig, OnEvict, Then
 from keyshared.effects import (
     Blocked,
@@ -163,7 +163,7 @@ class Endings:
             self.settle(entry, Ending.DEAD_LETTERED)
 
     def unblock(self, key: bytes | None) -> None:
-        """Resume everything of a key."""
+        """Resume everything of a key. O(messages of it that are blocked or have come back)."""
         for entry in self.blocked.pop(key, {}).values():
             self._forgive(entry)
             self._window.move(entry, State.QUEUED)
@@ -288,6 +288,8 @@ class Endings:
         note = self.notes.get(entry.offset)
         if note is not None:
             require(note.mark is None or entry.state == IN_FLIGHT, f"message {entry.offset} is marked while it is open")
+            went_out = not note.failures or entry.lane.was_delivered(entry)
+            require(went_out, f"message {entry.offset} has failed, so it stands before what never went out")
             delays = not note.postponed or entry.state == State.DELAYED
             require(delays, f"message {entry.offset} is postponed while it is delayed")
 
@@ -341,10 +343,9 @@ class Endings:
 
     def _forgive_quarantined(self, key: bytes) -> None:
         """The same for what waits to be archived: more than one message of a key may be poison."""
-        for offset, note in self.notes.items():
-            entry = self._window.find(offset)
-            if entry is not None and entry.key == key and _waits_its_turn(entry):
-                note.failures = 0
+        for entry in self._window.returned_of(key):
+            if entry.state == QUEUED:
+                self._forgive(entry)
 
     def _forget_blocked(self, entry: Entry) -> None:
         of_key = self.blocked[entry.key]
@@ -357,11 +358,6 @@ class Endings:
         self.blocked.setdefault(entry.key, {})[entry.offset] = entry
         failures, reason = self.failures_of(entry.offset), self.reason_of(entry.offset)
         notices.append(Blocked(entry.offset, entry.key, failures, reason))
-
-
-def _waits_its_turn(entry: Entry) -> bool:
-    """Whether it waits in its lane, and not for an instant."""
-    return entry.state in (QUEUED, LOADING) or (entry.state == SPILLED and entry.deadline is None)
 
 
 def _second(pair: tuple[object, int]) -> int:

@@ -538,6 +538,11 @@ class WindowBooks:
             lane.loaded = 0
         return lane
 
+    def returned_of(self, key: bytes) -> list[Entry]:
+        """The messages of a key that were delivered and are not open now, oldest first. O(result)."""
+        lane = self.lanes.get(key)
+        return list(lane.back or ()) if isinstance(lane, Lane) else []  # what is alone has not come back
+
     def touch_key(self, key: bytes) -> None:
         """Look at the lane of a key in the next `wake`: its gate has opened or closed."""
         lane = self.lanes.get(key)
