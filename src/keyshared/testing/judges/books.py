@@ -3,6 +3,7 @@
 All promises are judged on these books. They believe the history; whether it may be so is the promises' business.
 """
 
+from collections.abc import Iterator
 from heapq import heappop
 from typing import Final, TypeAlias
 
@@ -102,13 +103,16 @@ class Books:
         """The messages that surely wait, and in memory: O(outstanding messages)."""
         return [message for message in self.messages.values() if message.waits and not message.is_spilled]
 
-    def tracked(self) -> list[Message]:
-        """The messages that are surely outstanding: O(outstanding messages)."""
-        return [message for message in self.messages.values() if not message.doubtful]
+    def tracked(self) -> Iterator[Message]:
+        """The messages that are surely outstanding."""
+        return (message for message in self.messages.values() if not message.doubtful)
 
-    def in_memory(self) -> list[Message]:
-        """Those of them that are not spilled: O(outstanding messages)."""
-        return [message for message in self.tracked() if not message.is_spilled]
+    def in_memory(self) -> int:
+        """How many of them are not spilled. O(outstanding messages) if any is spilled and any doubtful, else O(1)."""
+        both = 0
+        if self.spilled and self.doubtful:
+            both = sum(message.doubtful and message.is_spilled for message in self.messages.values())
+        return len(self.messages) - self.doubtful - self.spilled + both
 
     def is_over(self, offset: int) -> bool:
         """Whether an offset that is not outstanding is done, or was never published; else it is not told of yet."""

@@ -86,7 +86,8 @@ class Checker:
 
     Complexity:
         O(log n) for each happening, n messages outstanding. Memory O(outstanding messages + consumers +
-        ``remembered_keys``).
+        ``remembered_keys``). A violation costs its proof: of a limit of open deliveries, of the window and of
+        outstanding messages that is as many messages as the limit; of one on what waits, all that wait.
     """
 
     def __init__(self, guarantees: Guarantees | None = None, *, remembered_keys: int = DEFAULT_REMEMBERED_KEYS) -> None:

@@ -1,6 +1,7 @@
 """The promises about who gets a message and when: one-holder, key-order, bounds, affinity, minimal-move, fence."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from keyshared.testing.guarantees import Promise, Violation
@@ -102,7 +103,11 @@ class KeyOrder(Judge):
 
 
 class Bounds(Judge):
-    """The limits of a key, of a consumer, and of what is in memory, outstanding or waiting."""
+    """The limits of a key, of a consumer, and of what is in memory, outstanding or waiting.
+
+    As many messages as a limit allows prove that one more is too many, so a proof has no more of them: what breaks a
+    limit of 1 a thousand times costs no look at a thousand messages each time.
+    """
 
     promise = Promise.BOUNDS
 
@@ -145,10 +150,10 @@ class Bounds(Judge):
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, numbers = self.books, self.guarantees
         lane = books.lane_of(message, happening.offset, happening.key)
-        again = message is not None and message.is_open
+        again = _is_open(message)
         found: list[Violation] = []
         if lane is not None and lane.most_open is not None and lane.open - again >= lane.most_open:
-            found.append(self._of_key(lane, message, seen))
+            found.append(self._of_key(lane, lane.most_open, message, seen))
         member = books.members.get(happening.consumer)
         limit = numbers.per_consumer if member is None else member.limit
         if limit is not None and len(books.open_at.get(happening.consumer, ())) >= limit:
@@ -164,23 +169,26 @@ class Bounds(Judge):
     ) -> Iterator[Violation]:
         happening = seen.happening
         assert isinstance(happening, Delivered)
-        others = [each for each in self.books.open_at.get(happening.consumer, {}).values() if each is not message]
-        if len(others) >= limit:
-            number, name = len(others) + 1, happening.consumer
+        at = self.books.open_at.get(happening.consumer, {})
+        others = len(at) - (message is not None and at.get(message.offset) is message)
+        if others >= limit:
+            number, name = others + 1, happening.consumer
             text = f"offset {happening.offset} is open delivery {number} of {name!r}, which may have {limit}"
-            yield self.blame(text, None if member is None else member.limited, *sinces(others), seen)
+            proof = _several([at], message, limit)
+            yield self.blame(text, None if member is None else member.limited, *proof, seen)
 
     def _of_all(self, limit: int, message: Message | None, seen: Seen) -> Violation:
-        others = [each for at_one in self.books.open_at.values() for each in at_one.values() if each is not message]
+        books = self.books
         offset = getattr(seen.happening, "offset", None)
-        text = f"offset {offset} is open delivery {len(others) + 1} of all, of which {limit} may be open"
-        return self.blame(text, *sinces(others), seen)
+        number = books.open - _is_open(message) + 1
+        text = f"offset {offset} is open delivery {number} of all, of which {limit} may be open"
+        return self.blame(text, *_several(books.open_at.values(), message, limit), seen)
 
-    def _of_key(self, lane: Lane, message: Message | None, seen: Seen) -> Violation:
-        others = [each for held in lane.holders.values() for each in held.values() if each is not message]
+    def _of_key(self, lane: Lane, limit: int, message: Message | None, seen: Seen) -> Violation:
         offset = getattr(seen.happening, "offset", None)
-        text = f"offset {offset} is open delivery {len(others) + 1} of its key, of which {lane.most_open} may be open"
-        return self.blame(text, *sinces(others), seen)
+        number = lane.open - _is_open(message) + 1
+        text = f"offset {offset} is open delivery {number} of its key, of which {limit} may be open"
+        return self.blame(text, *_several(lane.holders.values(), message, limit), seen)
 
     def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
         early = self.books.early
@@ -198,9 +206,10 @@ class Bounds(Judge):
         books, numbers = self.books, self.guarantees
         found: list[Violation] = []
         if numbers.max_tracked is not None and len(books.messages) - books.doubtful >= numbers.max_tracked:
-            tracked, most = books.tracked(), numbers.max_tracked
-            text = f"offset {happening.offset} is outstanding message {len(tracked) + 1}; at most {most} may be"
-            found.append(self.blame(text, *(message.published for message in tracked), seen))
+            number, most = len(books.messages) - books.doubtful + 1, numbers.max_tracked
+            text = f"offset {happening.offset} is outstanding message {number}; at most {most} may be"
+            proof = islice((message.published for message in books.tracked()), most)
+            found.append(self.blame(text, *proof, seen))
         if numbers.window is not None:
             found += self._window(seen, numbers.window)
         return found
@@ -218,13 +227,23 @@ class Bounds(Judge):
         books = self.books
         if len(books.messages) - books.spilled < most:
             return ()  # which is soon seen
-        loaded = books.in_memory()
-        lowest = books.lowest()
+        loaded, lowest = books.in_memory(), books.lowest()
         of_its_own = loading is not None and lowest is not None and loading.offset <= lowest.offset
-        if len(loaded) < most + of_its_own:
+        if loaded < most + of_its_own:
             return ()
-        text = f"{len(loaded) + 1} messages are in memory; the window is {most}"
-        return (self.blame(text, *(message.published for message in loaded), seen),)
+        text = f"{loaded + 1} messages are in memory; the window is {most}"
+        known = (message.published for message in books.tracked() if not message.is_spilled)
+        return (self.blame(text, *islice(known, most + 1), seen),)
+
+
+def _is_open(message: Message | None) -> bool:
+    return message is not None and message.is_open
+
+
+def _several(held: Iterable[Mapping[int, Message]], but: Message | None, most: int) -> list[Seen]:
+    """What opened so many of what consumers hold, leaving out a message. O(most)."""
+    others = (message for at_one in held for message in at_one.values() if message is not but)
+    return sinces(islice(others, most))
 
 
 class Affinity(Judge):

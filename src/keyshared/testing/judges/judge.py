@@ -63,10 +63,7 @@ class Judge(ABC):
         shown = {seen.position: seen for seen in proof if seen is not None}
         positions = tuple(sorted(shown))
         happenings = tuple(shown[position].happening for position in positions)
-        lines = [f"#{position} {describe(each)}" for position, each in zip(positions, happenings, strict=True)]
-        if len(lines) > _SHOWN:
-            lines[_SHOWN // 2 : -_SHOWN // 2] = [f"... and {len(lines) - _SHOWN} more"]
-        return Violation(self.promise, explanation, positions, "\n".join(lines), happenings, offset)
+        return Violation(self.promise, explanation, positions, _excerpt(positions, happenings), happenings, offset)
 
 
 def describe(happening: Happening) -> str:
@@ -79,6 +76,18 @@ def describe(happening: Happening) -> str:
 def sinces(messages: Iterable[Message]) -> list[Seen]:
     """What made these messages wait, or opened them."""
     return [message.since for message in messages]
+
+
+def _excerpt(positions: tuple[int, ...], happenings: tuple[Happening, ...]) -> str:
+    """Write the first and the last few of them; only those are described."""
+    left_out = len(positions) - _SHOWN
+    shown = list(zip(positions, happenings, strict=True))
+    if left_out > 0:
+        shown[_SHOWN // 2 : -_SHOWN // 2] = []
+    lines = [f"#{position} {describe(each)}" for position, each in shown]
+    if left_out > 0:
+        lines.insert(_SHOWN // 2, f"... and {left_out} more")
+    return "\n".join(lines)
 
 
 def _plain(value: object) -> object:
