@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.steps import steps_of
 
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import (
@@ -351,3 +352,26 @@ def test_damage_is_found(damage: Callable[[AssignedRanges], None]) -> None:
 
     with pytest.raises(InvariantError):
         placement.check_invariants()
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("strict_overlap", [False, True])
+@pytest.mark.parametrize("way", [1, -1, 7], ids=["upwards", "downwards", "to and fro"])
+def test_an_assignment_takes_hardly_more_steps_the_more_there_are(way: int, *, strict_overlap: bool) -> None:
+    cost: list[float] = []
+    for count in (50, 1_000):
+        rows = [(HashRange(way * i % count, way * i % count + 1), f"c{i % 7}") for i in range(count)]
+        cost.append(steps_of(AssignedRanges, rows, strict_overlap=strict_overlap) / count)
+        assert count == len(AssignedRanges(rows).assignments)
+
+    assert cost[1] < 1.5 * cost[0], cost
+
+
+def test_a_release_takes_hardly_more_steps_the_more_there_are() -> None:
+    def cut(count: int) -> int:
+        placement = AssignedRanges([(HashRange(2 * i, 2 * i + 2), f"c{i % 7}") for i in range(count)])
+        steps = steps_of(placement._replace, HashRange(count + 1, count + 4), [])
+        placement.check_invariants()
+        return steps
+
+    assert cut(1_000) < 1.5 * cut(50)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.errors import RangeOverlapError
+from keyshared.errors import ArgumentError, RangeOverlapError
 from keyshared.placement import AssignedRanges, HashRange, Moved
 from keyshared.ring import HashRing
 
@@ -131,8 +131,17 @@ class FirstWins(AssignedRanges):
 class NoSplit(AssignedRanges):
     """Broken: what an assignment touches is dropped as a whole."""
 
-    def _without(self, piece: HashRange) -> list[tuple[int, int, str]]:
-        return [old for old in self._pieces if old[1] <= piece.start or old[0] >= piece.stop]
+    def _replace(self, piece: HashRange, new: list[tuple[int, int, str]]) -> None:
+        first, last = self._touched(piece)
+        self._pieces[first:last] = new
+
+
+class LastOnly(AssignedRanges):
+    """Broken: of several that an assignment touches, only the last one makes way."""
+
+    def _touched(self, piece: HashRange) -> tuple[int, int]:
+        first, last = super()._touched(piece)
+        return max(first, last - 1), last
 
 
 class ExactOnly(AssignedRanges):
@@ -147,11 +156,14 @@ CUTS: Operations = [
     ("assign", HashRange(0, 8), "a"),
     ("assign", HashRange(2, 4), "b"),
     ("assign", HashRange(6, 10), "c"),
+    ("assign", HashRange(3, 7), "d"),
 ]
 
 
-@pytest.mark.parametrize(("broken", "strict"), [(FirstWins, False), (NoSplit, False), (ExactOnly, True)])
+@pytest.mark.parametrize(
+    ("broken", "strict"), [(FirstWins, False), (NoSplit, False), (LastOnly, False), (ExactOnly, True)]
+)
 def test_a_broken_placement_is_caught(broken: Callable[..., AssignedRanges], *, strict: bool) -> None:
     replay(AssignedRanges, CUTS, strict=strict, with_ring=False)
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, ArgumentError, pytest.fail.Exception)):
         replay(broken, CUTS, strict=strict, with_ring=False)

@@ -4,8 +4,10 @@ The placement of Celeriant's sticky routing. Its identity of a consumer is a gro
 name, which `member_name` makes of the two.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from enum import StrEnum
+from operator import itemgetter
 from typing import Final, Self, TypeAlias
 
 from keyshared._checks import check_bool, check_enum, check_kind, check_members, checked_rows, configuration
@@ -24,6 +26,8 @@ from keyshared.placement.spans import HashRange, Moved
 __all__ = ["AssignedRanges", "Unowned", "member_name"]
 
 _Piece: TypeAlias = tuple[int, int, str]  # start, stop, owner
+_START: Final = itemgetter(0)
+_STOP: Final = itemgetter(1)
 _NO_WEIGHTS: Final = "a consumer owns what it is assigned"
 
 
@@ -86,7 +90,8 @@ class AssignedRanges:
         RangeOverlapError: Two assignments overlap partly, with ``strict_overlap``.
 
     Complexity:
-        O(n log n) to build the value, n ranges and runs of the fallback; it is built when it is asked for.
+        O(log n) for each assignment that is given, and for each that it cuts or covers. O(n log n) to build the value,
+        n ranges and runs of the fallback; it is built when it is asked for.
 
     Source:
         Celeriant's AssignRange; differs: assignments do not pile up, slots without an owner are shown, and what moved
@@ -197,7 +202,7 @@ class AssignedRanges:
         """
         self._check_piece(piece)
         before = self.ranges
-        self._pieces = self._without(piece)
+        self._replace(piece, [])
         self._ranges = None
         return before.moved(self.ranges)
 
@@ -352,19 +357,22 @@ class AssignedRanges:
         check_name(owner, "owner")
         if self._strict:
             self._check_overlap(piece, owner)
-        self._pieces = sorted([*self._without(piece), (piece.start, piece.stop, owner)])
+        self._replace(piece, [(piece.start, piece.stop, owner)])
         self._consumers.setdefault(owner)
         self._ranges = None
 
-    def _without(self, piece: HashRange) -> list[_Piece]:
-        """Return the assignments with a gap where the piece is; what it cuts through is split."""
-        kept: list[_Piece] = []
-        for start, stop, owner in self._pieces:
-            if start < piece.start:
-                kept.append((start, min(stop, piece.start), owner))
-            if stop > piece.stop:
-                kept.append((max(start, piece.stop), stop, owner))
-        return kept
+    def _replace(self, piece: HashRange, new: list[_Piece]) -> None:
+        """Put other assignments where the piece is; what it cuts through is split. O(log n + those it touches)."""
+        first, last = self._touched(piece)
+        touched = self._pieces[first:last]
+        below = [(start, piece.start, owner) for start, _, owner in touched[:1] if start < piece.start]
+        above = [(piece.stop, stop, owner) for _, stop, owner in touched[-1:] if stop > piece.stop]
+        self._pieces[first:last] = [*below, *new, *above]
+
+    def _touched(self, piece: HashRange) -> tuple[int, int]:
+        """From which assignment up to which one they share a slot with the piece."""
+        first = bisect_right(self._pieces, piece.start, key=_STOP)
+        return first, bisect_left(self._pieces, piece.stop, first, key=_START)
 
     def _build(self) -> RangeMap:
         assigned = RangeMap(self.assignments, key_hash=self._key_hash, slot_bits=self._slot_bits)
@@ -382,10 +390,10 @@ class AssignedRanges:
             raise ArgumentError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
 
     def _check_overlap(self, piece: HashRange, consumer: str) -> None:
-        for start, stop, owner in self._pieces:
-            shared = max(start, piece.start) < min(stop, piece.stop)
+        first, last = self._touched(piece)
+        for start, stop, owner in self._pieces[first:last]:
             nested = (start <= piece.start and piece.stop <= stop) or (piece.start <= start and stop <= piece.stop)
-            if shared and not nested:
+            if not nested:
                 raise RangeOverlapError(consumer, (piece.start, piece.stop), owner, (start, stop))
 
     def _check_fallback(self, fallback: Placement) -> None:
