@@ -207,7 +207,7 @@ class World:
             tuple(
                 (s, lane.closing, lane.sealed, tuple(lane.batcher.open_messages)) for s, lane in producer._lanes.items()
             ),
-            tuple(producer._held),
+            tuple(sorted(producer._held, key=lambda message: message.sequence_id)),  # it is sorted when it goes out
             tuple(sorted(self.position.items())),
             tuple(sorted(self.outstanding)),
             (self.progress.readable, self.prunes, self.restarts, self.breaks),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.steps import steps_of
 
 from keyshared.buckets import BatchLimits, BatchMessage, BatchStats, BucketLayout
 from keyshared.errors import ArgumentError, ClockError, InvariantError, SequenceOrderError
@@ -259,7 +260,7 @@ def test_a_broken_producer_is_found_out() -> None:
     unsealed.confirmed(0, 0)
     unsealed._lanes[0].sealed = False
     for producer, fact in (
-        (holding(_held=[message(2), message(1)]), "in the order"),
+        (holding(_held=[message(2), message(2)]), "held once"),
         (holding(_blocked=frozenset()), "only what is blocked"),
         (holding(_blocked=frozenset({0, 1})), "under way"),
         (still_open, "which is closing"),
@@ -268,3 +269,26 @@ def test_a_broken_producer_is_found_out() -> None:
     ):
         with pytest.raises(InvariantError, match=fact):
             producer.check_invariants()
+
+
+def test_each_refusal_takes_as_many_steps_however_many_messages_are_held() -> None:
+    cost = {count: _steps_of_refusals(count) for count in (20, 400)}
+
+    assert cost[400] / 400 < 1.2 * cost[20] / 20, cost
+
+
+def _steps_of_refusals(count: int) -> int:
+    """All entries of a segment but the oldest are refused, the newest first; nothing goes out before the last one."""
+    producer = SegmentProducer(WHOLE, BatchLimits(max_messages=10))
+    entries = [publish for each in range(10 * count) for publish in producer.send(message(each))]
+    producer.update(HALVES)
+    steps = 0
+    for _, entry in reversed(entries[1:]):
+        steps += steps_of(producer.refused, 0, entry.sequence_id)
+    assert 10 * (count - 1) == producer.held
+    producer.check_invariants()
+    again = producer.confirmed(0, 0) + producer.flush()
+    for side in (1, 2):
+        ids = [each.sequence_id for one, entry in again if one == side for each in entry.messages]
+        assert ids == sorted(ids)
+    return steps

@@ -8,7 +8,8 @@ successor while an entry to a segment whose range it shares is unanswered. Until
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from keyshared._checks import check_bool, check_kind, checked_now
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
@@ -18,6 +19,8 @@ from keyshared.segments.map import SegmentMap
 from keyshared.segments.segment import Segment
 
 __all__ = ["PublishEntry", "SegmentProducer"]
+
+_SEQUENCE_ID: Final = attrgetter("sequence_id")
 
 
 class PublishEntry(NamedTuple):
@@ -60,8 +63,9 @@ class SegmentProducer:
         ArgumentError: An argument is something else.
 
     Complexity:
-        O(log s + log b) a message, s active segments and b buckets; O(h + s * l) when a rollover ends, with h messages
-        held and l segments under way.
+        O(log s + log b) a message, s active segments and b buckets. Of each segment that is sealed, O(s * l) for the
+        first entry that it refuses, with l segments under way, and O(h log h + s * l) when its last answer is there,
+        with h messages held; any other refusal O(messages of the entry).
 
     Source:
         PIP-468 and PIP-486: a seal redirects producers; differs: says what is held until when.
@@ -179,8 +183,10 @@ class SegmentProducer:
         if lane is None or entry is None:
             return []
         lane.sealed |= sealed
-        self._close(lane, entry.messages)
-        self._block()
+        self._held += entry.messages
+        if not lane.closing:
+            self._close(lane)
+            self._block()
         return self._settle(lane)
 
     def update(self, segments: SegmentMap) -> list[PublishEntry]:
@@ -198,7 +204,7 @@ class SegmentProducer:
         self._segments = segments
         active = set(segments.active_ids)
         for lane in [lane for one, lane in self._lanes.items() if one not in active]:
-            self._close(lane, ())
+            self._close(lane)
             self._forget_if_done(lane)
         return self._release()
 
@@ -238,8 +244,8 @@ class SegmentProducer:
             InvariantError: Something does not; a bug in this library.
         """
         ids = [message.sequence_id for message in self._held]
-        if ids != sorted(set(ids)):
-            raise InvariantError("what is held is in the order of its sequence ids")
+        if len(ids) != len(set(ids)):
+            raise InvariantError("what is held is held once")
         if any(self._segments.segment_at(message.segment_hash).id not in self._blocked for message in self._held):
             raise InvariantError("only what is blocked is held")
         if self._blocked != self._now_blocked():
@@ -265,10 +271,9 @@ class SegmentProducer:
         lane.unanswered.update((publish.entry.sequence_id, publish.entry) for publish in publishes)
         return publishes
 
-    def _close(self, lane: _Lane, refused: Iterable[BatchMessage]) -> None:
+    def _close(self, lane: _Lane) -> None:
         lane.closing = True
-        self._held += [*refused, *lane.batcher.take_open()]
-        self._held.sort(key=lambda message: message.sequence_id)  # nearly sorted: cheap
+        self._held += lane.batcher.take_open()
 
     def _settle(self, lane: _Lane) -> list[PublishEntry]:
         return self._release() if self._forget_if_done(lane) else []
@@ -282,7 +287,7 @@ class SegmentProducer:
 
     def _release(self) -> list[PublishEntry]:
         self._block()
-        waiting, self._held = self._held, []
+        waiting, self._held = sorted(self._held, key=_SEQUENCE_ID), []
         publishes: list[PublishEntry] = []
         for message in waiting:
             target = self._segments.segment_at(message.segment_hash)
