@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
-from keyshared.placement import SoleOwner
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, SoleOwner
+from keyshared.ring import HashRing
+from keyshared.window import Consumer, InFlightWindow
 
 
 def test_who_joins_stands_by() -> None:
@@ -24,6 +26,59 @@ def test_when_the_owner_leaves_nobody_owns_anything() -> None:
     assert [] == placement.remove("bob")
     assert [("ann", None)] == [(move.old, move.new) for move in placement.remove("ann")]
     assert ((), ("ann",)) == (placement.ranges.owners, twin.ranges.owners)
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        SoleOwner("ann"),
+        HashRing(["ann"]),
+        AutoSplit(["ann"]),
+        AssignedRanges([(HashRange(0, 65536), "ann")]),
+        ExclusiveRanges({"ann": [(0, 65536)]}),
+    ],
+    ids=lambda placement: type(placement).__name__,
+)
+def test_every_builder_says_who_owns_a_key_and_serves_a_window_without_a_dispatcher(placement: Any) -> None:
+    window = InFlightWindow(placement, capacity=9)
+    window.add(Consumer("ann", 0, limit=5))
+    (entry,) = window.offer(0, b"k")
+
+    assert ("ann", "ann") == (placement.owner("k"), entry.consumer and entry.consumer.name)
+    placement.check_invariants()
+
+
+@pytest.mark.parametrize("owners", [None, 7, "ann", {"k": "ann"}], ids=repr)
+def test_what_cannot_say_who_owns_a_key_is_refused_before_a_message_is(owners: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"owners is .*it has no owner"):
+        InFlightWindow(owners, capacity=9)
+
+
+def test_nobody_owns_a_key_where_there_is_no_owner() -> None:
+    assert None is SoleOwner().owner(b"k")
+    with pytest.raises(ArgumentError):
+        SoleOwner("ann").owner(None)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(KeyTypeError):
+        SoleOwner("ann").owner(5)  # type: ignore[arg-type]  # on purpose
+
+
+def test_equal_ones_have_the_same_owner_and_consumers() -> None:
+    placement = SoleOwner("ann")
+    twin = placement.copy()
+
+    assert placement == twin != SoleOwner("bob")
+    twin.add("bob")
+    assert placement != twin
+    assert placement != "ann"
+    assert "<SoleOwner 'ann' of 2 consumers>" == repr(twin)
+
+
+def test_an_owner_that_is_no_consumer_is_found() -> None:
+    placement = SoleOwner("ann")
+    placement._consumers.clear()
+
+    with pytest.raises(InvariantError, match="the owner is a consumer"):
+        placement.check_invariants()
 
 
 def test_mistakes_raise() -> None:

@@ -22,7 +22,7 @@ __all__ = ["PlacedOwners", "UnitGate", "check_rules", "window_for"]
 
 
 class PlacedOwners(Owners, Placed, Protocol):
-    """Whoever can say which consumer a key belongs to because of the slot that it is in; every placement can."""
+    """Whoever can say which consumer a key belongs to because of the slot that it is in, as builders can."""
 
 
 class UnitGate(CountingGate):

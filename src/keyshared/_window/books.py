@@ -9,7 +9,7 @@ from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from keyshared._checks import check_int, check_kind, check_offset
+from keyshared._checks import check_int, check_kind, check_members, check_offset
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
 from keyshared._window.lanes import (
     IN_FLIGHT,
@@ -47,7 +47,7 @@ _NEVER_REACHED: Final = 1 << 63  # of a key; the limit of windows that spill not
 
 
 class Owners(Protocol):
-    """Whoever can say which consumer a key belongs to; every placement can."""
+    """Whoever can say which consumer a key belongs to: `HashRing` and all builders of `keyshared.placement` can."""
 
     def owner(self, key: bytes) -> str | None:
         """Name of the consumer that the key belongs to now, or None."""
@@ -112,6 +112,7 @@ class WindowBooks:
         draining: WatchedList | None = None,
         start: int | None = None,
     ) -> None:
+        check_members("owners", owners, Owners)
         limits = {
             "capacity": capacity,
             "max_tracked": max_tracked,

@@ -3,7 +3,7 @@
 from typing import Final, Self
 
 from keyshared._checks import check_number
-from keyshared.errors import ConsumerExistsError
+from keyshared.errors import ConsumerExistsError, InvariantError
 from keyshared.placement.protocol import check_name, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight
 from keyshared.placement.spans import Moved
@@ -32,7 +32,7 @@ class SoleOwner:
         >>> placement = SoleOwner("a")
         >>> placement.add("b")
         []
-        >>> placement.ranges.owner_of("any key")
+        >>> placement.owner("any key")
         'a'
     """
 
@@ -53,6 +53,18 @@ class SoleOwner:
     def consumers(self) -> tuple[str, ...]:
         """Every consumer that was added, in join order."""
         return tuple(self._consumers)
+
+    def owner(self, key: str | bytes) -> str | None:
+        """Return the owner of a key, which is that of every key.
+
+        Returns:
+            Its name; None if nobody owns anything.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
+            ArgumentError: The key is None.
+        """
+        return self._ranges.owner_of(key)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer that stands by; nothing moves.
@@ -97,6 +109,26 @@ class SoleOwner:
         twin = type(self)()
         twin._ranges, twin._consumers = self._ranges, dict(self._consumers)  # noqa: SLF001  # of the same class
         return twin
+
+    def check_invariants(self) -> None:
+        """Check that the owner of everything is a consumer.
+
+        Raises:
+            InvariantError: It is not; a bug in this library.
+        """
+        self._ranges.check_invariants()
+        if not self._consumers.keys() >= set(self._ranges.owners):
+            raise InvariantError("the owner is a consumer")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SoleOwner):
+            return NotImplemented
+        return (self._ranges, self.consumers) == (other._ranges, other.consumers)
+
+    __hash__ = None  # type: ignore[assignment]  # a builder changes
+
+    def __repr__(self) -> str:
+        return f"<SoleOwner {self._ranges.owner(0)!r} of {len(self._consumers)} consumers>"
 
 
 def _all_to(owner: str | None) -> RangeMap:
