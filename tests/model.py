@@ -51,6 +51,7 @@ from keyshared.effects import (
 from keyshared.errors import (
     ArgumentError,
     ClockError,
+    ConfigError,
     ConsumerExistsError,
     ConsumerFullError,
     KeyFullError,
@@ -1445,7 +1446,7 @@ class ModelDispatcher:
     def _redrive(self, key: bytes | None, letters: list[tuple[int, int, object]]) -> None:
         """Put dead letters back where they always stood, all of them before anything goes out."""
         if not self.config.redrive:
-            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+            raise ConfigError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
         for offset, attempt, _ in letters:
             if type(offset) is not int:
                 raise ArgumentError("offset", offset, "be an int")

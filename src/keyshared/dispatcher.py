@@ -89,7 +89,7 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
@@ -489,18 +489,19 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Source:
             Pulsar issue 23480: a nack must not reorder its key.
         """
+        now = checked_now(now_ms, self._now)
         check_length("delay_ms", delay_ms, at_least=0)
         check_reason(reason)
-
         receipt = (offset, consumer, attempt)
-        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now_ms, delay_ms=delay_ms, why=reason)
+        return self._end(Call.NACK, ReleaseReason.NACKED, receipt, now, delay_ms=delay_ms, why=reason)
 
     def reject(
         self, offset: int, consumer: str, attempt: int, *, reason: str | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
         """Report that no retry can help: the message is poison now. As `nack`, without the retries."""
+        now = checked_now(now_ms, self._now)
         check_reason(reason)
-        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now_ms, why=reason)
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), now, why=reason)
 
     def release(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
@@ -524,9 +525,10 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             >>> released.retry_at_ms, released.failures, d.why_blocked(0).reason.value
             (60005, 0, 'postponed')
         """
+        now = checked_now(now_ms, self._now)
         check_int("delay_ms", delay_ms, 0)
         receipt = (offset, consumer, attempt)
-        return self._end(Call.RELEASE, ReleaseReason.RELEASED, receipt, now_ms, delay_ms=delay_ms)
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, receipt, now, delay_ms=delay_ms)
 
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -542,15 +544,15 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Raises:
             ArgumentError: That cannot be a receipt, or the time is not an int of at least 1.
         """
+        now = checked_now(now_ms, self._now)
         check_length("extend_ms", extend_ms, at_least=1)
         length = self._config.ack_timeout_ms if extend_ms is None else extend_ms
-
-        entry = self._answered(Call.EXTEND, (offset, consumer, attempt), now_ms)
+        entry = self._answered(Call.EXTEND, (offset, consumer, attempt), now)
         if isinstance(entry, Ignored):
             return [entry]
         if length is not None:
             for each in self._endings.together(entry):
-                self._timers.start(each, self._now + length)
+                self._timers.start(each, now + length)
         return []
 
     # poison, spill, the log
@@ -598,6 +600,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
 
         Returns:
             The deliveries that are possible now.
+
+        Raises:
+            KeyTypeError: See `key_bytes`.
         """
         now = checked_now(now_ms, self._now)
         data = key_bytes(key)
@@ -617,12 +622,13 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Returns:
             The deliveries that are possible now; `Ignored` if the message is not blocked.
         """
+        now = checked_now(now_ms, self._now)
         check_bool("reset_failures", reset_failures)
 
         def unblock(entry: Entry, _: list[Effect]) -> None:
             self._endings.unblock_one(entry, reset_failures=reset_failures)
 
-        return self._confirm(Call.UNBLOCK_OFFSET, offset, now_ms, unblock)
+        return self._confirm(Call.UNBLOCK_OFFSET, offset, now, unblock)
 
     def redrive(
         self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
@@ -643,7 +649,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             while the key is in quarantine.
 
         Raises:
-            ArgumentError: One of them is no letter, or the configuration has no ``redrive``.
+            KeyTypeError: See `key_bytes`.
+            ArgumentError: One of them is no letter, or the hash of the placement refuses the key.
+            ConfigError: The configuration has no ``redrive``, or a rule has no answer for the key.
             RedriveTooEarlyError: One of them may still be offered, or something older than it.
             WindowFullError: There are more new ones than free slots.
 
@@ -663,7 +671,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         now = checked_now(now_ms, self._now)
         data = key_bytes(key)
         if self._redriven is None:
-            raise ArgumentError("redrive", False, "be True in the DispatcherConfig of whoever redrives")
+            raise ConfigError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
         self._admission.check_slot(data)
         ignored = self._redriven.take(data, letters)
         self._now = now
@@ -1131,9 +1139,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             duty.act(timed, notices, now)
         return self._outbox.wake(notices, now)
 
-    def _answered(self, call: Call, receipt: Receipt, now_ms: int | None) -> Entry | Ignored:
-        """Find the delivery that a receipt names, if it is current, and take the time of the call."""
-        now = checked_now(now_ms, self._now)
+    def _answered(self, call: Call, receipt: Receipt, now: int) -> Entry | Ignored:
+        """Find the delivery that a receipt names, if it is current, and take the time of the call, which is checked."""
         check_receipt(*receipt)
         self._now = now
         entry = current(self._members, *receipt)
@@ -1146,18 +1153,18 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         call: Call,
         reason: ReleaseReason,
         receipt: Receipt,
-        now_ms: int | None,
+        now: int,
         *,
         delay_ms: int | None = None,
         why: str | None = None,
     ) -> list[Effect[Item]]:
         """End the delivery that a receipt names, as its consumer asks."""
-        entry = self._answered(call, receipt, now_ms)
+        entry = self._answered(call, receipt, now)
         if isinstance(entry, Ignored):
             return [entry]
         notices: list[Effect] = []
-        self._endings.end(entry, reason, notices, self._now, delay_ms=delay_ms, why=why)
-        return self._outbox.wake(notices, self._now)
+        self._endings.end(entry, reason, notices, now, delay_ms=delay_ms, why=why)
+        return self._outbox.wake(notices, now)
 
     def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> list[Effect[Item]]:
         """Answer an ack that does not name a current delivery."""

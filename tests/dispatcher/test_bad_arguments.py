@@ -1,5 +1,6 @@
 """Mistakes of the host: a typed error that says what was asked, what is true and what to do, and no other trace."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -528,3 +529,35 @@ def test_what_a_peer_does_is_never_an_exception() -> None:
     assert [] == dispatcher.set_inactive("nobody")
     assert ([], []) == (dispatcher.in_flight("nobody"), dispatcher.gone(99))
     assert None is dispatcher.why_blocked(99)
+
+
+_TIMED = [
+    name
+    for name, call in inspect.getmembers(KeySharedDispatcher, inspect.isroutine)
+    if not name.startswith("_") and "now_ms" in inspect.signature(call).parameters and name != "restore"
+]
+
+
+@pytest.mark.parametrize("name", _TIMED)
+def test_of_two_wrong_arguments_the_clock_is_named_whatever_the_call(name: str) -> None:
+    config = DispatcherConfig(redrive=True)
+    dispatcher = KeySharedDispatcher[object](AlphabetRing(), config)
+    dispatcher.handle_timeout(now_ms=NOW)
+    call = getattr(dispatcher, name)
+    parameters = inspect.signature(call).parameters.values()
+    wrong = [object() for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    named = {each.name: object() for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+    with pytest.raises(ClockError):
+        call(*wrong, **{**named, "now_ms": NOW - 1})
+
+
+def test_the_calls_that_have_a_clock_are_all_there() -> None:
+    assert {"offer", "nack", "reject", "release", "extend", "unblock_offset", "redrive", "gone"} <= set(_TIMED)
+
+
+@pytest.mark.parametrize("call", ["unblock", "redrive"])
+def test_a_key_that_is_none_is_told_as_such(call: str) -> None:
+    dispatcher: Any = KeySharedDispatcher(AlphabetRing(), DispatcherConfig(redrive=True))
+    with pytest.raises(KeyTypeError):
+        getattr(dispatcher, call)(5, *[[]] * (call == "redrive"))

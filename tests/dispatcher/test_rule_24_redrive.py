@@ -26,6 +26,7 @@ from keyshared.effects import (
 )
 from keyshared.errors import (
     ArgumentError,
+    ConfigError,
     ConsumerFullError,
     InvariantError,
     KeyFullError,
@@ -264,7 +265,9 @@ class TestRefused:
     """What can never work, or not now, raises and changes nothing."""
 
     def test_a_dispatcher_that_was_not_asked_for_it_redrives_nothing(self) -> None:
-        with pytest.raises(ArgumentError, match="redrive is False; it must be True"):
+        with pytest.raises(
+            ConfigError, match=r"redrive is False; it must be True to redrive: DispatcherConfig\(redrive=True\)"
+        ):
             subscription("ann").redrive("a1", [])
 
     @pytest.mark.parametrize(
