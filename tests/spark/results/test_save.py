@@ -180,6 +180,30 @@ def test_another_version_is_neither_read_nor_added_to(
     assert newer not in told
 
 
+def test_what_is_read_from_a_place_does_not_overwrite_it(
+    spark: "SparkSession", counted: "DataFrame", tmp_path: Path
+) -> None:
+    places: list[dict[str, Any]] = [{"prefix": "read_again"}, {"path": tmp_path / "by path"}]
+    runs = [ks.save_results({"histogram": counted}, **place) for place in places]
+    for run, place in zip(runs, places, strict=True):
+        loaded = ks.load_results(spark, run=run, **place)["histogram"].drop("run")
+        in_doubt: Frames = {
+            "as it is": loaded,
+            "kept": loaded.filter("messages > 0").persist(),
+            "a part": counted.union(loaded.limit(1)),
+        }
+        for what, frame in in_doubt.items():
+            told = refused(partial(ks.save_results, {"histogram": frame}, mode="overwrite", **place))
+            assert "results is 'histogram'; it must be read from another place than" in told, what
+            assert "save with mode='append', or to another place" in told, what
+        in_doubt["kept"].unpersist()
+    left = ks.load_results(spark, **places[0])["histogram"].drop("run")
+    assert 2 == len([*(tmp_path / "by path").rglob("run=*")])  # of the histogram, and of what was saved
+    again = ks.save_results({"histogram": left}, tmp_path / "by path", mode="overwrite")  # read from elsewhere
+    assert {f"run={again}"} == {each.name for each in (tmp_path / "by path").rglob("run=*")}
+    assert rows_of(left) == rows_of(ks.load_results(spark, **places[1])["histogram"].drop("run"))
+
+
 def test_no_two_prefixes_that_may_be_saved_to_have_a_table_in_common() -> None:
     written: Counter[str] = Counter()
     for prefix in ("may", "may_plan", "may_order", "may_plan_order", "plan", "order", "border"):

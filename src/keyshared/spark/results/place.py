@@ -16,6 +16,7 @@ from keyshared._checks import check_mapping
 from keyshared.errors import ArgumentError
 from keyshared.spark.logs.snapshots import NO_SOURCE, session_with
 from keyshared.spark.results.catalogue import MANIFEST, RESULT_TABLES, RUN
+from keyshared.spark.results.reads import sources_of
 from keyshared.spark.runtime.session import reason
 from keyshared.spark.versions import condition_of
 
@@ -73,6 +74,11 @@ class Place(NamedTuple):
             there = any(map(self._has, RESULT_TABLES)) if self.path is None else bool(self._files(self.path))
             return "something else" if there else "nothing"
 
+    def sources(self) -> set[str]:
+        """Return all that a frame may read here, as `sources_of` names it; starts no job."""
+        with self._asked():
+            return {source for table in (MANIFEST, *RESULT_TABLES) if self._has(table) for source in self._read(table)}
+
     def clear(self, schemas: Mapping[str, StructType]) -> None:
         """Leave empty tables, the manifest first: from then on nothing counts as saved.
 
@@ -118,6 +124,14 @@ class Place(NamedTuple):
                 known = reader.schema(_with_run(schema)) if self.format == "parquet" else reader
                 rows = known.format(self.format).load(self._folder(table))
             return rows.select(RUN, *schema.names)
+
+    def _read(self, table: str) -> set[str]:
+        reader = self.spark.read.options(**self.options)
+        if self.path is None:
+            return sources_of(reader.table(self._name(table)))
+        if self.format == "parquet":  # to ask for its columns would be a job
+            return set(self._files(self._folder(table)) or ())
+        return sources_of(reader.format(self.format).load(self._folder(table)))
 
     def _write(self, writer: DataFrameWriter, table: str) -> None:
         writer = writer.format(self.format).options(**self.options).partitionBy(RUN)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +17,7 @@ from keyshared.spark.replays.replay import Replay
 from keyshared.spark.replays.what_if import WhatIf
 from keyshared.spark.results.catalogue import MANIFEST, RESULT_TABLES, RUN
 from keyshared.spark.results.place import check_prefix, checked_place
+from keyshared.spark.results.reads import sources_of
 from keyshared.spark.results.runs import MANIFEST_SCHEMA, check_versions, manifest_rows, new_run, saved_in
 
 __all__ = ["Results", "load_results", "save_results"]
@@ -50,7 +52,7 @@ def save_results(
             ``lake.db.may_deliveries``. It does not end in ``_plan`` or ``_order``.
         format: ``parquet``, ``delta`` or ``iceberg``; the latter needs ``prefix``.
         mode: ``error``: nothing may be there yet; ``append``: one more run beside those that are there; ``overwrite``:
-            instead of them.
+            instead of them. The place is emptied first, so ``results`` must not be read from it.
         options: Of Spark's writer, such as ``compression``; none that says what is replaced, or where it goes.
 
     Returns:
@@ -59,8 +61,9 @@ def save_results(
     Raises:
         ArgumentError: ``results`` is none, a table is unknown or has other columns; ``format`` or ``mode`` is unknown,
             or the session lacks the format's package; the place is no folder or name, holds results and ``mode`` is
-            ``error``, holds something else, or tables of another version. Nothing was changed, and no job was started
-            but the one that reads ``keyshared_runs`` for ``append``.
+            ``error``, holds something else, or tables of another version; or ``overwrite`` would empty what ``results``
+            are read from. Nothing was changed, and no job was started but the one that reads ``keyshared_runs`` for
+            ``append``.
 
     Complexity:
         A pass over each frame, and a small job for the entry; ``overwrite`` and the first run have one more for each
@@ -87,6 +90,7 @@ def save_results(
     if there == "results" and mode == "append":
         check_versions([each for each in saved_in(place) if each.table in frames])
     else:
+        _check_read_elsewhere(frames, place.sources() if there == "results" else set())
         place.clear(_SCHEMAS if there == "results" else {MANIFEST: MANIFEST_SCHEMA})
     run = new_run()
     for name, frame in frames.items():
@@ -147,6 +151,17 @@ def load_results(
         table: place.read(table, RESULT_TABLES[table].schema).filter(F.col(RUN).isin(runs))
         for table, runs in runs_of.items()
     }
+
+
+def _check_read_elsewhere(frames: Mapping[str, DataFrame], emptied: AbstractSet[str]) -> None:
+    """Refuse to empty what is still to be read: frames are lazy."""
+    for name, frame in frames.items():
+        if emptied and emptied & sources_of(frame):
+            requirement = (
+                "be read from another place than the one that overwrite empties first; "
+                "save with mode='append', or to another place"
+            )
+            raise ArgumentError("results", name, requirement)
 
 
 def _tables_of(results: object) -> Mapping[str, DataFrame]:
