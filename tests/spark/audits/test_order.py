@@ -247,17 +247,18 @@ def test_what_was_offered_and_not_settled_is_lost(spark: "SparkSession") -> None
             ("t", b"k", Attempt(1, "a", 1, 0, 1, 1)),
             ("t", b"k", Attempt(2, "a", 1, 2, None, None)),
             ("t", None, Attempt(4, "a", 1, 3, 4, 4)),
+            ("t", b"l", Attempt(6, "a", 1, 5, 6, 6)),  # what is lost was not overtaken
             ("u", b"k", Attempt(2, "a", 1, 0, 1, 1)),  # the same offset elsewhere is another message
         ],
     )
     offered = spark.createDataFrame(
-        [("t", 1, "k"), ("t", 1, "k"), ("t", 2, "k"), ("t", 3, "k"), ("t", 5, "l"), ("u", 2, "k")],
+        [("t", 1, "k"), ("t", 1, "k"), ("t", 2, "k"), ("t", 3, "k"), ("t", 5, "l"), ("t", 6, "l"), ("u", 2, "k")],
         "topic_partition string, offset long, key string",
     )
     stuck = "offset {} will never be delivered again: nothing is under way, and it has no answer"
     expected = [
         ("no-loss", "t", b"k", 2, None, None, stuck.format(2)),  # and 3 waits behind it
-        ("no-loss", "t", None, 4, 5, None, "Delivered tells of offset 4, which was never published"),
+        ("no-loss", "t", None, 4, 5, 5, "Delivered tells of offset 4, which was never published"),
         ("no-loss", "t", b"l", 5, None, None, stuck.format(5)),
     ]
     violations = check_order(log, offered=offered)

@@ -8,7 +8,7 @@ checker's for each of them, whatever the number of Spark partitions and the size
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from os import PathLike
 from typing import Final, NamedTuple, TypeAlias
 
@@ -23,6 +23,7 @@ from keyshared.errors import ArgumentError
 from keyshared.spark.audits.audit_figures import audit_report
 from keyshared.spark.audits.audit_report import html
 from keyshared.spark.audits.histories import Run, check_history_columns, history_columns, runs
+from keyshared.spark.audits.overtakings import Overtakings, Sure
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.frames.packing import check_partitions, packed
 from keyshared.spark.frames.pieces import in_one_piece
@@ -259,8 +260,9 @@ def audit(
         GuaranteesError: ``remembered_keys`` is no int of at least 0.
 
     Complexity:
-        One shuffle and sort of the histories; then as `Checker` for each row. A worker's memory is that of one checker
-        and one batch, the driver's O(topic-partitions).
+        One shuffle and sort of the histories; then as `Checker` for each row. A worker's memory is that of one checker,
+        one batch, and what has overtaken messages that still wait (of each at most ``most`` rows); the driver's is
+        O(topic-partitions).
 
     Example:
         >>> rows = [("p", 0, "published", 0, None), ("p", 1, "committed", None, 1)]
@@ -318,8 +320,9 @@ def audit_partition(
         most: See `audit`.
 
     Yields:
-        Of each topic-partition one `ViolationRow` for each violation, as soon as it shows, and after them one
-        `VerdictRow` for each claimed promise.
+        Of each topic-partition one `ViolationRow` for each violation of `check_history`, as soon as it is sure, and
+        after them one `VerdictRow` for each claimed promise. That a message was overtaken is sure when that one waits
+        no more, or is not lost at the end.
 
     Raises:
         ArgumentError: Rows of a topic-partition do not stand together.
@@ -349,7 +352,8 @@ def _judged(
 ) -> Iterator[AuditRow]:
     """Judge histories that come in pieces: a batch may end within one."""
     for topic_partition, own in in_one_piece(pieces, "sequence"):
-        trial = _Trial(topic_partition, Checker(guarantees, remembered_keys=remembered_keys), most)
+        checker = Checker(guarantees, remembered_keys=remembered_keys)
+        trial = _Trial(topic_partition, checker, Overtakings(guarantees, most), most)
         for _, piece in own:
             yield from trial.take(piece)
         yield from trial.finish()
@@ -359,17 +363,21 @@ def _judged(
 class _Trial:
     """Judges one topic-partition."""
 
-    def __init__(self, topic_partition: str, checker: Checker, most: int | None) -> None:
+    def __init__(
+        self, topic_partition: str, checker: Checker, overtakings: Overtakings[ViolationRow], most: int | None
+    ) -> None:
         self._topic_partition = topic_partition
         self._checker = checker
+        self._overtakings = overtakings
         self._most = most
+        self._overtaken: list[ViolationRow] = []  # the first ones, if only these are kept: those are known at the end
         self._last: int | None = None
         self._happenings = 0
         self._violations = dict.fromkeys(Promise, 0)
 
     def take(self, piece: Iterable[tuple[int, Happening]]) -> Iterator[ViolationRow]:
         """Take rows, in one loop with little in it: it runs for every row."""
-        feed, last, happenings = self._checker.feed, self._last, self._happenings
+        feed, sure_after, last, happenings = self._checker.feed, self._overtakings.after, self._last, self._happenings
         for sequence, happening in piece:
             try:
                 if last is not None and sequence <= last:
@@ -383,6 +391,8 @@ class _Trial:
             happenings += 1
             if found:
                 yield from self._kept(found, sequence)
+            if sure := sure_after(happening):
+                yield from self._overtook(sure)
         self._last, self._happenings = last, happenings
 
     def finish(self) -> Iterator[ViolationRow]:
@@ -390,6 +400,8 @@ class _Trial:
         found = self._checker.finish()
         if found and self._last is not None:
             yield from self._kept(found, self._last)
+        yield from self._overtook(self._overtakings.finish())
+        yield from self._overtaken
 
     def verdicts(self, guarantees: Guarantees) -> Iterator[VerdictRow]:
         unjudged = {each.promise: each.reason for each in self._checker.unjudged()}
@@ -400,9 +412,21 @@ class _Trial:
 
     def _kept(self, found: list[Violation], sequence: int) -> Iterator[ViolationRow]:
         for violation in found:
+            row = self._row(violation, sequence)
+            if self._overtakings.hold(violation, row):
+                continue
             self._violations[violation.promise] += 1
             if self._most is None or self._violations[violation.promise] <= self._most:
-                yield self._row(violation, sequence)
+                yield row
+
+    def _overtook(self, sure: Iterable[Sure[ViolationRow]]) -> Iterator[ViolationRow]:
+        """Count what no loss explains, and keep the first ones if not all are wanted."""
+        for number, rows in sure:
+            self._violations[Promise.KEY_ORDER] += number
+            if self._most is None:
+                yield from rows
+            else:
+                self._overtaken = sorted([*self._overtaken, *rows], key=attrgetter("sequence"))[: self._most]
 
     def _row(self, violation: Violation, sequence: int) -> ViolationRow:
         keys = (getattr(each, "key", None) for each in violation.happenings)

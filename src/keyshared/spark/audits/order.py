@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, history_of
 from keyshared.spark.audits.histories import runs
+from keyshared.spark.audits.overtakings import Overtakings
 from keyshared.spark.audits.screen import doubtful
 from keyshared.spark.replays.schemas import VIOLATION_SCHEMA
 from keyshared.testing.guarantees import Promise, Violation
@@ -131,17 +132,24 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[_Row]:
 
 def _judged(topic_partition: str, rows: Iterable[_Row]) -> Iterator[_Found]:
     checker = Checker(DELIVERY_GUARANTEES)
+    overtakings: Overtakings[_Found] = Overtakings(DELIVERY_GUARANTEES)
     keys: dict[int, bytes | None] = {}  # of outstanding messages: what proves a fault need not name the key
     for _, happening, key, position in rows:
         offset = getattr(happening, "offset", None)
         if offset is not None:
             keys[offset] = key
         for violation in checker.feed(happening):
-            yield _found(topic_partition, violation, keys, position)
+            row = _found(topic_partition, violation, keys, position)
+            if not overtakings.hold(violation, row):
+                yield row
+        for sure in overtakings.after(happening):
+            yield from sure.rows
         if isinstance(happening, Acked | Settled):
             del keys[happening.offset]
     for violation in checker.finish():
         yield _found(topic_partition, violation, keys, None)
+    for sure in overtakings.finish():
+        yield from sure.rows
 
 
 def _found(topic_partition: str, violation: Violation, keys: dict[int, bytes | None], position: int | None) -> _Found:
