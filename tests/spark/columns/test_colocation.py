@@ -207,6 +207,7 @@ def test_a_row_without_a_place_fails_the_job_and_is_named(
         ({"topic_partition": "offset"}, "'offset'; it must be string, and it is long"),
         ({"offset": "key"}, "'key'; it must be long or int or smallint or tinyint, and it is string"),
         ({"into": "key"}, "into is 'key'; it must be the name of a new column"),
+        ({"into": "_Keyshared_place"}, "'_Keyshared_place'; it must not begin with _keyshared_, .* rename it first"),
         ({"partitions": 0}, "partitions is 0; it must be an int of at least 1, or None"),
         ({"placement": "ann"}, "placement is 'ann'; it must be a RangeMap"),
     ],

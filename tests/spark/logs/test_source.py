@@ -101,6 +101,17 @@ def test_columns_in_backticks_and_fields_keep_their_spelling(spark: "SparkSessio
     ] == log_rows(log.drop("e"))
 
 
+def test_columns_of_the_users_are_neither_replaced_nor_lost(spark: "SparkSession") -> None:
+    events = spark.sql("select named_struct('user', 'eve') as event, 't' as p, 7 as o, 'mine' as `event.user`")
+    log = as_log(events, key="event.user", partition="p", order="`o`")
+    assert ["topic_partition", "key", "order", "offset", "event", "event.user"] == log.columns
+    assert [("t", "eve", 7, 0, ("eve",), "mine")] == log_rows(log)
+    for name in ("_keyshared_place", "_KEYSHARED_order", "_keyshared_bin"):
+        told = f"column is '{name}'; it must not begin with _keyshared_, as names of keyshared's own columns do; rename"
+        with pytest.raises(ArgumentError, match=told):
+            as_log(events.withColumnRenamed("event.user", name), key="event.user", partition="p", order="o")
+
+
 @pytest.mark.parametrize("schema", [None, "user int, shard int, ts long"])
 def test_a_csv_with_its_columns_in_another_order_is_refused(
     spark: "SparkSession", tmp_path: Path, schema: str | None

@@ -19,7 +19,7 @@ from keyshared.placement.ranges import RangeMap
 from keyshared.spark.columns.buckets import bucket_ranges_of
 from keyshared.spark.columns.owners import owner_number
 from keyshared.spark.columns.slots import bucket_hash, ranges_of, slot
-from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, check_new
+from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, check_new, check_not_ours
 from keyshared.spark.frames.packing import check_partitions
 from keyshared.spark.frames.partitions import by_ticket, moved, ticket, tickets
 from keyshared.spark.frames.rules import never_null, place_of
@@ -66,9 +66,9 @@ def colocate(
         is NULL: it has no place in an order.
 
     Raises:
-        ArgumentError: A column is missing or of another type; ``into`` is taken; the frame is a stream; ``partitions``
-            is none; ``key_hash`` is none, or the placement not one of buckets; or the placement cannot be expressed,
-            see `owner`. No job was started.
+        ArgumentError: A column is missing or of another type; ``into`` is taken; a name begins with ``_keyshared_``;
+            the frame is a stream; ``partitions`` is none; ``key_hash`` is none, or the placement not one of buckets; or
+            the placement cannot be expressed, see `owner`. No job was started.
         MissingExtraError: The hash needs a package that is not installed.
 
     Complexity:
@@ -91,7 +91,7 @@ def colocate(
     check_partitions(partitions)
     if df.isStreaming:
         raise ArgumentError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
-    check_new(df, _PLACE)
+    check_not_ours(df, [*df.columns, into])
     order = (topic_partition, offset)
     if placement is None:
         count = _shuffle_partitions(df) if partitions is None else partitions

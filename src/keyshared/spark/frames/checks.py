@@ -18,6 +18,7 @@ __all__ = [
     "check_distinct",
     "check_key",
     "check_new",
+    "check_not_ours",
     "column_names",
     "folding",
     "parts_of",
@@ -29,6 +30,7 @@ WHOLE: Final = ("bigint", "int", "smallint", "tinyint")
 """Types of whole numbers, for `check_columns`."""
 
 _CASE_SENSITIVE: Final = "spark.sql.caseSensitive"
+_OURS: Final = "_keyshared_"
 _SPARK_NAMES: Final = {"bigint": "long"}
 _PARTS: Final = re.compile(r"(?:[^.`]+|`(?:[^`]|``)+`)(?:\.|$)")  # of a path; what has a dot in its name is quoted
 
@@ -151,6 +153,23 @@ def check_new(df: DataFrame, column: str) -> None:
     """
     if not column or folding(df)(column) in column_names(df):
         raise ArgumentError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
+
+
+def check_not_ours(df: DataFrame, columns: Iterable[str]) -> None:
+    """Check that columns which stay in a frame have no names of this library's own, which it adds and drops again.
+
+    Args:
+        df: The frame.
+        columns: Names as they stand in it, without quotes.
+
+    Raises:
+        ArgumentError: A name begins as those of the library do.
+    """
+    fold = folding(df)
+    for name in columns:
+        if fold(name).startswith(_OURS):
+            requirement = f"not begin with {_OURS}, as names of keyshared's own columns do; rename it first"
+            raise ArgumentError("column", name, requirement)
 
 
 def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> None:

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 
 from keyshared._checks import check_int
 from keyshared.errors import ArgumentError
-from keyshared.spark.frames.checks import check_distinct, folding, parts_of, quoted, type_of
+from keyshared.spark.frames.checks import check_distinct, check_not_ours, folding, parts_of, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
 from keyshared.spark.frames.tables import frame_of
@@ -110,7 +110,8 @@ def load_log(
             a zone are UTC (``timeZone``).
 
     Returns:
-        The columns of a log, and after them the file's others, unless they are called the same.
+        The columns of a log, and after them the file's others, unless they are called the same. None of these may begin
+        with ``_keyshared_``.
 
     Raises:
         ArgumentError: The extension is unknown, nothing can be read there, files of CSV have other columns than one
@@ -188,8 +189,8 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
         As `load_log`.
 
     Raises:
-        ArgumentError: A column is missing, ``order`` is of a type without whole numbers or does not fit ``time``, or
-            rows have no topic-partition or no order.
+        ArgumentError: A column is missing or has a name that is keyshared's own, ``order`` is of a type without whole
+            numbers or does not fit ``time``, or rows have no topic-partition or no order.
 
     Complexity:
         As `load_log`.
@@ -201,9 +202,11 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
         Row(topic_partition='7', key='bob', order=11, offset=0, door='out')
     """
     check_time("time", time)
+    for column in (key, partition, order):
+        type_of(df, column)
     others = _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))
     check_distinct(df, others)
-    type_of(df, partition)
+    check_not_ours(df, others)
     rules = [
         never_null("topic_partition", partition, F.col(partition).cast("string")),
         never_null("order", order, _as_order(df, order)) if time is None else _in_time(df, order, time),
@@ -390,10 +393,11 @@ def _is_sorted(kind: DataType) -> bool:
     return kind.typeName() not in _UNORDERED
 
 
-def _columns(frame: DataFrame, *, exclude: Sequence[str]) -> list[str]:
-    fold = folding(frame)
-    excluded = set(map(fold, exclude))
-    return [name for name in frame.columns if fold(name) not in excluded and fold(quoted(name)) not in excluded]
+def _columns(df: DataFrame, *, exclude: Sequence[str]) -> list[str]:
+    """Return the names of a frame's columns but for these; a field of a struct leaves its column where it is."""
+    fold = folding(df)
+    excluded = {fold(names[0]) for names in map(parts_of, exclude) if len(names) == 1}
+    return [name for name in df.columns if fold(name) not in excluded]
 
 
 def _as_key(frame: DataFrame, key: str) -> Column:
