@@ -405,8 +405,8 @@ class TestColumns:
             ("delivered", "é", 0, "b", 1, 7),
         ]
         names = "happening string, Key string, offset int, consumer string, version long, at int"
-        log = spark.createDataFrame(rows, names).withColumn("x_mine", F.lit(1)).withColumn("shard", F.lit("s"))
-        with audit(log, Guarantees(promises={"one-holder"}), topic_partition="shard", sequence="at") as found:
+        log = spark.createDataFrame(rows, names).withColumn("x_mine", F.lit(1)).withColumn("my.shard", F.lit("s"))
+        with audit(log, Guarantees(promises={"one-holder"}), topic_partition="`My.shard`", sequence="`at`") as found:
             [row] = found.violations.collect()
         assert ("s", "é".encode(), 7) == (row.topic_partition, bytes(row.key), row.sequence)
 

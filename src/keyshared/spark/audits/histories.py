@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.batches import Values, runs_of, values_of
-from keyshared.spark.frames.checks import check_columns, column_names, folding
+from keyshared.spark.frames.checks import check_columns, column_names, folding, parts_of
 from keyshared.testing._garbage import collector_at_rest
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
@@ -81,8 +81,8 @@ def check_history_columns(df: DataFrame, *, topic_partition: str, sequence: str)
 
     Args:
         df: The frame. Columns that may be null may be missing; names that begin with ``x_`` are the user's.
-        topic_partition: Name of the column that names the history.
-        sequence: Name of the column that orders it.
+        topic_partition: The column that names the history, as Spark reads it: a name with a dot stands in backticks.
+        sequence: The column that orders it, likewise.
 
     Raises:
         ArgumentError: A column is missing, of another type, or unknown: a misspelt one would have no effect.
@@ -91,7 +91,7 @@ def check_history_columns(df: DataFrame, *, topic_partition: str, sequence: str)
     fold, there = folding(df), column_names(df)
     wanted = [column for column in COLUMNS if not column.nullable or column.name in there]
     check_columns(df, {column.name: _SPARK_TYPES[column.arrow] for column in wanted})
-    known = {*_NAMES, fold(topic_partition), fold(sequence)}
+    known = {*_NAMES, *(fold(names[0]) for names in map(parts_of, (topic_partition, sequence)) if len(names) == 1)}
     for name in df.columns:
         if fold(name) not in known and not name.startswith(_OWN_PREFIX):
             requirement = f"be one of {', '.join(_NAMES)}; columns of your own begin with {_OWN_PREFIX}"
