@@ -19,7 +19,17 @@ from keyshared.placement import RangeMap
 from keyshared.spark import versions
 from keyshared.spark.frames import partitions, tables
 from keyshared.spark.logs.source import as_log
-from keyshared.spark.versions import ARROW_FRAMES, ARROW_FUNCTIONS, BATCH, BY_ID, STREAMS, Since, condition_of, needs
+from keyshared.spark.versions import (
+    ARROW_FRAMES,
+    ARROW_FUNCTIONS,
+    BATCH,
+    BY_ID,
+    STREAMS,
+    UTF8_CHECK,
+    Since,
+    condition_of,
+    needs,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,6 +95,29 @@ def test_a_log_is_numbered_and_laid_out_alike_without_arrow_frames_and_ids(
     monkeypatch.setattr(tables, "ARROW_FRAMES", NEVER)
     monkeypatch.setattr(partitions, "BY_ID", NEVER)
     assert expected == lying(as_log(events, key="user", partition="shard", order="ts"))
+
+
+@only_since(UTF8_CHECK)
+def test_what_is_no_text_to_python_is_found_without_a_function_for_it(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = [b"\xed\xa0\x80", b"\xc0\x80", b"a\xff", "\ufffd".encode(), None]  # half a pair, an overlong NUL, a byte
+    keys = [*(key.encode() for key in SOME_TEXTS), *SOME_BYTES, *odd]
+    texts = spark.createDataFrame([(key,) for key in keys], "key binary").select(F.col("key").cast("string"))
+    checked = [versions.is_utf8(F.col("key")).alias("by function")]
+    monkeypatch.setattr(versions, "UTF8_CHECK", NEVER)
+    checked.append(versions.is_utf8(F.col("key")).alias("without"))
+    found = [*map(tuple, texts.select(*checked).collect())]
+    assert [(told, told) for told in map(is_text, keys)] == found
+
+
+def is_text(key: bytes | None) -> bool | None:
+    if key is None:
+        return None
+    try:
+        return bool(key.decode()) or True
+    except UnicodeDecodeError:
+        return False
 
 
 def test_what_this_spark_is_too_old_for_is_refused_with_both_versions_and_a_way_out() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyspark
 from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import TooOldError
 
@@ -21,11 +22,13 @@ __all__ = [
     "CLASSIC",
     "STATE_IN_ROWS",
     "STREAMS",
+    "UTF8_CHECK",
     "VERSION",
     "Since",
     "array_function",
     "condition_of",
     "datasets",
+    "is_utf8",
     "needs",
 ]
 
@@ -72,6 +75,9 @@ ARROW_FUNCTIONS: Final = Since("arrow_udf", 4, 1)
 BY_ID: Final = Since("repartitionById", 4, 1)
 """A row goes to the partition whose number it has."""
 
+UTF8_CHECK: Final = Since("is_valid_utf8", 4, 0)
+"""Tells whether the bytes of a text are UTF-8. Spark makes any bytes a text, by a cast."""
+
 STREAMS: Final = Since("transformWithStateInPandas", 4, 0)
 """State of a stream in Python. Rows go there and back in pandas frames, and not through Spark Connect."""
 
@@ -111,6 +117,17 @@ def datasets(spark_jvm: Any) -> Any:  # noqa: ANN401 - objects of the JVM
         spark_jvm: The package ``org.apache.spark``.
     """
     return spark_jvm.sql.classic.Dataset if CLASSIC.is_here else spark_jvm.sql.Dataset
+
+
+def is_utf8(text: Column) -> Column:
+    """Return whether a text is one to Python, too; NULL for NULL.
+
+    Args:
+        text: A string column. Before Spark 4.0 it goes through another charset and back, which replaces what is none.
+    """
+    if UTF8_CHECK.is_here:
+        return F.is_valid_utf8(text)
+    return F.decode(F.encode(text, "UTF-16BE"), "UTF-16BE") == text
 
 
 def array_function(function: Callable[[pa.Array], pa.Array], kind: str) -> Callable[[Column], Column]:

@@ -96,6 +96,14 @@ def test_the_bucket_hash_of_a_key_is_the_one_of_python_for_every_hash(
     }
 
 
+def test_a_text_that_is_none_to_python_has_the_slot_of_its_bytes(spark: "SparkSession") -> None:
+    rings = {key_hash.name: RangeMap(key_hash=key_hash) for key_hash in (XXH64_SEED_42, MURMUR3_32)}
+    texts = frame_of(spark, BYTES).select(F.col("key"), F.col("key").cast("string").alias("text"))
+    slots = {name: slot(F.col("text"), ring).alias(name) for name, ring in rings.items()}
+    for row in texts.select("key", *slots.values()).collect():
+        assert {name: ring.slot_of(bytes(row.key)) for name, ring in rings.items()} == {n: row[n] for n in slots}
+
+
 def test_the_bucket_hash_is_not_the_lowest_bits_of_a_wider_hash(spark: "SparkSession") -> None:
     wrong = F.xxhash64("key").bitwiseAND(0xFFFF).alias("bucket_hash")  # hashB is the low half of the top 32 bits
     rows = frame_of(spark, TEXTS).select(wrong).collect()

@@ -82,7 +82,12 @@ def test_a_log_of_one_instant_has_no_load_and_keys_may_be_bytes(spark: "SparkSes
     rows = log(spark).selectExpr("topic_partition", "cast(key as binary) key", "offset", "5 at_ms")
     assert () == ks.offered_load(rows, FIXED).topic_partitions
     timed = rows.withColumn("at_ms", rows["offset"])
-    assert isinstance(ks.offered_load(timed, FIXED).topic_partitions[0].hottest, str)
+    for key, hottest in (
+        ("cast(concat(cast(key as binary), X'FF0A') as string)", r"k0\xff\n"),
+        ("concat(key, '\n')", "k0\n"),
+    ):
+        odd = timed.withColumn("key", F.expr(key))  # the first one is no text to Python
+        assert hottest == ks.offered_load(odd, FIXED).topic_partitions[0].hottest
     assert 0 == ks.offered_load(timed.limit(0), FIXED).load
     assert float("inf") == ks.offered_load(timed, Plan()).load
 

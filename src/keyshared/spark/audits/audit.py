@@ -27,7 +27,7 @@ from keyshared.spark.audits.overtakings import Overtakings, Sure
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.frames.packing import check_partitions, packed
 from keyshared.spark.frames.pieces import in_one_piece
-from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
+from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, text_for_python
 from keyshared.spark.pages.page import checked_target
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
@@ -501,7 +501,7 @@ class _Counted(NamedTuple):
 def _rules(topic_partition: str, sequence: str) -> list[Rule]:
     """What says where a row belongs, by the names of `history_columns`."""
     return [
-        never_null("topic_partition", topic_partition, F.col("topic_partition")),
+        text_for_python("topic_partition", topic_partition, F.col("topic_partition")),
         never_null("sequence", sequence, F.col("sequence")),
     ]
 

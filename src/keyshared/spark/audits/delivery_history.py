@@ -131,7 +131,7 @@ def history_of(
         topic-partition stand together, in order.
 
     Raises:
-        ConfigError: See `delivery_history`.
+        ArgumentError: See `delivery_history`.
     """
     check_deliveries(deliveries)
     there = column_names(deliveries) if with_outcomes else set()

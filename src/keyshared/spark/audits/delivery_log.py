@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.spark.frames.checks import check_columns, check_key, column_names
-from keyshared.spark.frames.rules import Rule, never_null, place_of
+from keyshared.spark.frames.rules import Rule, never_null, place_of, text_for_python
 
 __all__ = [
     "check_deliveries",
@@ -36,7 +36,7 @@ def check_deliveries(deliveries: DataFrame) -> None:
         deliveries: See `check_order`.
 
     Raises:
-        ConfigError: A column is missing or of another type.
+        ArgumentError: A column is missing or of another type.
     """
     check_columns(deliveries, _DELIVERIES)
 
@@ -48,7 +48,7 @@ def check_offered(offered: DataFrame) -> None:
         offered: See `check_order`.
 
     Raises:
-        ConfigError: A column is missing or of another type.
+        ArgumentError: A column is missing or of another type.
     """
     check_columns(offered, _OFFERED)
     if "key" in column_names(offered):
@@ -61,7 +61,8 @@ def rules_of_deliveries() -> list[Rule]:
     too_early = F.coalesce(end <= start, F.lit(False))
     settled_first = settled.isNotNull() & F.coalesce(settled < end, F.lit(True))
     return [
-        *(never_null(name) for name in ("topic_partition", "offset", "consumer", "attempt", "sequence")),
+        text_for_python("topic_partition"),
+        *(never_null(name) for name in ("offset", "consumer", "attempt", "sequence")),
         Rule("end_sequence", "end_sequence", end, too_early, "at or before the delivery's own sequence"),
         Rule("settled_sequence", "settled_sequence", settled, settled_first, "before the delivery's end"),
     ]
@@ -69,7 +70,10 @@ def rules_of_deliveries() -> list[Rule]:
 
 def rules_of_offered() -> list[Rule]:
     """Return what must hold in every row that names a message."""
-    return [never_null(name, f"{name} of offered", F.col(name)) for name in _OFFERED]
+    return [
+        text_for_python("topic_partition", "topic_partition of offered", F.col("topic_partition")),
+        never_null("offset", "offset of offered", F.col("offset")),
+    ]
 
 
 def place_of_message() -> Column:

@@ -30,7 +30,7 @@ from keyshared.offsets.translate import (
     TargetGroup,
 )
 from keyshared.spark.frames.checks import check_columns, column_names
-from keyshared.spark.frames.rules import never_null, place_of
+from keyshared.spark.frames.rules import never_null, place_of, text_for_python
 
 __all__ = ["TRANSLATION_SCHEMA", "translate_offsets"]
 
@@ -216,7 +216,7 @@ def _given(commits: DataFrame) -> DataFrame:
     there = column_names(commits)
     place = place_of({name: name for name in _COMMITS})
     columns = [
-        never_null(field.name, f"{field.name} of a commit", F.col(field.name).cast(field.dataType)).kept(place)
+        _complete(field.name, "a commit", place)
         if field.name in _COMMITS
         else (F.col(field.name) if field.name in there else F.lit(None)).cast(field.dataType).alias(field.name)
         for field in _GIVEN
@@ -236,8 +236,9 @@ def _bounds(bounds: DataFrame) -> DataFrame:
 
 
 def _complete(name: str, of: str, place: Column) -> Column:
-    value = F.col(name) if name in {"topic_partition", "origin"} else F.col(name).cast("bigint")
-    return never_null(name, f"{name} of {of}", value).kept(place)
+    value = F.col(name) if name in {"group", "topic_partition", "origin"} else F.col(name).cast("bigint")
+    rule = text_for_python if name == "topic_partition" else never_null
+    return rule(name, f"{name} of {of}", value).kept(place)
 
 
 # what the logs know: questions among the records

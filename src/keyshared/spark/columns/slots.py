@@ -157,7 +157,8 @@ def _hashed(key: Column, key_hash: KeyHash, bits: int, mask: int | None = None) 
         F.raise_error(F.concat(F.lit("keyshared: the key must be string or binary, it is "), F.typeof(key)))
     )
     if key_hash != XXH64_SEED_42:
-        return _in_arrow(key_hash, bits, mask)(text_or_bytes)
+        # as bytes: what Spark takes for a text need not be one to Python; by way of a text, which any type becomes
+        return _in_arrow(key_hash, bits, mask)(text_or_bytes.cast("string").cast("binary"))
     top = F.shiftrightunsigned(F.xxhash64(text_or_bytes), key_hash.bits - bits)  # unsigned: Spark's hash is signed
     # NULL hashes to the seed, and would have a slot. Added as a NULL, not as a condition around the whole: what
     # stands in a branch is not shared, and the hash would be computed once for each use

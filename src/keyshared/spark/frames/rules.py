@@ -12,8 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
+from keyshared.spark.versions import is_utf8
 
-__all__ = ["MAX_MS", "Rule", "count_wrong", "never_null", "place_of", "refuse", "whole_ms"]
+__all__ = ["MAX_MS", "Rule", "count_wrong", "never_null", "place_of", "refuse", "text_for_python", "whole_ms"]
 
 MAX_MS: Final = ((1 << 63) - 1) // 1_000
 """The greatest number of milliseconds that Spark can make a time of: its times count microseconds in 64 bits."""
@@ -67,6 +68,19 @@ def never_null(name: str, column: str | None = None, value: Column | None = None
     called = name if column is None else column
     found = F.col(called) if value is None else value
     return Rule(name, called, found, found.isNull(), "NULL")
+
+
+def text_for_python(name: str, column: str | None = None, value: Column | None = None) -> Rule:
+    """Return the rule for a text that Python reads, such as a topic-partition: it has a value, and is UTF-8.
+
+    Args:
+        name: What the job calls the column.
+        column: What the frame calls it; None: the same.
+        value: The string column, if it is not the one of that name.
+    """
+    rule = never_null(name, column, value)
+    wrong = F.coalesce(~is_utf8(rule.value), F.lit(True))
+    return rule._replace(wrong=wrong, what="NULL or a text that is not UTF-8")
 
 
 def whole_ms(name: str, column: str, value: Column, *, optional: bool = False) -> Rule:

@@ -23,7 +23,7 @@ from keyshared.buckets.boundaries import SlotLoad
 from keyshared.buckets.boundaries import balanced_boundaries as boundaries_of
 from keyshared.buckets.layout import BucketLayout
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
+from keyshared.hashing.named import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import RangeMap
 from keyshared.simulate.summary import DEFAULT_HOTTEST
@@ -180,7 +180,7 @@ def collect_histogram(counted: DataFrame) -> KeyHistogram:
     """
     for column in _COLUMNS:
         type_of(counted, column)
-    rows = counted.select(*_COLUMNS).collect()
+    rows = counted.select(*_COLUMNS).withColumn("hot_key", F.col("hot_key").cast("binary")).collect()
     keyless = [row for row in rows if row["slot"] is None]
     keyed = sorted((row for row in rows if row["slot"] is not None), key=lambda row: int(row["slot"]))
     return KeyHistogram(
@@ -251,14 +251,10 @@ def _slot_count(row: Row) -> SlotCount:
         messages=row["messages"],
         weight=_load(row["weight"]),
         keys=row["keys"],
-        hot_key=required_key_bytes(_plain(row["hot_key"])),
+        hot_key=bytes(row["hot_key"]),
         hot_messages=row["hot_messages"],
         hot_weight=_load(row["hot_weight"]),
     )
-
-
-def _plain(key: str | bytes | bytearray) -> str | bytes:
-    return bytes(key) if isinstance(key, bytearray) else key  # what collect() makes of binary depends on a setting
 
 
 def _load(weight: int | Decimal) -> SlotLoad:

@@ -39,7 +39,7 @@ from keyshared._checks import check_int
 from keyshared.errors import ArgumentError
 from keyshared.spark.frames.checks import check_distinct, check_not_ours, folding, parts_of, quoted, type_of
 from keyshared.spark.frames.packing import PLACE, placed
-from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse
+from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, text_for_python
 from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.logs.files import Source, format_of
 from keyshared.spark.logs.instants import exact_ms, in_63_bits
@@ -208,7 +208,7 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
     check_distinct(df, others)
     check_not_ours(df, others)
     rules = [
-        never_null("topic_partition", partition, F.col(partition).cast("string")),
+        text_for_python("topic_partition", partition, F.col(partition).cast("string")),
         never_null("order", order, _as_order(df, order)) if time is None else _in_time(df, order, time),
     ]
     found = _as_key(df, key).alias("key")

@@ -15,7 +15,7 @@ from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
 from keyshared.spark.frames.layout import layout_of
 from keyshared.spark.frames.packing import check_partitions, packed
 from keyshared.spark.frames.pieces import in_one_piece
-from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
+from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, text_for_python, whole_ms
 from keyshared.spark.replays.partition import Message
 
 __all__ = ["packed_messages", "read_arrivals", "read_messages"]
@@ -61,7 +61,7 @@ def packed_messages(
     check_partitions(partitions)
     place = place_of({"topic_partition": topic_partition, "offset": offset})
     rules = [
-        never_null("topic_partition", topic_partition),
+        text_for_python("topic_partition", topic_partition, F.col(topic_partition)),
         never_null("offset", offset, F.col(offset).cast("bigint")),
     ]
     if at_ms is not None:

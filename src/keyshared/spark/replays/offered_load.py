@@ -1,15 +1,17 @@
 """How much of what its consumers can do a log asks of a plan, in native Spark: a sum for each key, and no replay."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
+from pyspark.sql.types import StringType
 
 from keyshared._checks import check_kind
 from keyshared.simulate.plan import Plan
-from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
-from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, whole_ms
+from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, type_of
+from keyshared.spark.frames.rules import Rule, count_wrong, place_of, refuse, text_for_python, whole_ms
 from keyshared.spark.pages.page import as_text
 from keyshared.spark.plans.load import Cost, OfferedLoad, TopicPartitionLoad, Work, key_costs, load_of, mean_ms_of
 
@@ -102,7 +104,7 @@ def offered_loads(
         own.alias("own_ms"),
     )
     rules = [
-        never_null("topic_partition", topic_partition, F.col("place")),
+        text_for_python("topic_partition", topic_partition, F.col("place")),
         whole_ms("at_ms", at_ms, F.col("at_ms")),
         *([whole_ms("service_ms", service_ms, F.col("own_ms"), optional=True)] if service_ms else []),
     ]
@@ -114,7 +116,11 @@ def offered_loads(
     span_ms = max((row["last_ms"] for row in found), default=0) - min((row["first_ms"] for row in found), default=0)
     hot = [index for index in range(len(costs)) if any((row[f"most_{index}"] or 0.0) > span_ms for row in found)]
     over = _count_over(keys, hot, span_ms)
-    return {name: _load(plan, index, found, over.get(index, {})) for index, (name, plan) in enumerate(plans.items())}
+    is_text = isinstance(type_of(df, key), StringType)
+    return {
+        name: _load(plan, index, found, over.get(index, {}), is_text=is_text)
+        for index, (name, plan) in enumerate(plans.items())
+    }
 
 
 def _keys(rows: DataFrame, costs: Sequence[Sequence[Cost]], rules: Sequence[Rule]) -> DataFrame:
@@ -149,7 +155,7 @@ def _sums(plans: int) -> list[Column]:
         for index in range(plans)
         for each in (
             F.max(f"need_{index}").alias(f"most_{index}"),
-            F.max_by("key", F.struct(f"need_{index}", "key")).alias(f"hottest_{index}"),
+            F.max_by(F.col("key").cast("binary"), F.struct(f"need_{index}", "key")).alias(f"hottest_{index}"),
         )
     ]
     return [*sums, *ends, *hottest]
@@ -164,7 +170,7 @@ def _count_over(keys: DataFrame, plans: Sequence[int], span_ms: int) -> dict[int
     return {index: {row["place"]: row[f"over_{index}"] for row in rows} for index in plans}
 
 
-def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int]) -> OfferedLoad:
+def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int], *, is_text: bool) -> OfferedLoad:
     first_ms = min((row["first_ms"] for row in rows), default=0)
     last_ms = max((row["last_ms"] for row in rows), default=0)
     span_ms = last_ms - first_ms
@@ -176,7 +182,7 @@ def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int]) 
             topic_partition=row["place"],
             mean_ms=mean_ms_of(plan, works[row["place"]]),
             load=load_of(plan, works[row["place"]], first_ms, last_ms),
-            hottest=_key(row[f"hottest_{index}"]),
+            hottest=_key(row[f"hottest_{index}"], is_text=is_text),
             key_load=(row[f"most_{index}"] or 0.0) / span_ms,
             keys_over=over.get(row["place"], 0),
         )
@@ -189,5 +195,10 @@ def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int]) 
     )
 
 
-def _key(key: str | bytearray | None) -> str | None:
-    return as_text(bytes(key)) if isinstance(key, bytearray | bytes) else key
+def _key(key: bytes | bytearray | None, *, is_text: bool) -> str | None:
+    if key is None:
+        return None
+    if is_text:
+        with suppress(UnicodeDecodeError):  # bytes that Spark was told to take for a text
+            return key.decode()
+    return as_text(bytes(key))

@@ -32,7 +32,7 @@ from keyshared.journal.commands import LATE, REFUSED
 from keyshared.journal.journal import Journal
 from keyshared.ring import HashRing
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, column_names
-from keyshared.spark.frames.rules import never_null, place_of, whole_ms
+from keyshared.spark.frames.rules import never_null, place_of, text_for_python, whole_ms
 from keyshared.spark.streams.partition import dispatch_partition
 from keyshared.spark.streams.rows import DUPLICATE, PACKED_SCHEMA, bundled, pack_batches, unbundled
 from keyshared.spark.versions import STREAMS, needs
@@ -278,6 +278,7 @@ def _commands(df: DataFrame) -> list[Column]:
     there, place = column_names(df), place_of({name: name for name in ("topic_partition", "sequence")})
     types = {field.name: field.dataType for field in COMMAND_SCHEMA.fields}
     rules = {name: never_null(name, value=F.col(name).cast(types[name])) for name in _NEEDED}
+    rules["topic_partition"] = text_for_python("topic_partition")
     rules["at_ms"] = whole_ms("at_ms", "at_ms", F.col("at_ms").cast("bigint"))
     return [
         rules[name].kept(place)
