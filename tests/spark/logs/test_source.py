@@ -9,7 +9,9 @@ import pytest
 from keyshared.errors import ArgumentError
 
 pyspark = pytest.importorskip("pyspark")
-import pyarrow.compute as pc  # noqa: E402 - comes with pyspark's extra
+import pyarrow as pa  # noqa: E402 - comes with pyspark's extra
+import pyarrow.compute as pc  # noqa: E402 - as above
+import pyarrow.parquet as pq  # noqa: E402 - as above
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 from tests.spark.settings import settings  # noqa: E402 - as above
 
@@ -84,6 +86,15 @@ def test_times_of_a_csv_without_a_zone_are_utc_whatever_the_session_says(
     with settings(spark, {"spark.sql.session.timeZone": zone, "spark.sql.timestampType": kind}):
         log = load_log(spark, str(tmp_path / "log.csv"), key="id", partition="shard", order="at", **how)
         assert [("1", "a", 1_741_487_400_000, 0), ("1", "b", 1_741_489_800_000, 1)] == log_rows(log)
+
+
+def test_times_in_names_of_folders_are_utc_whatever_the_session_says(spark: "SparkSession", tmp_path: Path) -> None:
+    folder = tmp_path / "hour=2025-01-01 10%3A00%3A00"
+    folder.mkdir()
+    pq.write_table(pa.table({"user": ["eve"], "shard": ["p"]}), folder / "a.parquet")
+    with settings(spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        log = load_log(spark, str(tmp_path), key="user", partition="shard", order="hour")
+        assert [("p", "eve", 1_735_725_600_000, 0)] == log_rows(log.drop("hour"))
 
 
 def test_columns_in_backticks_and_fields_keep_their_spelling(spark: "SparkSession", tmp_path: Path) -> None:

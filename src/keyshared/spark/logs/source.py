@@ -68,6 +68,7 @@ _MS_OF_A_DAY: Final = 86_400_000
 _BY: Final = "_keyshared_order"
 _SAMPLE: Final = 100
 _UNTYPED: Final = frozenset({"csv", "json"})
+_WITH_FOLDERS: Final = _UNTYPED | {"parquet", "orc", "avro", "text"}
 _UNORDERED: Final = frozenset({"map", "variant", "interval"})  # Spark cannot sort by these
 _OTHER_HEADER: Final = "CSV header does not conform"
 
@@ -107,7 +108,7 @@ def load_log(
             said, also that of ``order``.
         options: Of Spark's reader: ``sep``, ``header``, ``encoding`` and so on. By default CSV has a header, the same
             one in every file (``enforceSchema=true``: the places of columns count, not their names), and times without
-            a zone are UTC (``timeZone``).
+            a zone are UTC (``timeZone``), those in names of folders too (``hour=2025-01-01 10%3A00%3A00``).
 
     Returns:
         The columns of a log, and after them the file's others, unless they are called the same. None of these may begin
@@ -313,9 +314,9 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
 
 def _options(spark: SparkSession, source: Source, kind: str) -> dict[str, str]:
     """Return the options of the reader: times without a zone are UTC, and files of CSV have one header."""
-    if kind not in _UNTYPED:
+    if kind.casefold() not in _WITH_FOLDERS:
         return dict(source.options)
-    given = _defaulted(source.options, timeZone="UTC")
+    given = _defaulted(source.options, timeZone="UTC")  # of names of folders, too, which have no types of their own
     if kind != "csv":
         return given
     given = _defaulted(given, header="true")
