@@ -6,6 +6,8 @@ Whatever is wrong, the error names the column; and what is wrong in a row it sho
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -23,6 +25,8 @@ from tests.spark.since import JOB_FAILED  # noqa: E402 - needs pyspark
 
 from keyshared import spark as ks  # noqa: E402 - needs pyspark
 from keyshared.spark.frames.rules import MAX_MS  # noqa: E402 - needs pyspark
+from keyshared.spark.replays.replay import Replay  # noqa: E402 - needs pyspark
+from keyshared.testing import Guarantees  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -287,6 +291,54 @@ def test_null_or_no_text_where_a_value_must_be_is_an_error_that_shows_the_row(
         told = re.search(r"in any row, and it is in 2, such as (.*)", lines[0])
         assert told is not None
         assert 2 == len(told[1].split("; "))  # both, by their places
+
+
+def test_an_argument_that_can_never_work_is_refused_before_a_job(spark: "SparkSession", tmp_path: Path) -> None:
+    file, page = tmp_path / "log.csv", tmp_path / "page.html"
+    file.write_text("who,shard,ts\neve,p,7\n")
+    fails = frame_of(spark, {**LOG, "flags": "1L", "ts": "id"}).filter("assert_true(false) is null")  # in any job
+    stream = spark.readStream.format("rate").load()
+    load: Any = partial(ks.load_log, spark, key="who", partition="shard", order="ts")
+    log: Any = partial(ks.as_log, fails, partition="topic_partition", order="ts")
+    replayed: Any = Replay(fails, PLAN)
+    audited: Any = ks.Audit(fails, Guarantees())
+    anything: Any = None
+    cases: dict[str, Callable[[], object]] = {
+        "frame is None; it must be a DataFrame": lambda: ks.with_owner(anything, RING),
+        "frame is 5; it must be a DataFrame": lambda: ks.check_order(frame_of(spark, DELIVERY), offered=5),  # type: ignore[arg-type]
+        "tree is None; it must be a DistributionTree": lambda: ks.with_copy_due(fails, anything, "c1"),
+        "tree is None; it must be a Dist": lambda: ks.audit_distribution(frame_of(spark, COPY), anything),
+        "into is 5; it must be the name of a new column": lambda: ks.with_owner(fails, RING, into=5),  # type: ignore[arg-type]
+        "column is None; it must be a column": partial(log, key=None),
+        "column is 5; it must be a column": partial(log, key=5),
+        "frame is 'a stream'; it must be batch": lambda: ks.as_log(
+            stream, key="value", partition="value", order="value"
+        ),
+        "key_hash is 'junk'; it must be left out": lambda: ks.colocate(fails, key_hash="junk"),  # type: ignore[arg-type]
+        "path is None; it must be a non-empty str": partial(load, None),
+        "options is 5; it must be a mapping": partial(load, file, options=5),
+        "options is 5; it must be a non-empty str": partial(load, file, options={5: "x"}),
+        "format is 5; it must be a non-empty str": partial(load, file, format=5),
+        "format is 'xx'; it must be one that this session can read": partial(load, file, format="xx"),
+        "schema is 5; it must be a non-empty str": partial(load, file, schema=5),
+        "schema is 'foo bar baz'; it must be columns and types": partial(load, file, schema="foo bar baz"),
+        "violations is 5; it must be a mapping": partial(replayed.report, page, violations=5),
+        "violations['a'] is 'b'; it must be an int": partial(replayed.report, page, violations={"a": "b"}),
+        "path is 5; it must be where": partial(replayed.report, 5),
+        "title is 5; it must be a str": partial(audited.report, page, title=5),
+        "about is None; it must be a str": partial(audited.report, page, about=None),
+    }
+    told = {wanted: refusal(call) for wanted, call in cases.items()}
+    replayed.close()
+    audited.close()
+    assert {} == {wanted: message for wanted, message in told.items() if wanted not in message}
+    assert ["eve"] == [row.key for row in load(file).collect()]  # a path may be one of Python's
+
+
+def refusal(call: Callable[[], object]) -> str:
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("value", [-1, MAX_MS + 1, (1 << 63) - 1])

@@ -24,11 +24,12 @@ from keyshared.spark.audits.audit_figures import audit_report
 from keyshared.spark.audits.audit_report import html
 from keyshared.spark.audits.histories import Run, check_history_columns, history_columns, runs
 from keyshared.spark.audits.overtakings import Overtakings, Sure
+from keyshared.spark.frames.checks import check_batch
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.frames.packing import check_partitions, packed
 from keyshared.spark.frames.pieces import in_one_piece
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, text_for_python
-from keyshared.spark.pages.page import checked_target
+from keyshared.spark.pages.page import check_words, checked_target
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.guarantees import Guarantees, Promise, Violation
 from keyshared.testing.history import Happening
@@ -192,7 +193,8 @@ class Audit(Kept):
             proofs: How many violations of each promise are shown in full.
 
         Raises:
-            ArgumentError: ``path`` is in no folder, or ``proofs`` is no int of at least 0. No job was started.
+            ArgumentError: ``path`` is in no folder, ``title`` or ``about`` is no text, or ``proofs`` no int of at least
+                0. No job was started.
             MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
@@ -204,6 +206,7 @@ class Audit(Kept):
             ...     found.report("audit.html", about="the broker's log of May")
         """
         target = checked_target(path)
+        check_words(title, about)
         check_int("proofs", proofs, 0)
         found = audit_report(
             self.violations,
@@ -275,6 +278,7 @@ def audit(
         [Row(explanation='cursor 1 passed outstanding offset 0', proof=[0, 1])]
     """
     check_history_columns(df, topic_partition=topic_partition, sequence=sequence)
+    check_batch(df)
     check_partitions(partitions)
     work = _Work(Guarantees() if guarantees is None else guarantees, remembered_keys, most)
     work.check()

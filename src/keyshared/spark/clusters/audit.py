@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from keyshared._checks import check_kind
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.tree import DistributionTree
 from keyshared.spark.clusters.faults import FAULTS, Copies, faults_of
@@ -92,6 +93,7 @@ def audit_distribution(df: DataFrame, tree: DistributionTree, *, produced: DataF
         [Row(fault='lost', cluster='c2', explanation='c1 did not copy it to c2 at level 1')]
     """
     check_columns(df, {"message_id": _IDS, "cluster": ("string",), "flags": ("int", "bigint", "binary")})
+    check_kind("tree", tree, DistributionTree)
     place = place_of({name: name for name in ("message_id", "cluster")})
     flags = _flags(type_of(df, "flags"))
     copies = df.select(*(rule.kept(place) for rule in (_identified(), _known(tree), flags)))

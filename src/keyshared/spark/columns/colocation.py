@@ -67,7 +67,7 @@ def colocate(
 
     Raises:
         ArgumentError: A column is missing or of another type; ``into`` is taken; a name begins with ``_keyshared_``;
-            the frame is a stream; ``partitions`` is none; ``key_hash`` is none, or the placement not one of buckets; or
+            the frame is a stream; ``partitions`` is none; ``key_hash`` is none, or there is no placement of buckets; or
             the placement cannot be expressed, see `owner`. No job was started.
         MissingExtraError: The hash needs a package that is not installed.
 
@@ -93,6 +93,8 @@ def colocate(
         raise ArgumentError("frame", "a stream", "be batch, for Spark sorts no stream; colocate within foreachBatch")
     check_not_ours(df, [*df.columns, into])
     order = (topic_partition, offset)
+    if placement is None and key_hash is not None:
+        raise ArgumentError("key_hash", key_hash, "be left out without a placement of buckets: nobody is looked up")
     if placement is None:
         count = _shuffle_partitions(df) if partitions is None else partitions
         # messages without a key have no order: they fill up evenly instead of making one partition heavy

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import BinaryType, IntegerType, LongType
 
-from keyshared._checks import check_text
+from keyshared._checks import check_kind, check_text
 from keyshared.copyflags import COPY_FLAGS_HEADER, MAX_LEVEL, BigEndian, CopyFlags
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
@@ -99,6 +99,7 @@ def copies_due(flags: Column, tree: DistributionTree, cluster: str, *, codec: Bi
         >>> records.select(F.explode(copies_due(F.col("flags"), tree, "c3")).alias("copy")).select("copy.*").collect()
         [Row(level=3, target='c1', flags=4), Row(level=1, target='c4', flags=1)]
     """
+    check_kind("tree", tree, DistributionTree)
     hops = [hop for distributor in tree.distributors(cluster) for hop in distributor.hops]
     highest = max((hop.level for hop in hops), default=0)
     if codec is None:

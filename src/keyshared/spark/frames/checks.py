@@ -14,6 +14,7 @@ from keyshared.errors import ArgumentError
 __all__ = [
     "WHOLE",
     "as_declared",
+    "check_batch",
     "check_columns",
     "check_distinct",
     "check_key",
@@ -47,8 +48,10 @@ def type_of(df: DataFrame, column: str) -> DataType:
         The type.
 
     Raises:
-        ArgumentError: There is no such column, or there are several.
+        ArgumentError: There is no such column, or there are several; or this is no frame.
     """
+    if not hasattr(type(df), "selectExpr"):  # of Spark itself, or of Spark Connect, which once were no relatives
+        raise ArgumentError("frame", df, "be a DataFrame")
     parts = parts_of(column)
     found = _descend(df.schema, parts, folding(df)) if parts else []
     if not found:
@@ -151,7 +154,7 @@ def check_new(df: DataFrame, column: str) -> None:
     Raises:
         ArgumentError: It is empty, or taken; upper and lower case are the same, if they are in this session.
     """
-    if not column or folding(df)(column) in column_names(df):
+    if type(column) is not str or not column or folding(df)(column) in column_names(df):
         raise ArgumentError("into", column, f"be the name of a new column, none of {', '.join(df.columns)}")
 
 
@@ -170,6 +173,19 @@ def check_not_ours(df: DataFrame, columns: Iterable[str]) -> None:
         if fold(name).startswith(_OURS):
             requirement = f"not begin with {_OURS}, as names of keyshared's own columns do; rename it first"
             raise ArgumentError("column", name, requirement)
+
+
+def check_batch(df: DataFrame) -> None:
+    """Check that a frame can be asked for its rows at once.
+
+    Args:
+        df: The frame.
+
+    Raises:
+        ArgumentError: It is a stream.
+    """
+    if df.isStreaming:
+        raise ArgumentError("frame", "a stream", "be batch; within foreachBatch each micro-batch is one")
 
 
 def check_columns(df: DataFrame, expected: Mapping[str, tuple[str, ...]]) -> None:

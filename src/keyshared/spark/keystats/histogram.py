@@ -32,7 +32,7 @@ from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, type_
 from keyshared.spark.keystats.bucket_figures import BUCKETS, CONSUMERS
 from keyshared.spark.keystats.counts import KeyCounts, SlotCount
 from keyshared.spark.keystats.histogram_report import html
-from keyshared.spark.pages.page import checked_target
+from keyshared.spark.pages.page import check_words, checked_target
 
 __all__ = ["KeyHistogram", "balanced_boundaries", "collect_histogram", "key_histogram"]
 
@@ -85,6 +85,7 @@ class KeyHistogram(KeyCounts):
             >>> collect_histogram(key_histogram(df)).report("keys.html", about="orders of May")  # doctest: +SKIP
         """
         target = checked_target(path)
+        check_words(title, about)
         check_int("hottest", hottest, 0)
         made = html(
             self,

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyarrow import csv
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from pyspark.sql.types import (
@@ -35,9 +36,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from keyshared._checks import check_int
+from keyshared._checks import check_int, check_mapping, check_text
 from keyshared.errors import ArgumentError
-from keyshared.spark.frames.checks import check_distinct, check_not_ours, folding, parts_of, quoted, type_of
+from keyshared.spark.frames.checks import (
+    check_batch,
+    check_distinct,
+    check_not_ours,
+    folding,
+    parts_of,
+    quoted,
+    type_of,
+)
 from keyshared.spark.frames.packing import PLACE, placed
 from keyshared.spark.frames.rules import Rule, count_wrong, never_null, place_of, refuse, text_for_python
 from keyshared.spark.frames.tables import frame_of
@@ -75,7 +84,7 @@ _OTHER_HEADER: Final = "CSV header does not conform"
 
 def load_log(
     spark: SparkSession,
-    path: str,
+    path: str | PathLike[str],
     *,
     key: str,
     partition: str,
@@ -115,10 +124,10 @@ def load_log(
         with ``_keyshared_``.
 
     Raises:
-        ArgumentError: The extension is unknown, nothing can be read there, files of CSV have other columns than one
-            another or than ``schema``, a table is read without a snapshot, a column is missing, ``order`` is of a type
-            without whole numbers or does not fit ``time``, or rows have no topic-partition or no order. The job
-            fails on such a row that was not there when they were looked for.
+        ArgumentError: The extension or the format is unknown, ``schema`` is none, nothing can be read there, files of
+            CSV have other columns than one another or than ``schema``, a table is read without a snapshot, a column is
+            missing, ``order`` is of a type without whole numbers or does not fit ``time``, or rows have no
+            topic-partition or no order. The job fails on such a row that was not there when they were looked for.
 
     Complexity:
         One pass to look for rows that lack something (CSV and JSON: another one before it, to learn the types); the
@@ -135,8 +144,7 @@ def load_log(
         7 eve 12 1
         8 None 15 0
     """
-    source = Source(path, format, schema, options or {})
-    return read_log(spark, source, key=key, partition=partition, order=order, time=time)
+    return read_log(spark, _source(path, format, schema, options), key=key, partition=partition, order=order, time=time)
 
 
 def read_log(
@@ -205,6 +213,7 @@ def as_log(df: DataFrame, *, key: str, partition: str, order: str, time: str | N
     check_time("time", time)
     for column in (key, partition, order):
         type_of(df, column)
+    check_batch(df)
     others = _columns(df, exclude=(key, partition, order, *_LOG_COLUMNS))
     check_distinct(df, others)
     check_not_ours(df, others)
@@ -293,6 +302,20 @@ def load_flights(spark: SparkSession, *, limit: int | None = None) -> DataFrame:
     return _with_offset(frame_of(spark, flights), sizes, [F.col("order"), F.col("line")]).drop("line")
 
 
+def _source(path: object, format: object, schema: object, options: object) -> Source:  # noqa: A002 - as Spark calls it
+    """Check what is said of a source, as far as Spark need not be asked."""
+    where = fspath(path) if isinstance(path, PathLike) else path
+    given = {} if options is None else check_mapping("options", options)
+    for name in given:
+        check_text("options", name)
+    return Source(
+        check_text("path", where),
+        None if format is None else check_text("format", format),
+        None if schema is None else check_text("schema", schema),
+        given,
+    )
+
+
 def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> DataFrame:
     kind = format_of(source)
     check_snapshot(source)
@@ -309,6 +332,11 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
         told = condition_of(error) if isinstance(error, AnalysisException) else reason(error)
         if NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
             raise ArgumentError("format", kind, session_with(kind.casefold(), spark.version)) from error
+        if NO_SOURCE in (told or ""):
+            raise ArgumentError("format", kind, f"be one that this session can read ({told})") from error
+        if isinstance(error, ParseException) and source.schema is not None:
+            requirement = f"be columns and types as Spark writes them, such as 'user string, ts long' ({told})"
+            raise ArgumentError("schema", source.schema, requirement) from error
         raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
 
 

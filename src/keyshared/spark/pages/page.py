@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from keyshared._checks import check_extra
+from keyshared._checks import check_extra, check_kind
 from keyshared.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "against",
     "as_html",
     "as_text",
+    "check_words",
     "checked_target",
     "clipped",
     "duration",
@@ -184,13 +185,28 @@ def checked_target(path: str | PathLike[str]) -> Path:
         ArgumentError: It is empty, a folder, or in a folder that is not there.
         MissingExtraError: The packages that draw a page are not installed.
     """
-    if not str(path):
+    given: object = path
+    if not isinstance(given, str | PathLike) or not str(given):
         raise ArgumentError("path", path, "be where the page is to be written")
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise ArgumentError("path", str(path), "name a file in a folder that is there")
     check_extra("demo", *_DRAWN_BY)
     return target
+
+
+def check_words(title: object, about: object) -> None:
+    """Check what a page is called, and what is said of it.
+
+    Args:
+        title: The headline.
+        about: What it is about, for the reader.
+
+    Raises:
+        ArgumentError: One of them is no text.
+    """
+    check_kind("title", title, str)
+    check_kind("about", about, str)
 
 
 def against(value: float, ideal: float) -> str:

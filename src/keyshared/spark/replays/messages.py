@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.simulate.plan import Arrival
 from keyshared.spark.frames.batches import runs_of, values_of
-from keyshared.spark.frames.checks import WHOLE, check_columns, check_key
+from keyshared.spark.frames.checks import WHOLE, check_batch, check_columns, check_key
 from keyshared.spark.frames.layout import layout_of
 from keyshared.spark.frames.packing import check_partitions, packed
 from keyshared.spark.frames.pieces import in_one_piece
@@ -58,6 +58,7 @@ def packed_messages(
     """
     numbers = (offset, at_ms, service_ms, not_before_ms)
     _check(df, (topic_partition,), key, tuple(name for name in numbers if name is not None))
+    check_batch(df)
     check_partitions(partitions)
     place = place_of({"topic_partition": topic_partition, "offset": offset})
     rules = [

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_int, check_kind, check_mapping, check_text
 from keyshared.buckets.layout import BucketLayout
 from keyshared.errors import ArgumentError, KeySharedError
 from keyshared.simulate.history import Row
@@ -30,7 +30,7 @@ from keyshared.spark.frames.checks import as_declared
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.keystats.bucket_figures import BUCKETS
 from keyshared.spark.pages.clock import Clock
-from keyshared.spark.pages.page import checked_target
+from keyshared.spark.pages.page import check_words, checked_target
 from keyshared.spark.replays.columns import DeliveryColumns
 from keyshared.spark.replays.messages import packed_messages, read_arrivals
 from keyshared.spark.replays.partition import SummaryRow
@@ -110,8 +110,8 @@ class Replay(Kept):
                 0 if ``at_ms`` are such milliseconds themselves. None for times that count from the start.
 
         Raises:
-            ArgumentError: ``path`` is in no folder, ``violations`` is empty, or ``hottest``, ``buckets``, ``enough_ms``
-                or ``epoch_ms`` is out of range. No job was started.
+            ArgumentError: ``path`` is in no folder, ``title`` or ``about`` is no text, ``violations`` is empty or no
+                counts, or ``hottest``, ``buckets``, ``enough_ms`` or ``epoch_ms`` is out of range. No job was started.
             MissingExtraError: ``keyshared[demo]``, which draws pages, is not installed.
 
         Complexity:
@@ -125,9 +125,10 @@ class Replay(Kept):
             ...     result.report("replay.html", about="orders of May, by customer")
         """
         target = checked_target(path)
+        check_words(title, about)
         check_int("hottest", hottest, 0)
-        if violations is not None and not violations:
-            raise ArgumentError("violations", violations, "name every promise that was checked")
+        if violations is not None:
+            _check_violations(violations)
         if enough_ms is not None:
             check_int("enough_ms", enough_ms, 0)
         if epoch_ms is not None:
@@ -148,6 +149,14 @@ class Replay(Kept):
             epoch_ms=epoch_ms,
         )
         target.write_text(html(found), encoding="utf-8")
+
+
+def _check_violations(violations: object) -> None:
+    if not check_mapping("violations", violations):
+        raise ArgumentError("violations", violations, "name every promise that was checked")
+    for promise, count in check_mapping("violations", violations).items():
+        check_text("violations", promise)
+        check_int(f"violations[{promise!r}]", count, 0)
 
 
 def replay(

@@ -17,7 +17,7 @@ from keyshared._checks import check_int
 from keyshared.simulate.plan import Plan
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally
 from keyshared.spark.frames.kept import Kept
-from keyshared.spark.pages.page import checked_target
+from keyshared.spark.pages.page import check_words, checked_target
 from keyshared.spark.plans.ranking import BY, check_criterion
 from keyshared.spark.replays.comparison import check_plans, what_if_partition
 from keyshared.spark.replays.messages import packed_messages, read_messages
@@ -116,6 +116,7 @@ class WhatIf(Kept):
             ...     compared.report("plans.html", about="orders of May")
         """
         target = checked_target(path)
+        check_words(title, about)
         check_int("hottest", hottest, 0)
         check_criterion(by)
         found = what_if_report(self._rows, self._plans, title=title, source=about, by=by, hottest=hottest)
