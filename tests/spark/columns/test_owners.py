@@ -91,6 +91,9 @@ def test_the_key_may_be_a_field_of_a_struct_and_the_column_have_any_name(spark: 
     assert [ranges.owner_of("k")] == [
         row.who for row in with_owner(frame, ranges, key="event.key", into="who").collect()
     ]
+    # to Spark these are two names
+    frame = with_owner(spark.createDataFrame([("k",)], ["straße"]), ranges, key="STRAßE", into="strasse")
+    assert ("k", *[ranges.owner_of("k")] * 2) == tuple(with_owner(frame, ranges, key="straße").first() or ())
 
 
 def test_the_column_form_works_in_a_group_by(spark: "SparkSession") -> None:

@@ -71,7 +71,7 @@ def folding(df: DataFrame) -> Callable[[str], str]:
         df: A frame of the session.
     """
     sensitive = str(df.sparkSession.conf.get(_CASE_SENSITIVE)).lower() == "true"
-    return str if sensitive else str.casefold
+    return str if sensitive else str.lower  # as Spark: to casefold(), ß and ss are one
 
 
 def column_names(df: DataFrame) -> set[str]:

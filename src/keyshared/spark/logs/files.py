@@ -185,15 +185,15 @@ def check_named(parameter: str, column: str, head: Head, path: str) -> None:
     Raises:
         ArgumentError: It has not; the error names what comes close.
     """
-    parts, there = parts_of(column), {name.casefold(): name for name in head.columns}
-    exact = there.get(column.casefold())
-    found = bool(parts) and parts[0].casefold() in there and (head.nested or len(parts) == 1)
+    parts, there = parts_of(column), {name.lower(): name for name in head.columns}
+    exact = there.get(column.lower())
+    found = bool(parts) and parts[0].lower() in there and (head.nested or len(parts) == 1)
     if exact is not None and not found:
         raise ArgumentError(
             parameter, column, f"stand in backticks, because its name is no plain word: {quoted(exact)}"
         )
     if not found and head.whole:
-        close = get_close_matches(column.casefold(), there, n=1)
+        close = get_close_matches(column.lower(), there, n=1)
         meant = f"; did you mean {there[close[0]]}?" if close else ""
         raise ArgumentError(parameter, column, f"be a column of {path} ({', '.join(head.columns)}){meant}")
 
@@ -269,7 +269,7 @@ def _csv_rows(file: Path, source: Source) -> tuple[list[list[str]], bool]:
         return [], whole and not lines
     rows = list(csv.reader(lines[: _SAMPLE + 1], delimiter=separator, quotechar=quote, escapechar="\\"))
     if source.option("header", default="true").casefold() == "true":
-        folded = [name.casefold() for name in rows[0]]
+        folded = [name.lower() for name in rows[0]]
         return [[_safe(name, i, folded) for i, name in enumerate(rows[0])], *rows[1:]], False
     return [[f"_c{i}" for i in range(len(rows[0]))], *rows], False
 
@@ -285,7 +285,7 @@ def _safe(name: str, index: int, folded: Sequence[str]) -> str:
     """Return the name that Spark makes of one in a header."""
     if not name:
         return f"_c{index}"
-    return f"{name}{index}" if folded.count(name.casefold()) > 1 else name
+    return f"{name}{index}" if folded.count(name.lower()) > 1 else name
 
 
 def _json_head(file: Path, _: Source) -> Head | None:
@@ -319,7 +319,7 @@ def _parquet(file: Path) -> parquet.ParquetFile:
 
 def _csv_values(file: Path, column: str, source: Source) -> list[object]:
     names, *rows = _csv_rows(file, source)[0]
-    index = [name.casefold() for name in names].index(column.casefold())
+    index = [name.lower() for name in names].index(column.lower())
     return [row[index] for row in rows if index < len(row)]
 
 
@@ -337,7 +337,7 @@ def _parquet_values(file: Path, column: str, _: Source) -> list[object]:
 
 
 def _same(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold()
+    return one.lower() == other.lower()
 
 
 def _short(error: Exception) -> str:

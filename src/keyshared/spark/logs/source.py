@@ -363,7 +363,7 @@ def _first_line(spark: SparkSession, path: str, options: Mapping[str, str]) -> l
     except AnalysisException:  # whoever reads the file says what is wrong
         return []
     first = lines.select(*(name for name in lines.columns if name.startswith("_c"))).head()  # the others are of folders
-    return [str(name or "").casefold() for name in first or ()]
+    return [str(name or "").lower() for name in first or ()]
 
 
 def _defaulted(options: Mapping[str, str], **defaults: str) -> dict[str, str]:
@@ -397,9 +397,9 @@ def _spelled(schema: StructType, names: Sequence[str]) -> StructType:
     fields = []
     for field in schema:
         kind = field.dataType
-        if [field.name.casefold()] == [name.casefold() for name in names]:
+        if [field.name.lower()] == [name.lower() for name in names]:
             kind = StringType()
-        elif isinstance(kind, StructType) and names and field.name.casefold() == names[0].casefold():
+        elif isinstance(kind, StructType) and names and field.name.lower() == names[0].lower():
             kind = _spelled(kind, names[1:])
         fields.append(StructField(field.name, kind, field.nullable))
     return StructType(fields)
