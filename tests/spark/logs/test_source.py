@@ -14,6 +14,7 @@ import pyarrow.compute as pc  # noqa: E402 - as above
 import pyarrow.parquet as pq  # noqa: E402 - as above
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 from tests.spark.settings import settings  # noqa: E402 - as above
+from tests.spark.since import COLLATIONS, only_since  # noqa: E402 - as above
 
 from keyshared.spark.logs.files import Source  # noqa: E402 - as above
 from keyshared.spark.logs.source import (  # noqa: E402
@@ -110,6 +111,15 @@ def test_columns_in_backticks_and_fields_keep_their_spelling(spark: "SparkSessio
         ("1000", "12345678901234567890123", 1_735_689_600_000, 0),
         ("1e3", "1.10", 1_735_689_600_000, 0),
     ] == log_rows(log.drop("e"))
+
+
+@only_since(COLLATIONS)
+def test_texts_that_a_collation_takes_for_one_have_an_order(spark: "SparkSession") -> None:
+    rows = [("p", "A"), ("p", "a"), ("q", "a"), ("q", "A")]
+    events = spark.createDataFrame(rows, "shard string, word string").coalesce(1)
+    events = events.selectExpr("shard", "1 as at", "'k' as id", "collate(word, 'UTF8_LCASE') as word")
+    log = as_log(events, key="id", partition="shard", order="at")
+    assert ["A", "a"] * 2 == [row[-1] for row in log_rows(log)]
 
 
 def test_columns_of_the_users_are_neither_replaced_nor_lost(spark: "SparkSession") -> None:
@@ -251,7 +261,7 @@ def test_rows_of_equal_order_always_get_the_same_offsets(spark: "SparkSession", 
     [
         ({"key": "nope"}, "'nope'; it must be a column of the frame"),
         ({"order": "note"}, "order is 'note'; it must be a column of whole numbers, dates or times, and it is string"),
-        ({"order": "id"}, "and it is string"),
+        ({"order": "id"}, "and it is string; time= says what a text holds .in a file of CSV without rows"),
         (
             {"partition": "id"},
             "column topic_partition is 'id'; it must not be NULL or a text that is not UTF-8 .* in 1, such as id NULL",

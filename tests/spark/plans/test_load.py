@@ -243,6 +243,8 @@ def test_each_reason_has_a_sentence_with_the_worst_of_it_and_how_many_more() -> 
         "a message of topic-partition 'p1' takes 1 min on average, and config.ack_timeout_ms is 30.0 s: it goes out "
         "again before it is answered, until it is given up"
     )
+    [untold] = OfferedLoad(span_ms=9, ack_timeout_ms=None, topic_partitions=(), untold=1_234).warnings()
+    assert untold.startswith("messages that do not say how long they take: 1,234. The plan has no default_ms for them")
     assert ("topic-partition 'p' has messages, and no consumer is ever there to work",) == offered(
         entry("p", load=float("inf"))
     ).warnings()

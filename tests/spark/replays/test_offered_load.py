@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared import spark as ks
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ArgumentError
-from keyshared.simulate import ConsumerPlan, Fixed, Pace, PerMessage, Plan
+from keyshared.simulate import ConsumerPlan, Fixed, Pace, PerMessage, Plan, Scaled
 from keyshared.spark.replays.offered_load import offered_loads
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def log(spark: "SparkSession") -> "DataFrame":
 
 
 def test_the_load_is_what_plain_sums_say(spark: "SparkSession") -> None:
-    found = offered_loads(log(spark), {"own": OWN, "fixed": FIXED}, service_ms="service_ms")
+    asks = Plan(consumers=[ConsumerPlan("a", Scaled(PerMessage(), 2))])
+    found = offered_loads(log(spark), {"own": OWN, "fixed": FIXED, "asks": asks}, service_ms="service_ms")
+    silent = sum(row[4] is None for row in ROWS)
+    assert {"own": 0, "fixed": 0, "asks": silent} == {name: each.untold for name, each in found.items()}
     span = ROWS[-1][3] - ROWS[0][3]
     took_by: dict[str, Callable[[int | None], int]] = {
         "own": lambda own: 7 if own is None else own,

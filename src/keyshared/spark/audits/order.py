@@ -46,7 +46,8 @@ def check_order(deliveries: DataFrame, *, offered: DataFrame | None = None) -> D
     """Audit a delivery log against the promises one-holder, key-order, no-loss and fence.
 
     The verdict is that of ``audit(delivery_history(deliveries, offered=offered), DELIVERY_GUARANTEES)``; lanes that
-    cannot break a promise are sorted out first, natively.
+    cannot break a promise are sorted out first, natively. It does not look at ``outcome``, so explanations call every
+    delivery that ended without an ack released, where those of `audit` say nacked or expired.
 
     Args:
         deliveries: One row for each delivery, with the columns of `DELIVERY_SCHEMA` that say who got what in which

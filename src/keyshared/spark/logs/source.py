@@ -410,11 +410,15 @@ def _sortable(field: StructField) -> Column:
     column = F.col(quoted(field.name))
     if _is_sorted(field.dataType):
         return column
+    if isinstance(field.dataType, StringType):
+        return column.cast("binary")  # a collation may take two texts for one, and their order would be anybody's
     nested = isinstance(field.dataType, (StructType, ArrayType, MapType)) or field.dataType.typeName() == "variant"
     return F.to_json(column, {"ignoreNullFields": "false"}) if nested else column.cast("string")
 
 
 def _is_sorted(kind: DataType) -> bool:
+    if isinstance(kind, StringType):
+        return kind == StringType()
     if isinstance(kind, StructType):
         return all(_is_sorted(field.dataType) for field in kind)
     if isinstance(kind, ArrayType):
@@ -446,9 +450,10 @@ def _as_order(frame: DataFrame, order: str) -> Column:
         return F.unix_date(F.col(order)).cast("bigint") * _MS_OF_A_DAY
     if isinstance(kind, TimestampType):
         return F.unix_millis(F.col(order))
-    raise ArgumentError(
-        "order", order, f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}"
-    )
+    told = f"be a column of whole numbers, dates or times, and it is {kind.simpleString()}"
+    if isinstance(kind, StringType):
+        told += "; time= says what a text holds (in a file of CSV without rows every column is a text)"
+    raise ArgumentError("order", order, told)
 
 
 def _in_time(frame: DataFrame, order: str, time: str) -> Rule:

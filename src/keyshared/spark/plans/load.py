@@ -97,11 +97,13 @@ class OfferedLoad:
         span_ms: From the first message of the log to the last.
         ack_timeout_ms: How long a delivery stays open in the plan; None for ever.
         topic_partitions: Each one's load, the highest first; none if all messages come at one instant.
+        untold: How many messages do not say how long they take where the plan leaves that to them; they count as 0 ms.
     """
 
     span_ms: int
     ack_timeout_ms: int | None
     topic_partitions: tuple[TopicPartitionLoad, ...]
+    untold: int = 0
 
     @property
     def load(self) -> float:
@@ -119,7 +121,7 @@ class OfferedLoad:
         return sum(each.keys_over for each in self.topic_partitions)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return why waits will be endless.
+        """Return why waits will be endless, and why loads may be higher than they are here.
 
         Returns:
             A sentence for each reason; none if nothing is known to be too much.
@@ -137,6 +139,8 @@ class OfferedLoad:
             told.append(self._about_group(full[0]) + _also(len(full) - 1, _PLACE))
         if slow:
             told.append(self._about_timeout(slow[0]) + _also(len(slow) - 1, _PLACE))
+        if self.untold:
+            told.append(self._about_untold())
         return tuple(told)
 
     def _about_key(self, worst: TopicPartitionLoad) -> str:
@@ -155,6 +159,12 @@ class OfferedLoad:
             f"{who} has {worst.load:,.1f} times the work that its consumers can do in the {span} of the log: what is "
             f"left at its end takes {duration((worst.load - 1) * self.span_ms)} more, and {worst.load:,.1f} times as "
             "many consumers would just do"
+        )
+
+    def _about_untold(self) -> str:
+        return (
+            f"messages that do not say how long they take: {self.untold:,}. The plan has no default_ms for them, so "
+            "they count as 0 ms here, and a replay refuses them"
         )
 
     def _about_timeout(self, worst: TopicPartitionLoad) -> str:
@@ -184,6 +194,25 @@ def key_costs(plan: Plan) -> tuple[Cost, ...]:
         _cost(each.service).times(1 / _at_once(each, plan)) for moment in members(plan) for each in moment.here.values()
     )
     return tuple(costs)
+
+
+def asks_each_message(plan: Plan) -> bool:
+    """Return whether a consumer that a plan ever has takes as long as each message says, and knows no time besides.
+
+    Args:
+        plan: The plan.
+    """
+    return any(_asks(each.service) for moment in members(plan) for each in moment.here.values())
+
+
+def _asks(service: ServiceTime) -> bool:
+    match service:
+        case PerMessage(default_ms):
+            return default_ms is None
+        case Scaled(model, _):
+            return _asks(model)
+        case _:
+            return False
 
 
 def load_of(plan: Plan, work: Work, first_ms: int, last_ms: int) -> float:

@@ -13,7 +13,16 @@ from keyshared.simulate.plan import Plan
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, type_of
 from keyshared.spark.frames.rules import Rule, count_wrong, place_of, refuse, text_for_python, whole_ms
 from keyshared.spark.pages.page import as_text
-from keyshared.spark.plans.load import Cost, OfferedLoad, TopicPartitionLoad, Work, key_costs, load_of, mean_ms_of
+from keyshared.spark.plans.load import (
+    Cost,
+    OfferedLoad,
+    TopicPartitionLoad,
+    Work,
+    asks_each_message,
+    key_costs,
+    load_of,
+    mean_ms_of,
+)
 
 __all__ = ["offered_load", "offered_loads"]
 
@@ -42,7 +51,8 @@ def offered_load(
         key: String or binary column; NULL for a message without a key.
         at_ms: Column of whole milliseconds from 0, no NULL: when messages arrive.
         service_ms: Column of whole milliseconds from 0: how long a message takes, for `PerMessage`; NULL if it does not
-            say.
+            say. Where the plan has no ``default_ms`` for such a message, it counts as 0 ms, `OfferedLoad.untold` counts
+            it, and a replay refuses it.
 
     Returns:
         The load of each topic-partition and of its hottest key.
@@ -174,8 +184,9 @@ def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int], 
     first_ms = min((row["first_ms"] for row in rows), default=0)
     last_ms = max((row["last_ms"] for row in rows), default=0)
     span_ms = last_ms - first_ms
+    untold = sum(row["silent"] for row in rows) if asks_each_message(plan) else 0
     if not span_ms:  # all at once: whatever it takes, there is no time in which it could be done
-        return OfferedLoad(span_ms=0, ack_timeout_ms=plan.config.ack_timeout_ms, topic_partitions=())
+        return OfferedLoad(span_ms=0, ack_timeout_ms=plan.config.ack_timeout_ms, topic_partitions=(), untold=untold)
     works = {row["place"]: Work(row["messages"], row["silent"], row["own_ms"]) for row in rows}
     found = [
         TopicPartitionLoad(
@@ -192,6 +203,7 @@ def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int], 
         span_ms=span_ms,
         ack_timeout_ms=plan.config.ack_timeout_ms,
         topic_partitions=tuple(sorted(found, key=lambda each: (-each.load, each.topic_partition))),
+        untold=untold,
     )
 
 
