@@ -19,7 +19,7 @@ from tests.model_groups import ALL, GroupRow, ModelScopes
 from tests.model_sessions import Session, SessionRule
 from tests.model_token import token_length
 
-from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Rules, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, OnEvict, Poison, Rules, Unmatched
 from keyshared.dispatcher import Health, KeySession
 from keyshared.effects import (
     Blocked,
@@ -276,8 +276,10 @@ class ModelDispatcher:
     ) -> None:
         self.config = config or DispatcherConfig()
         self.rules = rules
-        self.has_scopes = bool(rules and rules.group_of) or self.config.max_in_flight is not None
-        self.scopes = ModelScopes(rules, self.config.group, self.config.max_in_flight)
+        self.has_groups = bool(rules and rules.group_of)
+        self.has_scopes = self.has_groups or self.config.max_in_flight is not None
+        limits = self.config.group if self.has_groups else GroupLimits()
+        self.scopes = ModelScopes(rules, limits, self.config.max_in_flight)
         self.placement = placement.copy()
         self.now = 0
         self.epoch = 0
@@ -659,7 +661,7 @@ class ModelDispatcher:
         for name, group in sorted(self.scopes.groups.items()):
             limits, rate = group.limits, group.limits.per_second is not None
             is_new = not group.is_set and not group.paused and (not rate or group.told == limits.burst)
-            if self.has_scopes and (name in busy or not is_new):
+            if self.has_groups and (name in busy or not is_new):
                 opened, tokens = self._open_groups().count(name), group.told if rate else None
                 most = limits.max_in_flight
                 more = group.when(1000) if rate and not tokens else None

@@ -1,14 +1,15 @@
 """Rule 18 (a): at most ``max_in_flight`` deliveries are open at once, at all consumers together."""
 
 import json
+from typing import Any
 
 import pytest
-from tests.alphabet import Watched, deliver, delivered, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
+from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason
-from keyshared.errors import ConfigError
+from keyshared.errors import ConfigError, SnapshotError
 from keyshared.testing import Guarantees, Promise, check_history
 from keyshared.testing.history import Delivered, Happening, Published
 
@@ -125,3 +126,48 @@ def test_the_kit_blames_a_delivery_beyond_the_claim() -> None:
     (found,) = check_history(history, Guarantees(open_at_once=1))
     assert (Promise.BOUNDS, (2, 3)) == (found.promise, found.proof)
     assert "offset 1 is open delivery 2 of all, of which 1 may be open" == found.explanation
+
+
+class TestBesideGroups:
+    """The limit keeps its books with those of groups, and makes no group of all keys."""
+
+    @pytest.mark.parametrize("rules", [None, Rules(mark="no groups", limit_of=lambda _: 1)])
+    def test_limits_of_groups_do_not_act_without_groups(self, rules: Rules | None) -> None:
+        limits = GroupLimits(max_in_flight=1, per_second=1)
+        dispatcher = subscription("ann", rules=rules, max_in_flight=2, group=limits, ack_timeout_ms=None)
+        fill(dispatcher, "a1", "b1", "c1")
+        assert [0, 1] == offsets(dispatcher)
+        assert Blocking(BlockReason.SUBSCRIPTION_FULL) == dispatcher.why_blocked(2)
+        assert dispatcher.next_deadline_ms() is None
+
+    def test_no_group_is_listed(self) -> None:
+        dispatcher = subscription("ann", max_in_flight=1)
+        fill(dispatcher, "a1", "b1")
+        assert [] == dispatcher.groups()
+
+    def test_limits_that_a_snapshot_of_before_has_counted_act_no_more(self) -> None:
+        config = DispatcherConfig(
+            max_in_flight=9, group=GroupLimits(max_in_flight=1, per_second=1), ack_timeout_ms=None
+        )
+        state: Any = subscription("ann", max_in_flight=9, ack_timeout_ms=None)
+        fill(state, "a1", "b1")
+        state = json.loads(json.dumps(state.snapshot()))
+        # As it was written while the group limits held the second key: nothing is left of a bucket.
+        state["rooms"]["scopes"] = {"waiting": [], "groups": [["", None, False, 0, 0, 0, ["ann"]]], "turns": []}
+        state["messages"][1][3:7] = ["queued", False, None, 0]
+        state["waiting"] = [["ready", "ann", 1]]
+        again = Watched.restore(state, AlphabetRing(), config, now_ms=0)
+        assert [(1, "ann")] == delivered(again.handle_timeout(now_ms=0))
+
+    @pytest.mark.parametrize(
+        ("name", "limits", "is_paused"), [("x", [1, 1, None, 1], False), ("", [1, 1, None, 1], False), ("", None, True)]
+    )
+    def test_a_snapshot_that_sets_a_group_is_refused(
+        self, name: str, limits: list[int] | None, is_paused: bool
+    ) -> None:
+        dispatcher = subscription("ann", max_in_flight=1)
+        fill(dispatcher, "a1")
+        state: Any = json.loads(json.dumps(dispatcher.snapshot()))
+        state["rooms"]["scopes"]["groups"] = [[name, limits, is_paused, 0, None, 0, []]]
+        with pytest.raises(SnapshotError, match="no groups without group_of"):
+            Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)

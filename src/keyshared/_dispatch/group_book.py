@@ -131,11 +131,13 @@ class GroupBook:
         limits: Those of every group for which none are set.
 
     Attributes:
+        has_names: Whether groups have names; without there is only ``""``, of which nobody hears.
         groups: The groups by name.
     """
 
     def __init__(self, group_of: Callable[[bytes], str | None] | None, limits: GroupLimits) -> None:
         self._group_of = group_of
+        self.has_names = group_of is not None
         self._limits = limits
         self.groups: dict[str, Group] = {}
 

@@ -90,6 +90,8 @@ class Groups:
 
     def stats(self) -> list[GroupStats]:
         """The groups by name; those that are as new ones would be are left out. O(groups and ready lanes)."""
+        if not self._book.has_names:
+            return []
         ready = dict.fromkeys(self._book.groups, 0)
         for consumer in self._window.consumers.values():
             for lane in self._window.served(consumer):
@@ -190,6 +192,8 @@ class Groups:
         if group.limits is not None:
             group.take(group.limits, now)
         group.paused = row.paused.flag()
+        if not self._book.has_names and (group.name or group.limits is not None or group.paused):
+            raise row.name.refuse("be empty, of a group without limits or pause: there are no groups without group_of")
         bucket = group.bucket
         level = row.level.maybe(Reader.count)
         tokens, age = row.tokens.count(), row.age_ms.count()

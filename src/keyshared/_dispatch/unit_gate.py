@@ -14,7 +14,7 @@ from keyshared._window.books import Owners
 from keyshared._window.gate import CountingGate, DrainGate, KeyGate
 from keyshared._window.lanes import Consumer, Entry, Lane
 from keyshared._window.watched import WatchedList
-from keyshared.config import DispatcherConfig, DrainUnit, Rules
+from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, Rules
 from keyshared.errors import ArgumentError
 from keyshared.window import InFlightWindow
 
@@ -192,7 +192,8 @@ def window_for(
         from keyshared._dispatch.scopes import ScopedBatchWindow, ScopedWindow  # noqa: PLC0415  # as above
 
         kinds.append(ScopedWindow if config.batch_per_key == 1 else ScopedBatchWindow)
-        settings |= {"book": GroupBook(rules.group_of, config.group), "most_open": config.max_in_flight}
+        limits = GroupLimits() if rules.group_of is None else config.group  # all keys are in one that nobody asked for
+        settings |= {"book": GroupBook(rules.group_of, limits), "most_open": config.max_in_flight}
     if rules.limit_of is not None or rules.latest_only is not None:
         kinds += _kinds_of_rules(config, rules)
         settings["rules"] = rules
