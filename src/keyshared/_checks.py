@@ -28,6 +28,7 @@ __all__ = [
     "check_several",
     "check_text",
     "checked_kinds",
+    "checked_list",
     "checked_now",
     "checked_rows",
     "configuration",
@@ -243,6 +244,29 @@ def check_several(parameter: str, values: object, what: str) -> Iterable[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ArgumentError(parameter, values, f"be a collection of {what}")
     return values
+
+
+def checked_list(parameter: str, values: object, what: str) -> list[Any]:
+    """Check several things, and read all of them: an iterator may call whoever asks for them while it is read.
+
+    So the clock and the books are looked at after this, and what the iterator has done is done before.
+
+    Args:
+        parameter: What they are called in the error.
+        values: The things.
+        what: What they are, such as ``"receipts"``.
+
+    Returns:
+        A list of the things, or the very list that was given; each of them is still to be checked.
+
+    Raises:
+        ArgumentError: They are one text, or cannot be walked through.
+
+    Example:
+        >>> checked_list("receipts", (receipt for receipt in "ab"), "receipts")
+        ['a', 'b']
+    """
+    return values if type(values) is list else list(check_several(parameter, values, what))
 
 
 def check_offset(parameter: str, value: object, wanted: str = "be an int") -> None:

@@ -19,6 +19,7 @@ from keyshared._checks import (
     check_mapping,
     check_offset,
     check_position,
+    checked_list,
     checked_now,
     require,
 )
@@ -362,8 +363,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             ArgumentError: Something else than such tuples was given.
             MisuseError: As `offer`, for any of them; then none was taken.
         """
+        given = checked_list("messages", messages, "messages")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._now)
-        batch, instants = self._admission.check_batch(messages)
+        batch, instants = self._admission.check_batch(given)
         self._now = now
         if instants or self._admission.asks or not self._strides:
             calls = [self.offer(*message, not_before_ms=instants.get(message[0])) for message in batch]
@@ -419,8 +421,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         Raises:
             ArgumentError: Something else than receipts was given; then nothing was settled.
         """
+        given = checked_list("receipts", receipts, "receipts")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._now)
-        batch, entries = read_receipts(receipts, self._members)
+        batch, entries = read_receipts(given, self._members)
         self._now = now
         if entries is None or not self._strides:
             return self._outbox.merge([self.ack(*receipt) for receipt in batch], {receipt[0] for receipt in batch})
@@ -668,12 +671,13 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             >>> [(effect.offset, effect.item, effect.attempt, effect.failures) for effect in effects]
             [(0, 'created', 2, 0)]
         """
+        given = checked_list("letters", letters, "letters")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._now)
         data = key_bytes(key)
         if self._redriven is None:
             raise ConfigError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
         self._admission.check_slot(data)
-        ignored = self._redriven.take(data, letters)
+        ignored = self._redriven.take(data, given)
         self._now = now
         return self._outbox.wake(ignored, now)
 
@@ -732,9 +736,10 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             O(vnodes log n + lanes that wait + what is delivered); if anything waits at all, also O(consumers + open
             deliveries).
         """
+        patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._now)
         notices: list[Effect] = []
-        self._membership.join(name, filters, weight, limit, notices, now=now)
+        self._membership.join(name, patterns, weight, limit, notices, now=now)
         self._now = now
         return self._outbox.wake(notices, now)
 
@@ -887,8 +892,9 @@ class KeySharedDispatcher(DispatcherReading[Item]):
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
+        patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._now)
-        self._membership.set_filters(name, filters)
+        self._membership.set_filters(name, patterns)
         self._now = now
         return self._outbox.wake([], now)
 

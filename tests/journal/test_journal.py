@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -539,3 +540,33 @@ def test_what_went_wrong_stands_in_the_outcomes_of_a_dead_letter_and_of_a_blocke
     assert [("dead_letter", "card refused"), ("blocked", "card refused")] == [
         (outcome.effect, outcome.reason) for outcome in told if outcome.reason not in {None, "nacked"}
     ]
+
+
+class TestIteratorsThatCall:
+    """The iterators of a command may carry out others while they are read: those come before it."""
+
+    def test_a_filter_brings_a_command_of_its_own(self) -> None:
+        journal = joined()
+
+        def filters() -> Iterator[str]:
+            journal.apply(Command(7, 100, "offer", offset=0, key="k"))
+            yield "a*"
+
+        assert ["late"] == [
+            told.effect for told in journal.apply(Command(6, 0, "add_consumer", consumer="c2", filters=filters()))
+        ]
+        journal.apply(Command(8, 0, "add_consumer", consumer="c2", filters={"a*"}))
+        assert 8 == journal.sequence
+        assert ["refused"] == [told.effect for told in journal.apply(Command(9, 0, "set_filters", filters=5))]  # type: ignore[arg-type]  # the mistake under test
+
+    def test_one_that_raises_changes_nothing(self) -> None:
+        journal = joined()
+        before = journal.to_bytes()
+
+        def letters() -> Iterator[list[int]]:
+            raise KeyError("broken")
+            yield [0, 1]
+
+        with pytest.raises(KeyError, match="broken"):
+            journal.apply(Command(9, 9, "redrive", key="k", letters=letters()))
+        assert before == journal.to_bytes()

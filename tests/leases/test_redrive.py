@@ -1,6 +1,7 @@
 """Dead letters that come back to a lease queue, one behaviour at a time."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.leasing import WatchedQueue, fill, lease, letters, queue, reserve
 from keyshared.config import Poison
 from keyshared.dispatcher import StoredLetter
 from keyshared.effects import Call, DeadLetter, Done, Ending, Ignored, IgnoredReason
-from keyshared.errors import ArgumentError, ConfigError, RedriveTooEarlyError, WindowFullError
+from keyshared.errors import ArgumentError, ClockError, ConfigError, RedriveTooEarlyError, WindowFullError
 from keyshared.leases import (
     InvalidHandle,
     InvalidHandleReason,
@@ -197,3 +198,15 @@ def test_a_queue_that_was_not_asked_for_it_redrives_nothing() -> None:
 def test_a_cap_on_holes_could_hold_what_the_lowest_message_waits_for() -> None:
     with pytest.raises(ConfigError, match="max_ack_holes"):
         queue("ann", redrive=True, max_ack_holes=3)
+
+
+def test_time_may_pass_while_letters_are_read() -> None:
+    made, letter = with_a_letter("a")
+
+    def letters_read() -> Iterator[StoredLetter[Any]]:
+        made.handle_timeout(now_ms=100)
+        yield letter
+
+    assert [] == made.redrive("a", letters_read()).result
+    with pytest.raises(ClockError):
+        made.redrive("a", [], now_ms=99)

@@ -1,7 +1,7 @@
 """What a lease queue tells its transport: each message is done once, and how."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
+from keyshared.errors import ClockError
 from keyshared.leases import Duplicate, LeaseAnswer, LeaseQueue
 
 LAST: dict[str, Any] = {"max_delivery_attempts": 1}
@@ -168,3 +169,19 @@ def test_a_duplicate_used_no_offset_so_nothing_of_it_is_done() -> None:
     made.offer(0, "a", producer=("web", 1))
 
     assert LeaseAnswer(Duplicate("web", 1, 1), []) == made.offer(1, "a", producer=("web", 1))
+
+
+def test_what_is_settled_while_handles_are_read_is_done_once() -> None:
+    made = telling("a")
+    held = lease(made, "ann")
+    told: list[tuple[int, Ending]] = []
+
+    def handles() -> Iterator[tuple[int, int]]:
+        told.extend(done(made.ack(0, held.id, now_ms=5).effects))
+        yield 0, held.id
+
+    answer = made.ack_many(handles())
+    assert ([0], []) == ([each.offset for each in answer.result], done(answer.effects))
+    assert [(0, Ending.ACKED)] == told
+    with pytest.raises(ClockError):
+        made.ack_many([], now_ms=4)

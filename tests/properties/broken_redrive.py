@@ -1,6 +1,6 @@
 """A dispatcher with one fault each, of what it does with dead letters that come back."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from tests.broken_parts import put_at_the_tail
@@ -25,7 +25,7 @@ __all__ = [
 class _AtTheTail(Redriven):
     __slots__ = ()
 
-    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Sequence[StoredLetter[Any]]) -> list[Effect]:
         known = set(self._cursor.beside)
         ignored = super().take(key, letters)
         for offset in sorted(self._cursor.beside.keys() - known):
@@ -39,7 +39,7 @@ class _AtTheTail(Redriven):
 class _NewestFirst(Redriven):
     __slots__ = ()
 
-    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Sequence[StoredLetter[Any]]) -> list[Effect]:
         ignored = super().take(key, letters)
         for cell in self._cursor.beside.values():
             assert isinstance(cell, Entry)
@@ -51,7 +51,7 @@ class _NewestFirst(Redriven):
 class _Twice(Redriven):
     __slots__ = ()
 
-    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Sequence[StoredLetter[Any]]) -> list[Effect]:
         again = list(letters)
         for letter in again:
             self._cursor.beside.pop(letter[0], None)

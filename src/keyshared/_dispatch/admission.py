@@ -1,9 +1,9 @@
 """What is checked about a message before it is let in: is it known already, and would anybody take it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from keyshared._checks import OFFSET_STOP, check_offset, check_several
+from keyshared._checks import OFFSET_STOP, check_offset
 from keyshared._dispatch.membership import Membership
 from keyshared._dispatch.receipts import check_not_before
 from keyshared._dispatch.routing import Routing
@@ -135,7 +135,7 @@ class Admission:
             return True
         return self._config.unmatched is Unmatched.ERROR and membership.owns_none_of(lane_key)
 
-    def check_batch(self, messages: Iterable[object]) -> tuple[list[_Keyed], dict[int, int]]:
+    def check_batch(self, messages: Sequence[object]) -> tuple[list[_Keyed], dict[int, int]]:
         """The batch with its keys as bytes, and by offset the instants before which some of it has to wait.
 
         Raises what any of its offers would, before anything has changed.
@@ -145,7 +145,7 @@ class Admission:
         last = self._window.cursor.last
         before = -OFFSET_STOP if last is None else last
         grows = True
-        for message in check_several("messages", messages, "messages"):
+        for message in messages:
             if not isinstance(message, tuple) or not 3 <= len(message) <= 4:  # noqa: PLR2004  # the last one is optional
                 raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
             if len(message) == 3:  # noqa: PLR2004  # as above

@@ -1,10 +1,10 @@
 """What a host names: by a receipt the current delivery of a message, an earlier one, or nothing; or a dead letter."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int, check_offset, check_several
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int, check_offset
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
@@ -76,14 +76,14 @@ def check_reason(reason: object) -> None:
         raise ArgumentError("reason", reason, f"be a str of at most {MAX_REASON} characters, or None")
 
 
-def read_receipts(receipts: Iterable[object], members: dict[str, Member]) -> tuple[list[Receipt], list[Entry] | None]:
+def read_receipts(receipts: Sequence[object], members: dict[str, Member]) -> tuple[list[Receipt], list[Entry] | None]:
     """The receipts, or `ArgumentError` if one of them is none; and the messages whose current deliveries they name.
 
     None instead of messages unless each receipt names one, and each another. O(receipts).
     """
     checked: list[Receipt] = []
     entries: list[Entry] = []
-    for receipt in check_several("receipts", receipts, "receipts"):
+    for receipt in receipts:
         if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
             raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
         checked.append(receipt)
@@ -98,10 +98,10 @@ def read_receipts(receipts: Iterable[object], members: dict[str, Member]) -> tup
     return checked, entries if len(set(entries)) == len(checked) else None
 
 
-def sorted_letters(letters: Iterable[object]) -> list[StoredLetter[Any]]:
+def sorted_letters(letters: Sequence[object]) -> list[StoredLetter[Any]]:
     """The letters in offset order, or `ArgumentError` if one of them is none."""
     checked: list[StoredLetter[Any]] = []
-    for letter in check_several("letters", letters, "letters"):
+    for letter in letters:
         if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
             raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
         check_offset("offset", letter[0])

@@ -4,7 +4,7 @@ Nothing of the log changes for that, so the position and the token do not know t
 asks for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class Redriven:
         self._told = told
         self._window = window
 
-    def take(self, key: bytes | None, letters: Iterable[StoredLetter[Any]]) -> list[Effect]:
+    def take(self, key: bytes | None, letters: Sequence[StoredLetter[Any]]) -> list[Effect]:
         """Put letters back before anything of them is delivered; return which were ignored.
 
         Raises:

@@ -14,8 +14,8 @@ import zlib
 from base64 import b64encode
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
-from typing import Final, Self, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Self, TypeVar, cast
 
 from keyshared._checks import OFFSET_STOP, check_int, check_kind, check_offset, checked_kinds
 from keyshared._dispatch.members import MemberState
@@ -43,6 +43,7 @@ _MOST_STRETCHES: Final = (
 _SKIPPED: Final = "it comes after a command that stands behind it"
 _FORGOTTEN: Final = "it comes after a command that stands behind it, or once more: so far back is not remembered"
 
+_T = TypeVar("_T")
 _new: Final = tuple.__new__  # builds an OutcomeRow in half the time that its own constructor takes
 
 
@@ -183,6 +184,8 @@ class Journal:
             That of the dispatcher's method, and O(log n) for each deadline that passed.
         """
         check_kind("command", command, Command)
+        if command.filters is not None or command.letters is not None:
+            command = _with_lists(command)
         for name, value in (("sequence", command.sequence), ("at_ms", command.at_ms)):
             check_offset(name, value)
         out: list[OutcomeRow] = []
@@ -487,6 +490,18 @@ def _check(placement: object, config: object) -> None:
         raise ArgumentError("placement", placement.consumers, "have nobody on it: consumers come as commands")
     if config is not None:
         check_kind("config", config, DispatcherConfig, ", or None")
+
+
+def _with_lists(command: Command) -> Command:
+    """A command whose iterators are read, before anything is looked at: reading them may call the journal.
+
+    What cannot be read stays as it is: that is refused when its turn has come.
+    """
+    return command._replace(filters=_read(command.filters), letters=_read(command.letters))
+
+
+def _read(given: Iterable[_T] | None) -> Iterable[_T] | None:
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, Sequence) else given
 
 
 def _parsed(state: object, max_bytes: int) -> object:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from keyshared._checks import OFFSET_STOP, check_int, check_offset, check_several
+from keyshared._checks import OFFSET_STOP, check_int, check_offset, checked_list
 from keyshared._dispatch.receipts import check_reason
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
@@ -48,8 +48,9 @@ class LeaseAnswers(LeaseGroups[Item]):
         Raises:
             ArgumentError: Something else than handles was given; then nothing was settled.
         """
+        given = checked_list("handles", handles, "handles")  # first: reading them may call this queue
         now = self._ledger.checked_now(now_ms)
-        wanted = [_checked_pair(handle) for handle in check_several("handles", handles, "handles")]
+        wanted = [_checked_pair(handle) for handle in given]
         effects = self._at(now)
         receipts, rest = [], []
         for offset, lease_id in wanted:

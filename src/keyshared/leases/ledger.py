@@ -5,7 +5,7 @@ knows is kept a second time: who holds a key, what waits and why, how often a de
 be trimmed are asked of it.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, cast
@@ -178,7 +178,7 @@ class LeaseLedger:
         """Return whether an offset is new to the queue, also to its life before a restart."""
         return type(offset) is int and (self.tail is None or offset > self.tail)
 
-    def has_room_for(self, letters: Collection[object]) -> bool:
+    def has_room_for(self, letters: Sequence[object]) -> bool:
         """Return whether dead letters cannot be refused: time may act before them, for it takes no room away."""
         if self.tail is None or not self._config.redrive:
             return False

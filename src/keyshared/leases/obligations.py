@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from keyshared._checks import check_offset, check_position, check_several
+from keyshared._checks import check_offset, check_position, checked_list
 from keyshared.dispatcher import NO_ITEM, StoredLetter
 from keyshared.effects import Blocked, Effect, Ignored, Item
 from keyshared.hashing.named import Key, key_bytes
@@ -111,8 +111,8 @@ class LeaseObligations(LeaseReading[Item]):
             >>> [message.item for message in queue.consume("c1").result]
             ['created']
         """
+        given = checked_list("letters", letters, "letters")  # first: reading them may call this queue
         now = self._ledger.checked_now(now_ms)
-        given = list(check_several("letters", letters, "letters"))
         self._dispatcher.redrive(key, (), now_ms=self._ledger.now)  # raises for the key before time acts
         effects = self._at(now) if self._ledger.has_room_for(given) else []
         answer = self._dispatcher.redrive(key, given, now_ms=now)
