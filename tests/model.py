@@ -1999,8 +1999,9 @@ class ModelDispatcher:
         return self._reason_of_room(lane, self._has_room(owner))
 
     def _reason_of_room(self, lane: Lane, somebody_has_room: bool) -> BlockReason:
-        waits_for_slot = somebody_has_room and self._is_listed(lane, Queue.LOAD)
-        if waits_for_slot:
+        message = self._candidate(lane)
+        is_spilled = message is not None and message.state == State.SPILLED
+        if somebody_has_room and is_spilled and self._loaded_count() >= self.config.window:
             return BlockReason.WINDOW_FULL
         return BlockReason.SUBSCRIPTION_FULL if somebody_has_room else BlockReason.CONSUMER_FULL
 

@@ -7,8 +7,8 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
 
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
-from keyshared.dispatcher import Blocking, KeySharedDispatcher
-from keyshared.effects import BlockReason
+from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
+from keyshared.effects import BlockReason, Spilled
 from keyshared.errors import ConfigError, SnapshotError
 from keyshared.testing import Guarantees, Promise, check_history
 from keyshared.testing.history import Delivered, Happening, Published
@@ -171,3 +171,15 @@ class TestBesideGroups:
         state["rooms"]["scopes"]["groups"] = [[name, limits, is_paused, 0, None, 0, []]]
         with pytest.raises(SnapshotError, match="no groups without group_of"):
             Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
+
+
+@pytest.mark.parametrize("key", ["d1", None])
+def test_a_slot_of_the_window_is_named_before_room_in_the_subscription(key: str | None) -> None:
+    dispatcher = subscription("ann", window=4, max_in_flight=1, redrive=True, start=0)
+    fill(dispatcher, "a1", "b1", "c1", start=10)
+    assert [Spilled(13)] == dispatcher.offer(13, key)
+    assert Blocking(BlockReason.SUBSCRIPTION_FULL) == dispatcher.why_blocked(13)
+    dispatcher.redrive("x1", [StoredLetter(-5, 1)])  # takes the last slot
+    assert 0 == dispatcher.free_slots
+    assert Blocking(BlockReason.WINDOW_FULL) == dispatcher.why_blocked(13)
+    assert Blocking(BlockReason.SUBSCRIPTION_FULL) == dispatcher.why_blocked(12), "its payload is at hand"

@@ -170,11 +170,7 @@ def _why_keyless(window: InFlightWindow, entry: Entry) -> Blocking | None:
     if all(_is_inactive(consumer) for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_INACTIVE)
     if any(consumer.free > 0 for consumer in eligible):
-        if entry.lane.listed is window.starved and window.loaded >= window.capacity:
-            return Blocking(BlockReason.WINDOW_FULL)
-        return (
-            None if window.wants_wake and not window.is_subscription_full else Blocking(BlockReason.SUBSCRIPTION_FULL)
-        )
+        return _why_no_room(window, entry) or (None if window.wants_wake else Blocking(BlockReason.SUBSCRIPTION_FULL))
     return Blocking(BlockReason.CONSUMER_FULL)
 
 
@@ -186,11 +182,19 @@ def _why_not_now(window: InFlightWindow, entry: Entry, owner: Consumer) -> Block
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
     if owner.free <= 0:
         return Blocking(BlockReason.CONSUMER_FULL, owner.name)
-    if entry.lane.listed is window.starved and window.loaded >= window.capacity:
+    return _why_no_room(window, entry) or (
+        None if window.wants_wake else Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    )
+
+
+def _why_no_room(window: InFlightWindow, entry: Entry) -> Blocking | None:
+    """What else there is no room for if a consumer has room; of both, a slot comes before the subscription."""
+    is_full = window.is_subscription_full
+    # While the subscription is full, what is to be loaded stands where it waits for that.
+    needs_slot = entry.lane.listed is window.starved or (is_full and entry.state == State.SPILLED)
+    if needs_slot and window.loaded >= window.capacity:
         return Blocking(BlockReason.WINDOW_FULL)
-    if window.is_subscription_full:
-        return Blocking(BlockReason.SUBSCRIPTION_FULL)
-    return None if window.wants_wake else Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    return Blocking(BlockReason.SUBSCRIPTION_FULL) if is_full else None
 
 
 def _why_closed(group: "Scope") -> BlockReason:
