@@ -67,6 +67,7 @@ from keyshared._dispatch.snapshot import (
     EPOCH_BITS,
     Reader,
     Restart,
+    check_epoch,
     dump_members,
     dump_window,
     load_member,
@@ -269,7 +270,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             SnapshotError: The state is truncated, forged, of another version, of another placement or drain unit, or of
                 rules of another mark.
             ClockError: ``now_ms`` is not an int of at least 0.
-            ArgumentError: ``epoch`` is not an int of at least 0.
+            ArgumentError: ``epoch`` is not an int from 0 to 2**31 - 1.
 
         Complexity:
             O(n log n), n messages outstanding.
@@ -282,7 +283,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             >>> again.outstanding_effects() == d.outstanding_effects()
             True
         """
-        check_int("epoch", epoch, 0)
+        check_epoch(epoch)
         if type(now_ms) is not int or now_ms < 0:
             raise ClockError(now_ms, 0)
         items = {} if items is None else check_mapping("items", items)
@@ -1038,7 +1039,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         mark = None if self._rules is None else self._rules.mark
         if data.field("rules").maybe(Reader.text) != mark:
             raise data.field("rules").refuse(f"be {mark!r}, the mark of the rules that are given")
-        self._epoch = max(epoch, data.field("epoch").count())
+        self._epoch = max(epoch, data.field("epoch").epoch())
         self._window.first_attempt = self._epoch << EPOCH_BITS
         for order, consumer in enumerate(data.field("consumers").items()):
             self._membership.readmit(load_member(consumer, order, self._timers, self._now))

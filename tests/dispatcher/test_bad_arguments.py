@@ -508,7 +508,7 @@ class TestQueries:
 class TestRestore:
     """The arguments beside the state; for the state itself see rule 13."""
 
-    @pytest.mark.parametrize("epoch", [-1, "1", None], ids=repr)
+    @pytest.mark.parametrize("epoch", [-1, "1", None, 1 << 31], ids=repr)
     def test_an_epoch_that_is_no_count(self, epoch: Any) -> None:
         with pytest.raises(ArgumentError, match="epoch"):
             KeySharedDispatcher.restore(subscription().snapshot(), AlphabetRing(), now_ms=0, epoch=epoch)

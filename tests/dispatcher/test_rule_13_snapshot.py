@@ -22,7 +22,7 @@ from keyshared.config import (
     Rules,
     Unmatched,
 )
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     BlockReason,
     Call,
@@ -251,6 +251,15 @@ class TestEpoch:
         assert [deliver(1, "a1", "ann", EPOCH + 2)] == then(stored.release(1, "ann", EPOCH + 1))
         assert [deliver(2, "b1", "bob", EPOCH + 1)] == stored.offer(2, "b1")
 
+    def test_a_letter_of_the_last_epoch_can_be_redriven(self) -> None:
+        original = subscription("ann", redrive=True)
+        stored = restored(original, epoch=(1 << 31) - 1)
+        fill(stored, "a1")
+        attempt = ((1 << 31) - 1) * EPOCH + 1
+        stored.reject(0, "ann", attempt)
+        stored.dead_lettered(0)
+        assert [deliver(0, "a1", "ann", attempt + 1)] == stored.redrive("a1", [StoredLetter(0, attempt)])
+
     def test_a_message_that_was_never_delivered_cannot_be_acked_by_any_number(self) -> None:
         # An ack of 1 from the last life names a delivery that this life knows nothing of: at worst it is done twice.
         original = subscription("ann")
@@ -390,6 +399,12 @@ class TestForged:
 
     def test_another_version(self) -> None:
         self.refuse(busy().snapshot() | {"version": 1}, "version")
+
+    def test_an_epoch_or_attempt_after_which_a_number_would_have_more_than_63_bits(self) -> None:
+        state: Any = busy().snapshot()
+        self.refuse(state | {"epoch": 1 << 31}, "epoch")
+        state["messages"][0][6] = (1 << 63) - 1
+        self.refuse(state, "the next one has 63 bits")
 
     def test_another_placement(self) -> None:
         with pytest.raises(SnapshotError, match="placement"):

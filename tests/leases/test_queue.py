@@ -1331,10 +1331,19 @@ class TestRestart:
 
         assert [(3 << 32) + 2, (3 << 32) + 2, (4 << 32) + 1] == [lease(each, "ann").id for each in again]
 
-    @pytest.mark.parametrize("epoch", [-1, True, None, 1.0])
+    @pytest.mark.parametrize("epoch", [-1, True, None, 1.0, 1 << 31])
     def test_an_epoch_is_a_number_from_0_on(self, epoch: Any) -> None:
         with pytest.raises(ArgumentError, match="epoch"):
             LeaseQueue(letters({"a-z": "ann"}), epoch=epoch)
+        with pytest.raises(ArgumentError, match="epoch"):
+            restored(WatchedQueue(letters({"a-z": "ann"})), letters({"a-z": "ann"}), epoch=epoch)
+
+    def test_an_id_beyond_63_bits_is_refused(self) -> None:
+        state = self.held().snapshot()
+        ids: Any = state["ids"]
+        ids[-1][1] = (1 << 63) - 1
+        with pytest.raises(SnapshotError, match="the next one has 63 bits"):
+            LeaseQueue.restore(state, letters({"a-m": "ann", "n-z": "bob"}), now_ms=0)
 
     def test_a_placement_made_by_hand_is_kept_beside_the_snapshot(self) -> None:
         made = self.held()

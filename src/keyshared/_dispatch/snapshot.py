@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from xxhash import xxh64_hexdigest
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, TIMED, Ended, Endings, Note
 from keyshared._dispatch.members import Member, MemberState
 from keyshared._dispatch.receipts import MAX_REASON
@@ -33,6 +33,7 @@ __all__ = [
     "EPOCH_BITS",
     "Reader",
     "Restart",
+    "check_epoch",
     "dump_members",
     "dump_messages",
     "dump_window",
@@ -47,6 +48,9 @@ __all__ = [
 
 EPOCH_BITS: Final = 32
 """Attempts of epoch e are numbered from ``(e << EPOCH_BITS) + 1``: after a crash no number of before comes again."""
+
+LAST_EPOCH: Final = (1 << (OFFSET_BITS - EPOCH_BITS)) - 1
+"""Beyond it, attempts would have more than 63 bits."""
 
 _T = TypeVar("_T")
 _LISTS: Final = ("shared", "ownerless", "draining", "starved")
@@ -130,6 +134,18 @@ class Reader:
             raise self.refuse("be at least 0")
         return self.integer()
 
+    def number(self) -> int:
+        """A number of a delivery or the like: a count that leaves room for the next one in 63 bits."""
+        if self.count() >= OFFSET_STOP - 1:
+            raise self.refuse(f"be below {OFFSET_STOP - 1}: the next one has {OFFSET_BITS} bits")
+        return self.count()
+
+    def epoch(self) -> int:
+        """The number of a life."""
+        if self.count() > LAST_EPOCH:
+            raise self.refuse(f"be at most {LAST_EPOCH}")
+        return self.count()
+
     def text(self) -> str:
         """A str."""
         if not isinstance(self._data, str):
@@ -192,6 +208,11 @@ class _PlaceRow(NamedTuple, Generic[_T]):
 def placement_mark(ranges: RangeMap) -> str:
     """What tells one placement from another: a snapshot is of use only where every key still has the owner it had."""
     return xxh64_hexdigest(dumps(ranges.to_json(), sort_keys=True).encode())
+
+
+def check_epoch(epoch: object) -> int:
+    """Return the number of a life that begins, or raise `ArgumentError`."""
+    return check_int("epoch", epoch, 0, most=LAST_EPOCH)
 
 
 def dump_window(window: InFlightWindow, endings: Endings, now: int) -> dict[str, object]:
@@ -382,7 +403,7 @@ def _load_entry(
         raise row.holder.refuse("be None: nobody has it")
     item = None if state is State.SPILLED else items.get(offset)
     entry = readmit(offset, row.key.maybe(Reader.binary), item, state, delivered=delivered, consumer=holder)
-    entry.attempt = row.attempt.count()
+    entry.attempt = row.attempt.number()
     return entry
 
 

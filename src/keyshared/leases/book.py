@@ -239,7 +239,7 @@ class LeaseBook:
     def _load_ids(self, data: Reader) -> None:
         """Take over which ids were given: the last stretch goes on, unless the epoch has changed."""
         for stored in data.items():
-            first, last = (number.count() for number in stored.items(2))
+            first, last = (number.number() for number in stored.items(2))
             if not self._last_id < first <= last + 1:
                 raise stored.refuse("be the first and the last id of an epoch, above those of the one before")
             self._begin_ids(first)

@@ -15,7 +15,7 @@ from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset, configuration
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.receipts import check_not_before
-from keyshared._dispatch.snapshot import Reader
+from keyshared._dispatch.snapshot import Reader, check_epoch
 from keyshared.config import Rules
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -74,8 +74,8 @@ class LeaseQueue(LeaseAnswers[Item]):
         rules: Functions of a key, such as the one that answers with its group.
 
     Raises:
-        ArgumentError: A placement together with ``ordering_required``, or none without; or ``epoch`` is not an int of
-            at least 0.
+        ArgumentError: A placement together with ``ordering_required``, or none without; or ``epoch`` is not an int from
+            0 to 2**31 - 1.
         ConfigError: ``rules`` and ``config`` contradict each other.
 
     Complexity:
@@ -108,7 +108,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         epoch: int = 0,
         rules: Rules | None = None,
     ) -> None:
-        check_int("epoch", epoch, 0)
+        check_epoch(epoch)
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         placement = checked_placement(placement, config)
         dispatcher: KeySharedDispatcher[Item] = KeySharedDispatcher(placement, config.for_dispatcher(), rules=rules)
@@ -156,7 +156,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             SnapshotError: The state is truncated, forged, of another version, of another placement, or of rules of
                 another mark.
             ClockError: ``now_ms`` is not an int of at least 0.
-            ArgumentError: ``epoch`` is not an int of at least 0, or as the constructor.
+            ArgumentError: ``epoch`` is not an int from 0 to 2**31 - 1, or as the constructor.
 
         Complexity:
             O(n log n), n messages outstanding.
