@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
+from keyshared.errors import (
+    ArgumentError,
+    ConsumerExistsError,
+    InvariantError,
+    KeyTypeError,
+    MissingExtraError,
+    UnknownConsumerError,
+)
 from keyshared.hashing import DANUBE_32, KeyHash, danube32
 from keyshared.placement import HashRange, Moved, RangeMap
 from keyshared.placement.ring_points import RingPoints
@@ -479,3 +486,33 @@ def test_a_broken_ring_is_found_out(damage: Callable[[HashRing], object], fact: 
 
     with pytest.raises(InvariantError, match=fact):
         ring.check_invariants()
+
+
+def test_a_name_or_weight_for_which_the_function_of_the_hash_raises_changes_nothing() -> None:
+    refused = False
+
+    def moody(data: bytes) -> int:
+        if refused:
+            raise ZeroDivisionError
+        return data[-1]
+
+    ring = HashRing(["a"], vnodes=3, key_hash=KeyHash("moody", 8, moody), slot_bits=8)
+    before = ring.copy()
+    refused = True
+    assert [] == ring.set_weight("a", 1)
+    changes: list[Callable[[], object]] = [lambda: ring.add("b"), lambda: ring.set_weight("a", 2)]
+    for change in changes:
+        with pytest.raises(ArgumentError, match="its function raised ZeroDivisionError") as caught:
+            change()
+        assert "name" == caught.value.parameter
+    refused = False
+    ring.check_invariants()
+    assert before == ring
+
+
+def test_a_hash_without_its_package_says_so_when_a_name_joins() -> None:
+    def missing(_: bytes) -> int:
+        raise MissingExtraError("blake3", "celeriant")
+
+    with pytest.raises(MissingExtraError):
+        HashRing(["a"], key_hash=KeyHash("missing", 8, missing), slot_bits=8)

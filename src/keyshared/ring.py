@@ -12,14 +12,14 @@ a slot joins or leaves, keys that the filters keep from it may move between othe
 have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
 from keyshared._checks import check_int, check_number, check_several, configuration
-from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeySharedError, shown
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
@@ -211,8 +211,8 @@ class HashRing:
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ArgumentError: The name is empty or no text; the weight is not positive and finite, or gives too many
-                points.
+            ArgumentError: The name is empty or no text, or the function of the hash raises for it; the weight is not
+                positive and finite, or gives too many points.
 
         Complexity:
             O(v log p), v points of the consumer and p of all.
@@ -223,8 +223,9 @@ class HashRing:
             {'b'}
         """
         member = self._new_member(name, weight)
+        points = self._points_of(name, member, 0, member.vnodes)  # first: the function of the hash may raise
         self._enter(name, member)
-        return self._change(list(self._points_of(name, member, 0, member.vnodes)), join=True)
+        return self._change(points, join=True)
 
     def remove(self, name: str) -> Sequence[Moved]:
         """Remove a consumer; only its own slots move.
@@ -242,7 +243,7 @@ class HashRing:
         del self._members[name]
         if self._numbers is not None:
             self._numbers.free(self._rules.point_name(name), member.index)
-        return self._change(list(self._points_of(name, member, 0, member.vnodes)), join=False)
+        return self._change(self._points_of(name, member, 0, member.vnodes), join=False)
 
     def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
         """Change a consumer's weight; slots move only to it if the weight grows, only from it if it shrinks.
@@ -264,11 +265,10 @@ class HashRing:
         """
         member = find_consumer(self._members, name)
         vnodes = self._vnodes_of(weight)
-        self._members[name] = _Member(weight, vnodes, member.rank, member.index)
-        if vnodes == member.vnodes:
-            return []
         few, many = sorted((vnodes, member.vnodes))
-        return self._change(list(self._points_of(name, member, few, many)), join=vnodes == many)
+        points = self._points_of(name, member, few, many)  # first: the function of the hash may raise
+        self._members[name] = _Member(weight, vnodes, member.rank, member.index)
+        return self._change(points, join=vnodes == many) if points else []
 
     @property
     def ranges(self) -> RangeMap:
@@ -401,10 +401,16 @@ class HashRing:
             raise ArgumentError("weight", weight, f"give at most {_MOST_VNODES} points ({self._vnodes} for weight 1)")
         return vnodes
 
-    def _points_of(self, name: str, member: _Member, start: int, stop: int) -> Iterator[Point]:
+    def _points_of(self, name: str, member: _Member, start: int, stop: int) -> list[Point]:
         text, function = self._rules.point_text, self._key_hash.function
         point_name, index, rank = self._rules.point_name(name), member.index, member.rank
-        return ((function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop))
+        try:
+            return [(function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop)]
+        except KeySharedError:
+            raise
+        except Exception as error:
+            requirement = f"have points under the hash {self._key_hash.name!r}; its function raised {shown(error)}"
+            raise ArgumentError("name", name, requirement) from error
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashRing):

@@ -22,6 +22,7 @@ from keyshared.errors import (
     UnmatchedKeyError,
     WindowFullError,
 )
+from keyshared.hashing import KeyHash
 from keyshared.placement import SoleOwner
 from keyshared.ring import HashRing
 
@@ -561,3 +562,53 @@ def test_a_key_that_is_none_is_told_as_such(call: str) -> None:
     dispatcher: Any = KeySharedDispatcher(AlphabetRing(), DispatcherConfig(redrive=True))
     with pytest.raises(KeyTypeError):
         getattr(dispatcher, call)(5, *[[]] * (call == "redrive"))
+
+
+def _number_of_text(data: bytes) -> int:
+    return int.from_bytes(data.decode("ascii")[:1].encode().rjust(1, b"\0"), "big")
+
+
+class TestKeysThatAHashDoesNotTake:
+    """What the function of a hash raises for a key comes out as an error that names the key, and changes nothing."""
+
+    RING = HashRing(key_hash=KeyHash("ascii", 8, _number_of_text), slot_bits=8)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda d: d.offer(0, "é"),
+            lambda d: d.offer(0, "é", not_before_ms=9),
+            lambda d: d.offer_many([(0, "a", None), (1, "é", None)]),
+            lambda d: d.redrive("é", []),
+            lambda d: d.owner("é"),
+        ],
+        ids=["offer", "offer for later", "offer_many", "redrive", "owner"],
+    )
+    @pytest.mark.parametrize("asked", [0, 100])
+    def test_a_call_is_refused(self, call: Callable[[KeySharedDispatcher], object], asked: int) -> None:
+        dispatcher = KeySharedDispatcher(self.RING, DispatcherConfig(redrive=True))
+        dispatcher.add_consumer("ann")
+        for _ in range(asked):  # after the first ones, owners are found by a function that was made for that
+            dispatcher.owner("a")
+        before = dispatcher.snapshot()
+        with pytest.raises(ArgumentError, match="it must have a hash 'ascii'; its function raised Unicode") as caught:
+            call(dispatcher)
+        assert ("key", "é".encode()) == (caught.value.parameter, caught.value.value)
+        assert isinstance(caught.value.__cause__, UnicodeDecodeError)
+        assert before == dispatcher.snapshot()
+
+    def test_a_placement_is_refused(self) -> None:
+        dispatcher = subscription("ann")
+        dispatcher.offer(0, "é")
+        before = dispatcher.snapshot()
+        with pytest.raises(ArgumentError, match="its function raised"):
+            dispatcher.set_placement(self.RING)
+        assert before == dispatcher.snapshot()
+
+    def test_a_consumer_whose_points_have_no_hash_is_refused(self) -> None:
+        dispatcher = KeySharedDispatcher(self.RING)
+        before = dispatcher.snapshot()
+        with pytest.raises(ArgumentError, match="name is 'é'; it must have points under the hash 'ascii'"):
+            dispatcher.add_consumer("é")
+        assert before == dispatcher.snapshot()
+        assert [] == dispatcher.add_consumer("ann")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, MissingExtraError, SnapshotError
 from keyshared.hashing import DANUBE_32, XXH64_SEED_42, KeyHash
 from keyshared.placement import HashRange, Moved, RangeMap
 
@@ -375,3 +375,23 @@ def test_a_broken_map_is_found_out(field: str, value: Any, fact: str) -> None:
 
 def test_the_default_space_is_the_top_16_bits_of_xxh64() -> None:
     assert (XXH64_SEED_42, 16) == (RangeMap().key_hash, RangeMap().slot_bits)
+
+
+def test_a_key_for_which_the_function_of_the_hash_raises_is_named() -> None:
+    def first(data: bytes) -> int:
+        return data[0]
+
+    made = RangeMap.from_stops([256], ["a"], key_hash=KeyHash("first", 8, first), slot_bits=8)
+    assert "a" == made.owner_of("k") == made.finder()(b"k")
+    for ask in (made.slot_of, made.owner_of, made.finder()):
+        with pytest.raises(ArgumentError, match="key is b''; it must have a hash 'first'; its function raised IndexEr"):
+            ask(b"")
+
+
+def test_a_hash_without_its_package_says_so() -> None:
+    def missing(_: bytes) -> int:
+        raise MissingExtraError("blake3", "celeriant")
+
+    made = RangeMap.from_stops([256], ["a"], key_hash=KeyHash("missing", 8, missing), slot_bits=8)
+    with pytest.raises(MissingExtraError):
+        made.owner_of("k")

@@ -153,7 +153,8 @@ class KeyHash:
     Attributes:
         name: What it is called in snapshots, with the version or seed ("xxh64:42").
         bits: Width of its unsigned result.
-        function: Bytes to an int in ``range(2**bits)``; at module level if maps with this hash are to be pickled.
+        function: Bytes to an int in ``range(2**bits)``; at module level if maps with this hash are to be pickled. It
+            may raise for a key: a placement then raises an `ArgumentError` that names the key.
 
     Raises:
         ConfigError: The name is empty, or the width is not an int from 1 to 64.

@@ -8,12 +8,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from xxhash import xxh64_intdigest
 
 from keyshared._checks import check_int, check_kind, check_text, checked_rows
-from keyshared.errors import ArgumentError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, KeySharedError, SnapshotError, shown
 from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
@@ -25,7 +25,7 @@ from keyshared.hashing.named import (
 )
 from keyshared.placement.spans import HashRange, Moved
 
-__all__ = ["RangeMap", "Weight", "check_space"]
+__all__ = ["RangeMap", "Weight", "check_space", "refuse_key"]
 
 Weight: TypeAlias = int | float | Fraction
 """A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
@@ -51,6 +51,18 @@ def check_space(key_hash: object, slot_bits: object) -> None:
     check_int("slot_bits", slot_bits, 1, f" with hash {key_hash.name}", most=most)
     if key_hash.name in KEY_HASHES:
         key_hash.function(b"")  # a hash whose package is missing raises here, not at some message in the middle of work
+
+
+def refuse_key(key_hash: KeyHash, key: bytes, error: Exception) -> NoReturn:
+    """Raise what the function of a hash has raised for a key, under the name of the key.
+
+    Raises:
+        KeySharedError: It was one already.
+        ArgumentError: It was something else.
+    """
+    if isinstance(error, KeySharedError):
+        raise error
+    raise ArgumentError("key", key, f"have a hash {key_hash.name!r}; its function raised {shown(error)}") from error
 
 
 class RangeMap:
@@ -213,9 +225,14 @@ class RangeMap:
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None: a message without a key has no slot.
+            ArgumentError: The key is None: a message without a key has no slot. Or the function of the hash raises for
+                it, or returns no slot.
         """
-        return self._function(key if key.__class__ is bytes else required_key_bytes(key)) >> self._shift
+        data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
+        try:
+            return self._function(data) >> self._shift
+        except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
+            refuse_key(self._key_hash, data, error)
 
     def owner(self, slot: int) -> str | None:
         """Return the owner of a slot.
@@ -264,14 +281,18 @@ class RangeMap:
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None: a message without a key has no slot.
+            ArgumentError: The key is None: a message without a key has no slot. Or the function of the hash raises for
+                it, or returns no slot.
 
         Complexity:
             O(len(key) + log n), n runs; allocates nothing for ``bytes``.
         """
         # slot_of() written out: the two calls it saves are a third of a lookup
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
-        return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
+        try:
+            return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
+        except Exception as error:  # noqa: BLE001  # as in slot_of()
+            refuse_key(self._key_hash, data, error)
 
     def finder(self) -> Callable[[bytes], str | None]:
         """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
@@ -287,7 +308,14 @@ class RangeMap:
         runs, stops, shift, function = self._runs, self._stops, self._shift, self._function
         if self._key_hash is XXH64_SEED_42:  # its C function at once: a call less
             return lambda key: runs[bisect_right(stops, xxh64_intdigest(key, 42) >> shift)]
-        return lambda key: runs[bisect_right(stops, function(key) >> shift)]
+
+        def find(key: bytes) -> str | None:
+            try:
+                return runs[bisect_right(stops, function(key) >> shift)]
+            except Exception as error:  # noqa: BLE001  # as in slot_of()
+                refuse_key(self._key_hash, key, error)
+
+        return find
 
     def walk(self, slot: int) -> Iterator[str]:
         """Go clockwise from a slot and name every owner once, the slot's own first.

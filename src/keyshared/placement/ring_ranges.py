@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
 from keyshared.hashing.named import KeyHash, required_key_bytes
-from keyshared.placement.ranges import RangeMap
+from keyshared.placement.ranges import RangeMap, refuse_key
 from keyshared.placement.ring_points import Point, RingPoints
 from keyshared.placement.spans import Moved
 
@@ -58,7 +58,10 @@ class RingRanges(RangeMap):
         stops = self._stops
         if stops:
             data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
-            return self._runs[bisect_right(stops, self._function(data) >> self._shift)]
+            try:
+                return self._runs[bisect_right(stops, self._function(data) >> self._shift)]
+            except Exception as error:  # noqa: BLE001  # as in `RangeMap`
+                refuse_key(self._key_hash, data, error)
         return self.owner(self.slot_of(key))
 
     def walk(self, slot: int) -> Iterator[str]:
