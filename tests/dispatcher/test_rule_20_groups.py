@@ -500,6 +500,18 @@ class TestRestart:
         assert [None] == [each.tokens for each in plain.groups()]
         assert [5] == [each.tokens for each in again(plain, group=GroupLimits(per_second=1, burst=5)).groups()]
 
+    def test_a_full_bucket_is_stored_alike_wherever_the_clock_stands(self) -> None:
+        rooms = []
+        for now in (6, 1 << 40):
+            dispatcher = grouped("ann", ack_timeout_ms=None)
+            dispatcher.set_group("r", per_second=10, burst=2, now_ms=now)
+            rooms.append(dispatcher.snapshot()["rooms"])
+            dispatcher.offer(0, "a1/r")  # the bucket is no longer full
+            dispatcher.handle_timeout(now_ms=now + 7)
+            rooms.append(dispatcher.snapshot()["rooms"])
+        assert rooms[:2] == rooms[2:]
+        assert 7 in rooms[1]["scopes"]["groups"][0]  # type: ignore[index]  # plain data
+
     def test_groups_may_begin_over_a_restart(self) -> None:
         plain = subscription("ann")
         plain.add_consumer("bob", limit=0)

@@ -56,6 +56,11 @@ class Bucket:
         return self._reaches(_TOKEN)
 
     @property
+    def age_counts(self) -> bool:
+        """Whether it matters when it was looked at last: time brings a full bucket nothing."""
+        return self.level < self._full
+
+    @property
     def was_full(self) -> bool:
         """Whether it was full when it was looked at last, and all of its tokens were told of."""
         return self.told * _TOKEN == self._full

@@ -249,7 +249,7 @@ def _dump_group(group: Group, now: int) -> list[object]:
         paused=group.paused,
         tokens=group.tokens or 0,
         level=None if bucket is None else bucket.level,
-        age_ms=0 if bucket is None else now - bucket.as_of,
+        age_ms=now - bucket.as_of if bucket is not None and bucket.age_counts else 0,
         waiting=[consumer.name for consumer in group.waiting],
     )
     return list(row)
