@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keyshared.buckets import BucketLayout
+from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.errors import (
     ArgumentError,
     InvariantError,
@@ -237,6 +237,21 @@ def test_segments_are_dealt_out_by_range_and_name() -> None:
     assert [2, 3, 1] == list(assign_round_robin(segments, ["b", "a"]))
     assert {2: "a", 3: "b", 1: "c"} == assign_round_robin(segments, ["d", "c", "b", "a"])
     assert {} == assign_round_robin(segments, [])
+
+
+def test_names_sort_as_java_sorts_them() -> None:
+    low, high = "\uff61", "\U0001f600"  # the first code unit of the second one is below the first one
+
+    assert {0: high, 1: low} == assign_round_robin(SegmentMap.equal_width(2), [low, high])
+    pulsar = BucketPlacement.pulsar(BucketLayout.equal_width(2), [low, high])
+    assert (high, low) == (pulsar.owner(0), pulsar.owner(1))
+    assert {0: high, 1: "\ud83e"} == assign_round_robin(SegmentMap.equal_width(2), ["\ud83e", high])
+
+
+@pytest.mark.parametrize("consumers", ["ab", b"cd", None, 5])
+def test_names_come_in_a_collection(consumers: Any) -> None:
+    with pytest.raises(ArgumentError, match="it must be a collection of names"):
+        assign_round_robin(SegmentMap.equal_width(), consumers)
 
 
 @pytest.mark.parametrize("consumers", [["a", "a"], [""], [1], [None]])

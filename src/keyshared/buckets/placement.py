@@ -20,7 +20,7 @@ from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import KeyHash
-from keyshared.placement.protocol import check_name, find_consumer
+from keyshared.placement.protocol import check_name, find_consumer, java_order
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import Moved
 
@@ -413,7 +413,7 @@ def _by_name(owners: Owners, weights: Mapping[str, Weight], _changed: str | None
     if uneven != 1:
         raise ArgumentError("weight", uneven, "be 1: Pulsar's spread knows no weights")
     n, k = len(owners), len(weights)
-    names = sorted(weights, key=lambda name: name.encode("utf-16-be"))
+    names = sorted(weights, key=java_order)
     dealt: list[str | None] = [name for j, name in enumerate(names) for _ in range(j * n // k, (j + 1) * n // k)]
     return tuple(dealt) if names else (None,) * n
 
