@@ -341,6 +341,14 @@ def test_rule(expected: Decision, actual: Decision) -> None:
     assert expected == actual
 
 
+@pytest.mark.parametrize("name", ["split_ms", "rebucket_ms", "merge_ms"])
+@pytest.mark.parametrize("value", ["x", float("nan"), 1.5, True])
+def test_an_instant_of_the_last_action_is_an_int_or_none(name: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"{name} is .*; it must be an int, or None for never"):
+        LastActions(**{name: value})
+    assert LastActions() == LastActions(**{name: None})
+
+
 def test_the_subscription_with_most_consumers_counts_not_the_sum() -> None:
     two_each = decide(topic(2), FRESH, {"a": 2, "b": 2}, POLICY, now_ms=NOW)
     assert NoAction((NO, Reason.NOT_HOT, Reason.NO_COLD_PAIR)) == two_each

@@ -199,11 +199,23 @@ class LastActions:
         split_ms: Last split.
         rebucket_ms: Last rebucketing.
         merge_ms: Last merge.
+
+    Raises:
+        ArgumentError: One of them is no int and not None.
     """
 
     split_ms: int | None = None
     rebucket_ms: int | None = None
     merge_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("split_ms", self.split_ms),
+            ("rebucket_ms", self.rebucket_ms),
+            ("merge_ms", self.merge_ms),
+        ):
+            if value is not None:
+                check_int(name, value, alternative=", or None for never")
 
 
 _NEVER: Final = LastActions()
