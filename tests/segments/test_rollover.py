@@ -176,6 +176,15 @@ def test_offsets_of_a_segment_grow_in_all_its_buckets_together(offset: Any) -> N
     assert (0, 1, 2, 3) == progress.offer(0, 4, 0, 65_535)
 
 
+@pytest.mark.parametrize("offset", [2**63, -(2**63)])
+def test_an_offset_of_more_than_63_bits_changes_nothing(offset: int) -> None:
+    progress = SegmentProgress(SegmentMap.equal_width())
+    before = progress.snapshot()
+    with pytest.raises(ArgumentError, match="63 bits"):
+        progress.offer(0, offset, 0, 0)
+    assert before == progress.snapshot()
+
+
 def test_a_first_offset_is_an_int() -> None:
     progress = SegmentProgress(WHOLE)
     with pytest.raises(OffsetOrderError):
@@ -326,8 +335,18 @@ def test_a_checkpoint_fits_a_newer_map() -> None:
 
 
 def test_a_token_may_be_too_small_for_a_position() -> None:
-    with pytest.raises(ArgumentError, match="max_bytes"):
-        halfway().snapshot(3)
+    for progress in (halfway(), SegmentProgress(SegmentMap.equal_width())):  # also where there is no position yet
+        with pytest.raises(ArgumentError, match="max_token_bytes is 36; it must be an int of at least 37"):
+            progress.snapshot(36)
+        progress.snapshot(37)
+
+
+def test_the_least_token_holds_the_position_of_any_log() -> None:
+    progress = SegmentProgress(SegmentMap.equal_width())
+    for offset in (1 - 2**63, 2**63 - 1):
+        assert (0,) == progress.offer(0, offset, 0, 0)
+    again = SegmentProgress.restore(progress.snapshot(37), SegmentMap.equal_width())
+    assert 1 - 2**63 == again.resume_offset(0)
 
 
 TOKENS: Any = halfway().snapshot()["cursors"][0][1]  # type: ignore[index]  # plain data

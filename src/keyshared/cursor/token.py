@@ -16,7 +16,16 @@ from zlib import crc32
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import ArgumentError, SnapshotError
 
-__all__ = ["LEAST_TOKEN_BUDGET", "Position", "gap_bytes", "position_bytes", "read_token", "text_length", "write_token"]
+__all__ = [
+    "LEAST_TOKEN_BUDGET",
+    "LEAST_TOKEN_BYTES",
+    "Position",
+    "gap_bytes",
+    "position_bytes",
+    "read_token",
+    "text_length",
+    "write_token",
+]
 
 _MAGIC: Final = "ksc1."  # keyshared cursor, format 1
 _CHECKSUM_BYTES: Final = 4
@@ -58,7 +67,10 @@ def gap_bytes(distance: int) -> int:
     return _varint_bytes(distance - 1)
 
 
-LEAST_TOKEN_BUDGET: Final = 2 * text_length(2 * _VARINT_BYTES)
+LEAST_TOKEN_BYTES: Final = text_length(2 * _VARINT_BYTES)
+"""So many bytes hold the position of any log."""
+
+LEAST_TOKEN_BUDGET: Final = 2 * LEAST_TOKEN_BYTES
 """Of so many bytes one half holds the position of any log, if nothing above it is settled."""
 
 

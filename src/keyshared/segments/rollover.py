@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, Self
 
-from keyshared._checks import check_int, check_kind, checked_kinds, require
+from keyshared._checks import check_int, check_kind, check_offset, checked_kinds, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
+from keyshared.cursor.token import LEAST_TOKEN_BYTES
 from keyshared.errors import (
     ArgumentError,
     InvariantError,
@@ -215,7 +216,7 @@ class SegmentProgress:
             SegmentSealedError: The end of the segment was seen already.
             UnknownSegmentError: There is no such segment.
             OffsetOrderError: The offset is not above the one before it.
-            ArgumentError: A bound is not an int. In each case nothing was changed.
+            ArgumentError: A bound is not an int, or the offset has more than 63 bits. In each case nothing was changed.
 
         Complexity:
             O(log b + the buckets it belongs to), b buckets of the segment.
@@ -232,8 +233,8 @@ class SegmentProgress:
         following = reading.next if reading is not None else None
         if type(offset) is not int or (following is not None and offset < following):
             raise OffsetOrderError(offset, None if following is None else following - 1)
+        check_offset("offset", offset)
         reading = reading or self._reading(segment)
-        # what one cursor refuses, the first one refuses, and nothing has changed then
         wanted = tuple(bucket for bucket in buckets if reading.cursors[bucket].offer(offset))
         reading.next = offset + 1
         return wanted
@@ -351,13 +352,14 @@ class SegmentProgress:
         """Return what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
 
         Args:
-            max_token_bytes: Longest text for one cursor. Ranges that do not fit are delivered again after a restart.
+            max_token_bytes: Longest text for one cursor, at least 37 bytes, into which any position fits. Ranges that
+                do not fit are delivered again after a restart.
 
         Returns:
             A new dict; `restore` reads it.
 
         Raises:
-            ArgumentError: ``max_token_bytes`` is no int, or does not even hold a position.
+            ArgumentError: ``max_token_bytes`` is no int of at least 37.
 
         Complexity:
             O(segments + buckets + outstanding).
@@ -365,6 +367,7 @@ class SegmentProgress:
         Source:
             PIP-486: the unit of a checkpoint is a bucket of a segment.
         """
+        check_int("max_token_bytes", max_token_bytes, LEAST_TOKEN_BYTES)
         done = list(self.drained)
         cursors = [
             [one, [cursor.to_token(max_token_bytes, read_to=reading.next).text for cursor in reading.cursors]]
