@@ -254,7 +254,7 @@ class DispatcherStats:
         outstanding: Messages offered and not settled.
         in_flight: Those that are at a consumer.
         loaded: Those whose payload is, or will be, in memory.
-        spilled: Those whose payload was dropped.
+        spilled: Those whose payload was dropped, and no `Load` has asked for it again yet.
         delayed: Those that wait for an instant with their payload in memory: their retry, or the end of a delay. One
             that waits for its first delivery and is spilled counts as spilled.
         dead_lettering: Those whose dead letter is being written.

@@ -213,7 +213,7 @@ class LeaseStats:
         delayed: Messages whose nack delay is not over.
         blocked: Poison messages that wait for unblock or park.
         dead_lettering: Poison messages whose dead letter is being written.
-        spilled: Messages whose item was dropped.
+        spilled: Messages whose item was dropped, and no `Load` has asked for it again yet.
         ack_holes: Settled stretches above the lowest outstanding message.
         held: Messages in leases and reservations of each consumer, draining ones included.
     """
