@@ -84,8 +84,8 @@ class BucketCheckpoints:
         for item in _list(fields["segments"], "segments"):
             row = _mapping(item, _SEGMENT_FIELDS, "segment")
             number = _index(row["segment"], "segment")
-            if number in checkpoints._segments:
-                raise SnapshotError("segment", number, "be there once")
+            if number <= next(reversed(checkpoints._segments), -1):
+                raise SnapshotError("segment", number, "be there once, and segments in the order of their numbers")
             checkpoints._segments[number] = _read_segment(row)
         return checkpoints
 
@@ -261,10 +261,10 @@ def _read_segment(row: Mapping[str, object]) -> _Segment:
     known = _Segment(0)
     for item in _list(row["buckets"], "buckets"):
         match item:
-            case [int() as bucket, str() as token] if bucket not in known.cursors:
+            case [int() as bucket, str() as token] if bucket > next(reversed(known.cursors), -1):
                 known.cursors[_index(bucket, "bucket")] = _read_cursor(token)
             case _:
-                raise SnapshotError("bucket", item, "be a number that is there once, and a cursor token")
+                raise SnapshotError("bucket", item, "be a number above the one before, and a cursor token")
     if not known.cursors:
         raise SnapshotError("buckets", row["buckets"], "not be empty: a segment is known by what was offered of it")
     known.next = known.resume_offset
