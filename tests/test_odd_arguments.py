@@ -5,7 +5,7 @@ Every public callable of `public_calls` is called with every odd value of `hosti
 
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,11 @@ import pytest
 from tests.hostile import ODD
 from tests.public_calls import BUILD, REFUSED, Call, public_calls
 
+from keyshared.buckets import BucketLayout, BucketPlacement, imbalance, refit_all
 from keyshared.errors import ArgumentError, ConfigError, InvariantError, KeySharedError
+from keyshared.offsets import required_margin
+from keyshared.placement import RangeMap, gained, lost
+from keyshared.segments import SegmentMap, SegmentProgress
 from keyshared.testing import GuaranteesError, HistoryError, HistoryFileError, MergeError, UnsupportedError
 
 CALLS = {call.name: call for call in public_calls()}
@@ -169,3 +173,37 @@ def test_every_configuration_that_is_named_has_arguments() -> None:
     """A name of nothing would hold nothing."""
     assert CALLS.keys() >= CONFIGURATIONS
     assert 10 <= sum(PLACEMENTS.fullmatch(name) is not None for name in CALLS)
+
+
+LAYOUT = BucketLayout.equal_width(2)
+MAP = SegmentMap.equal_width(2)
+SEVERAL: list[tuple[str, Callable[[Any], object]]] = [
+    ("drained", lambda odd: SegmentProgress(MAP, drained=odd)),
+    ("segments", SegmentMap),
+    ("drained", MAP.readable),
+    ("starts", BucketLayout),
+    ("ranges", BucketLayout.from_ranges),
+    ("messages", LAYOUT.split),
+    ("loads", lambda odd: BucketPlacement.by_load(LAYOUT, odd)),
+    ("entries", lambda odd: refit_all(odd, LAYOUT)),
+    ("loads", imbalance),
+    ("assignments", RangeMap),
+    ("stops", lambda odd: RangeMap.from_stops(odd, ["a"])),
+    ("moves", gained),
+    ("moves", lost),
+    ("unprocessed_epoch_ms", lambda odd: required_margin(5, odd)),
+]
+
+
+@pytest.mark.parametrize("odd", [None, 5, "text"], ids=repr)
+@pytest.mark.parametrize("place", range(len(SEVERAL)), ids=lambda place: f"{place} {SEVERAL[place][0]}")
+def test_what_is_no_collection_is_refused_by_name(place: int, odd: Any) -> None:
+    name, call = SEVERAL[place]
+    with pytest.raises(ArgumentError, match=f"{name} is {odd!r}; it must be a collection of"):
+        call(odd)
+
+
+@pytest.mark.parametrize("odd", [None, 5])
+def test_owners_come_in_a_collection_or_as_letters(odd: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"owners is {odd}; it must be a collection of names"):
+        RangeMap.from_stops([65_536], odd)

@@ -5,9 +5,17 @@ from contextlib import contextmanager
 from enum import Enum
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-from keyshared.errors import ArgumentError, ClockError, ConfigError, InvariantError, MissingExtraError, shown
+from keyshared.errors import (
+    ArgumentError,
+    ClockError,
+    ConfigError,
+    InvariantError,
+    KeySharedError,
+    MissingExtraError,
+    shown,
+)
 
 __all__ = [
     "OFFSET_BITS",
@@ -32,6 +40,8 @@ __all__ = [
     "checked_now",
     "checked_rows",
     "configuration",
+    "java_order",
+    "refuse_key",
     "require",
 ]
 
@@ -520,3 +530,36 @@ def require(holds: object, fact: str) -> None:
     """
     if not holds:
         raise InvariantError(fact)
+
+
+def refuse_key(hash_name: str, key: bytes, error: Exception) -> NoReturn:
+    """Raise what the function of a hash has raised for a key, under the name of the key.
+
+    Args:
+        hash_name: The name of the hash.
+        key: The key.
+        error: What was raised.
+
+    Raises:
+        KeySharedError: It was one already.
+        ArgumentError: It was something else.
+
+    Example:
+        >>> refuse_key("mine", b"k", KeyError("k"))
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: key is b'k'; it must have a hash 'mine'; its function raised KeyError('k')
+    """
+    if isinstance(error, KeySharedError):
+        raise error
+    raise ArgumentError("key", key, f"have a hash {hash_name!r}; its function raised {shown(error)}") from error
+
+
+def java_order(name: str) -> bytes:
+    r"""Return what names of consumers are sorted by where parties in Java sort them too: their UTF-16 code units.
+
+    Example:
+        >>> sorted(["\uff61", "\U0001f600"], key=java_order) == ["\U0001f600", "\uff61"]  # not Python's order
+        True
+    """
+    return name.encode("utf-16-be", "surrogatepass")

@@ -19,7 +19,7 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, checked_now, configuration
+from keyshared._checks import check_int, check_kind, check_several, checked_now, configuration
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, InvariantError, SequenceOrderError
 
@@ -485,7 +485,7 @@ def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
     """
     fitted: list[EntryBatch] = []
     as_is = split = 0
-    for entry in entries:
+    for entry in check_several("entries", entries, "entries"):
         parts = refit(entry, layout)
         fitted += parts
         if parts[0] is entry:

@@ -22,7 +22,7 @@ from itertools import accumulate, pairwise
 from math import lcm
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_int, check_kind, check_number
+from keyshared._checks import check_int, check_kind, check_number, check_several
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError
 from keyshared.placement.ranges import RangeMap
@@ -191,7 +191,7 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
         >>> imbalance((100, 0, 0))
         Fraction(3, 1)
     """
-    given = tuple(loads)
+    given = tuple(check_several("loads", loads, "loads"))
     if not given:
         raise ArgumentError("loads", given, "name at least one bucket or consumer")
     exact = [Fraction(check_number("loads", load)) for load in given]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from keyshared._checks import check_int, check_kind, checked_rows
+from keyshared._checks import check_int, check_kind, check_several, checked_rows
 from keyshared.errors import ArgumentError, InvariantError, LayoutMismatchError
 from keyshared.hashing.named import KeyHash, required_key_bytes
 from keyshared.placement.spans import HashRange
@@ -193,7 +193,7 @@ class BucketLayout:
     _splits: tuple[int, ...]
 
     def __init__(self, starts: Iterable[int]) -> None:
-        given = tuple(starts)
+        given = tuple(check_several("starts", starts, "starts of buckets"))
         if not given:
             raise ArgumentError("starts", given, "name at least one bucket")
         if type(given[0]) is not int or given[0] != 0:
@@ -249,7 +249,7 @@ class BucketLayout:
             ArgumentError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first
                 one does not contain 0 and 1.
         """
-        given = tuple(ranges)
+        given = tuple(check_several("ranges", ranges, "HashRanges"))
         end = 0
         for piece in given:
             check_kind("range", piece, HashRange)
@@ -412,7 +412,8 @@ class BucketLayout:
             [((9, 'a'), (7, 'c')), ((40000, 'b'),)]
         """
         parts: dict[int, list[tuple[int, T]]] = {}
-        for bucket_hash, payload in checked_rows("message", messages, 2, "a bucket hash and a payload"):
+        given = check_several("messages", messages, "pairs of a bucket hash and a payload")
+        for bucket_hash, payload in checked_rows("message", given, 2, "a bucket hash and a payload"):
             parts.setdefault(self.bucket_of(bucket_hash), []).append((bucket_hash, payload))
         return [
             EntryPart(bucket, min(m[0] for m in part), max(m[0] for m in part), tuple(part))

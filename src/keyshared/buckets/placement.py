@@ -15,12 +15,12 @@ from heapq import heapify, heapreplace
 from math import lcm
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_kind, check_number, check_several, configuration
+from keyshared._checks import check_kind, check_number, check_several, configuration, java_order
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import KeyHash
-from keyshared.placement.protocol import check_name, find_consumer, java_order
+from keyshared.placement.protocol import check_name, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import Moved
 
@@ -442,7 +442,7 @@ def _quotas(weights: Mapping[str, Weight], seats: int) -> dict[str, int]:
 
 
 def _checked_loads(layout: BucketLayout, loads: Iterable[int | Fraction]) -> LoadSpread:
-    given = tuple(loads)
+    given = tuple(check_several("loads", loads, "loads"))
     n = len(_checked_layout(layout))
     if len(given) != n:
         raise ArgumentError("loads", len(given), f"be as many as buckets ({n})")

@@ -23,6 +23,7 @@ from keyshared._checks import (
     check_kind,
     check_log_position,
     check_members,
+    check_several,
     check_text,
     configuration,
 )
@@ -409,7 +410,8 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
         0
     """
     last = check_int("last_processed_epoch_ms", last_processed_epoch_ms)
-    margins = (last - check_int("unprocessed_epoch_ms", each) for each in unprocessed_epoch_ms)
+    given = check_several("unprocessed_epoch_ms", unprocessed_epoch_ms, "timestamps")
+    margins = (last - check_int("unprocessed_epoch_ms", each) for each in given)
     return max(0, max(margins, default=0))
 
 

@@ -8,7 +8,7 @@ from keyshared.errors import ArgumentError, UnknownConsumerError, shown
 from keyshared.placement.ranges import RangeMap, Weight
 from keyshared.placement.spans import Moved
 
-__all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer", "java_order"]
+__all__ = ["Placement", "check_name", "check_unit_weight", "find_consumer"]
 
 T = TypeVar("T")
 
@@ -98,16 +98,6 @@ def check_name(name: object, parameter: str = "name") -> None:
         text.encode()
     except UnicodeEncodeError:
         raise ArgumentError(parameter, name, "be a str that UTF-8 can express") from None
-
-
-def java_order(name: str) -> bytes:
-    r"""Return what names of consumers are sorted by where parties in Java sort them too: their UTF-16 code units.
-
-    Example:
-        >>> sorted(["\uff61", "\U0001f600"], key=java_order) == ["\U0001f600", "\uff61"]  # not Python's order
-        True
-    """
-    return name.encode("utf-16-be", "surrogatepass")
 
 
 def check_unit_weight(weight: object, reason: str) -> None:

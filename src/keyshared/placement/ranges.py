@@ -8,12 +8,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int, check_kind, check_text, checked_rows
-from keyshared.errors import ArgumentError, InvariantError, KeySharedError, SnapshotError, shown
+from keyshared._checks import check_int, check_kind, check_several, check_text, checked_rows, refuse_key
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
@@ -25,7 +25,7 @@ from keyshared.hashing.named import (
 )
 from keyshared.placement.spans import HashRange, Moved
 
-__all__ = ["RangeMap", "Weight", "check_space", "refuse_key"]
+__all__ = ["RangeMap", "Weight", "check_space"]
 
 Weight: TypeAlias = int | float | Fraction
 """A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
@@ -51,18 +51,6 @@ def check_space(key_hash: object, slot_bits: object) -> None:
     check_int("slot_bits", slot_bits, 1, f" with hash {key_hash.name}", most=most)
     if key_hash.name in KEY_HASHES:
         key_hash.function(b"")  # a hash whose package is missing raises here, not at some message in the middle of work
-
-
-def refuse_key(key_hash: KeyHash, key: bytes, error: Exception) -> NoReturn:
-    """Raise what the function of a hash has raised for a key, under the name of the key.
-
-    Raises:
-        KeySharedError: It was one already.
-        ArgumentError: It was something else.
-    """
-    if isinstance(error, KeySharedError):
-        raise error
-    raise ArgumentError("key", key, f"have a hash {key_hash.name!r}; its function raised {shown(error)}") from error
 
 
 class RangeMap:
@@ -108,7 +96,10 @@ class RangeMap:
         stops: list[int] = []
         runs: list[str | None] = []
         end = 0
-        for piece, owner in sorted(_checked(assignments), key=lambda pair: pair[0]):
+        for piece, owner in sorted(
+            _checked(check_several("assignments", assignments, "pairs of a range and an owner")),
+            key=lambda pair: pair[0],
+        ):
             if piece.start < end:
                 raise ArgumentError("range", piece, f"not overlap another one, which ends at {end}")
             if piece.start > end:
@@ -150,6 +141,9 @@ class RangeMap:
             (HashRange(start=0, stop=10),)
         """
         check_space(key_hash, slot_bits)
+        stops = list(check_several("stops", stops, "slots"))
+        if not isinstance(owners, str):  # whose letters are names, too
+            owners = list(check_several("owners", owners, "names"))
         if len(stops) != len(owners):
             raise ArgumentError("owners", len(owners), f"be as many as stops ({len(stops)})")
         end = 0
@@ -232,7 +226,7 @@ class RangeMap:
         try:
             return self._function(data) >> self._shift
         except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
-            refuse_key(self._key_hash, data, error)
+            refuse_key(self._key_hash.name, data, error)
 
     def owner(self, slot: int) -> str | None:
         """Return the owner of a slot.
@@ -292,7 +286,7 @@ class RangeMap:
         try:
             return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
         except Exception as error:  # noqa: BLE001  # as in slot_of()
-            refuse_key(self._key_hash, data, error)
+            refuse_key(self._key_hash.name, data, error)
 
     def finder(self) -> Callable[[bytes], str | None]:
         """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
@@ -313,7 +307,7 @@ class RangeMap:
             try:
                 return runs[bisect_right(stops, function(key) >> shift)]
             except Exception as error:  # noqa: BLE001  # as in slot_of()
-                refuse_key(self._key_hash, key, error)
+                refuse_key(self._key_hash.name, key, error)
 
         return find
 
@@ -537,7 +531,8 @@ def _owners_in(data: Mapping[str, object]) -> list[object]:
 
 
 def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
-    for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
+    given = check_several("assignments", assignments, "pairs of a HashRange and its owner")
+    for piece, owner in checked_rows("assignment", given, 2, "a HashRange and its owner"):
         check_kind("range", piece, HashRange)
         check_text("owner", owner)
         yield piece, owner

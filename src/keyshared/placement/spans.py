@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from keyshared._checks import check_int, checked_kinds
+from keyshared._checks import check_int, check_several, checked_kinds
 from keyshared.errors import ArgumentError, shown
 
 __all__ = ["HashRange", "Moved", "gained", "lost"]
@@ -84,6 +84,9 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
         Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
         the first slot that they gained.
 
+    Raises:
+        ArgumentError: One of them is no move.
+
     Source:
         Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
 
@@ -91,7 +94,7 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
         >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
         {'c': (HashRange(start=0, stop=9),)}
     """
-    return _joined((move.new, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
+    return _joined((move.new, move.start, move.stop) for move in _checked(moves))
 
 
 def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
@@ -101,7 +104,11 @@ def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
         >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
         {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
     """
-    return _joined((move.old, move.start, move.stop) for move in checked_kinds("move", moves, Moved))
+    return _joined((move.old, move.start, move.stop) for move in _checked(moves))
+
+
+def _checked(moves: Iterable[Moved]) -> Iterable[Moved]:
+    return checked_kinds("move", check_several("moves", moves, "moves"), Moved)
 
 
 def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_int, check_kind, check_several
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.placement.spans import HashRange
@@ -138,7 +138,7 @@ class SegmentMap:
         next_id: int | None = None,
         rollovers: int = 0,
     ) -> None:
-        given = list(segments)
+        given: list[Segment] = list(check_several("segments", segments, "segments"))
         for segment in given:
             check_segment(segment)
         self._segments = {segment.id: segment for segment in sorted(given, key=lambda s: s.id)}
@@ -391,10 +391,13 @@ class SegmentMap:
         Returns:
             Ids, lowest first, of what it has not drained itself although all the ancestors are.
 
+        Raises:
+            ArgumentError: ``drained`` is no collection.
+
         Complexity:
             O(n), n segments.
         """
-        done = set(drained)
+        done = set(check_several("drained", drained, "ids of segments"))
         open_line: set[int] = set()  # not drained, or below something that is not
         readable = []
         for one in self._segments.values():  # by id, so parents come first

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from keyshared._checks import check_kind, check_several, check_text
+from keyshared._checks import check_kind, check_several, check_text, java_order
 from keyshared.errors import ArgumentError
-from keyshared.placement.protocol import java_order
 from keyshared.segments.map import SegmentMap
 
 __all__ = ["assign_round_robin"]

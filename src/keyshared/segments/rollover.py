@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, Self
 
-from keyshared._checks import check_int, check_kind, check_offset, checked_kinds, require
+from keyshared._checks import check_int, check_kind, check_offset, check_several, checked_kinds, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.cursor.token import LEAST_TOKEN_BYTES
@@ -449,7 +449,7 @@ def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) ->
 
 def _given(parameter: str, ids: Iterable[int], segments: SegmentMap) -> Iterator[int]:
     """Ids of segments that the map has, or had."""
-    for one in ids:
+    for one in check_several(parameter, ids, "ids of segments"):
         if check_int(parameter, one, 0) >= segments.next_id:
             raise ArgumentError(parameter, one, "be a segment that the map has or had")
         yield one
