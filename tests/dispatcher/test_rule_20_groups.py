@@ -512,6 +512,14 @@ class TestRestart:
         assert rooms[:2] == rooms[2:]
         assert 7 in rooms[1]["scopes"]["groups"][0]  # type: ignore[index]  # plain data
 
+    def test_an_age_beyond_63_bits_is_refused(self) -> None:
+        dispatcher = grouped("ann", ack_timeout_ms=None)
+        dispatcher.set_group("r", per_second=10, burst=2, now_ms=0)
+        state: Any = dispatcher.snapshot()
+        state["rooms"]["scopes"]["groups"][0][5] = 1 << 63
+        with pytest.raises(SnapshotError, match="of at most 63 bits"):
+            Watched.restore(state, dispatcher.placement, now_ms=0, rules=RULES)
+
     def test_groups_may_begin_over_a_restart(self) -> None:
         plain = subscription("ann")
         plain.add_consumer("bob", limit=0)

@@ -443,6 +443,9 @@ class TestState:
             ("seen", []),
             ("seen", [*([at, at] for at in range(-1_000, 0, 2)), [0, 1]]),
             ("seen_forgotten", 1),
+            ("now_ms", 1 << 63),
+            ("sequence", 1 << 63),
+            ("unread", [[5, None, 1 << 63]]),
         ],
     )
     def test_what_was_forged_is_refused_and_named(self, field: str, value: object) -> None:
@@ -451,6 +454,18 @@ class TestState:
 
         with pytest.raises(SnapshotError, match=field):
             Journal.from_bytes(packed({**state_of(journal), field: value}), HashRing())
+
+    def test_a_deadline_beyond_63_bits_is_refused_and_named(self) -> None:
+        journal = joined()
+        journal.apply(offer(1, 3))
+        state = state_of(journal)
+        state["dispatcher"]["messages"][0][8] = -(2**70)
+
+        with pytest.raises(SnapshotError, match=r"messages\[0\]\[8\] is .*; it must be of at most 63 bits below 0"):
+            Journal.from_bytes(packed(state), HashRing())
+        state["dispatcher"]["messages"][0][8] = 1 - 2**63  # it has been due for long
+        again = Journal.from_bytes(packed(state), HashRing())
+        assert "released" == again.advance(0)[0].effect
 
     @pytest.mark.parametrize(
         "field", ["version", "now_ms", "sequence", "seen", "seen_forgotten", "position", "unread", "dispatcher"]

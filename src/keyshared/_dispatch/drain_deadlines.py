@@ -100,7 +100,7 @@ class DrainDeadlines:
                 raise row.refuse("be the first offset of a lane that drains")
             if entry.lane in self._drains:
                 raise row.refuse("be the only deadline of its lane")
-            self._start(entry.lane, now + remaining.integer())
+            self._start(entry.lane, now + remaining.remaining())
         if set(self._drains) != set(self._draining):
             raise data.refuse("be of every lane that drains, or absent, if they had no deadline before")
 

@@ -196,7 +196,7 @@ class Groups:
             raise row.name.refuse("be empty, of a group without limits or pause: there are no groups without group_of")
         bucket = group.bucket
         level = row.level.maybe(Reader.count)
-        tokens, age = row.tokens.count(), row.age_ms.count()
+        tokens, age = row.tokens.count(), row.age_ms.age()
         if tokens * 1_000 > (level or 0) or (level is None and age):
             raise row.tokens.refuse("be at most the whole tokens of its level, which has an age if there is one")
         if bucket is not None and level is not None:

@@ -212,14 +212,14 @@ class Sessions:
             key, name, number, ending, remaining = row.items(5)
             if key.binary() in self._by_key:
                 raise key.refuse("have one session")
-            if number.integer() <= self._last:
+            if number.number() <= self._last:
                 raise number.refuse(f"be above {self._last}: sessions stand in the order of beginning")
             self._last = number.integer()
             known = opened.pop(key.binary(), None)
             consumer = name.one_of(self._window.consumers)
             session = Session(key.binary(), consumer, self._last, known.open if known is not None else 0)
             session.ending = ending.maybe(lambda reason: reason.one_of(_WHY_FLUSHED))
-            left = remaining.maybe(Reader.integer)
+            left = remaining.maybe(Reader.remaining)
             if left is not None:
                 self._timers.start(session, now + left)
             elif session.ending is not None:  # flushes had no time in another life
@@ -227,9 +227,9 @@ class Sessions:
             self._add(session)
         if opened:
             raise data.field("sessions").refuse("have one of every key that something is open of")
-        if data.field("last").integer() < self._last:
+        if data.field("last").number() < self._last:
             raise data.field("last").refuse(f"be at least {self._last}, the number of a session")
-        self._last = data.field("last").integer()
+        self._last = data.field("last").number()
         self._told.clear()
 
     def check_invariants(self) -> None:

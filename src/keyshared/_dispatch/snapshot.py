@@ -134,6 +134,18 @@ class Reader:
             raise self.refuse("be at least 0")
         return self.integer()
 
+    def remaining(self) -> int:
+        """How long a deadline is ahead, or how long it has been due: no clock has gone that far back."""
+        if self.integer() <= -OFFSET_STOP:
+            raise self.refuse(f"be of at most {OFFSET_BITS} bits below 0")
+        return self.integer()
+
+    def age(self) -> int:
+        """How long ago something was."""
+        if self.count() >= OFFSET_STOP:
+            raise self.refuse(f"be of at most {OFFSET_BITS} bits")
+        return self.count()
+
     def number(self) -> int:
         """A number of a delivery or the like: a count that leaves room for the next one in 63 bits."""
         if self.count() >= OFFSET_STOP - 1:
@@ -474,7 +486,7 @@ def _remaining(timed: Timed, now: int) -> int | None:
 
 
 def _start(timers: Timers, timed: Timed, data: Reader, now: int) -> None:
-    remaining = data.maybe(Reader.integer)
+    remaining = data.maybe(Reader.remaining)
     if remaining is not None:
         timers.start(timed, now + remaining)
 

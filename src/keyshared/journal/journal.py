@@ -324,8 +324,8 @@ class Journal:
             self._seen_forgotten = True
 
     def _load(self, data: Reader, placement: HashRing, config: DispatcherConfig | None) -> None:
-        self._now = data.field("now_ms").count()
-        self._sequence = data.field("sequence").maybe(Reader.integer)
+        self._now = data.field("now_ms").age()
+        self._sequence = data.field("sequence").maybe(Reader.offset)
         self._load_seen(data)
         self._position = data.field("position").count()
         dispatcher = data.field("dispatcher")
@@ -338,7 +338,7 @@ class Journal:
             newest = self._newest
             if newest is not None and offset.offset() <= newest:
                 raise offset.refuse(f"be greater than {newest}")
-            self._unread[offset.offset()] = key.maybe(Reader.binary), not_before_ms.maybe(Reader.integer)
+            self._unread[offset.offset()] = key.maybe(Reader.binary), not_before_ms.maybe(Reader.offset)
 
     def _load_seen(self, data: Reader) -> None:
         self._seen_forgotten = data.field("seen_forgotten").flag()
