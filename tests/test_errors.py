@@ -167,7 +167,7 @@ RENDERED = [
     (
         KeyTypeError("float"),
         {"key_type": "float"},
-        "a key of type float cannot be hashed the same everywhere; pass bytes, str or None",
+        "a key is of type float; it must be bytes, str or None",
     ),
     (
         UnmatchedKeyError(b"order-1"),

@@ -475,7 +475,7 @@ def check_members(parameter: str, value: object, kind: type) -> None:
         kind: The protocol.
 
     Raises:
-        ArgumentError: Something that the protocol names is missing.
+        ArgumentError: Something that the protocol names is missing, or it is a class and no instance of one.
 
     Example:
         >>> class Bell:
@@ -485,6 +485,8 @@ def check_members(parameter: str, value: object, kind: type) -> None:
         ...
         keyshared.errors.ArgumentError: bell is 7; it must be what Bell describes: it has no ring
     """
+    if isinstance(value, type):
+        raise ArgumentError(parameter, value, f"be an instance, such as {value.__name__}(...), and not the class")
     for member, what in vars(kind).items():
         asked = callable(what) or isinstance(what, property)
         if asked and not member.startswith("_") and not hasattr(value, member):

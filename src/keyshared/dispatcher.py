@@ -47,6 +47,7 @@ from keyshared._dispatch.receipts import (
     check_not_before,
     check_reason,
     check_receipt,
+    checked_letters,
     current,
     explain_ignored,
     open_through,
@@ -74,6 +75,7 @@ from keyshared._dispatch.snapshot import (
     load_messages,
     load_places,
     placement_mark,
+    read_snapshot,
 )
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._dispatch.unit_gate import check_rules, window_for
@@ -287,7 +289,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         if type(now_ms) is not int or now_ms < 0:
             raise ClockError(now_ms, 0)
         items = {} if items is None else check_mapping("items", items)
-        data = Reader(state)
+        data = read_snapshot(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
         new = cls(placement, config, rules=rules)
@@ -672,7 +674,7 @@ class KeySharedDispatcher(DispatcherReading[Item]):
             >>> [(effect.offset, effect.item, effect.attempt, effect.failures) for effect in effects]
             [(0, 'created', 2, 0)]
         """
-        given = checked_list("letters", letters, "letters")  # first: reading them may call this dispatcher
+        given = checked_letters(letters)  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._now)
         data = key_bytes(key)
         if self._redriven is None:

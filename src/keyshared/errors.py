@@ -422,7 +422,8 @@ class KeyTypeError(MisuseError, TypeError):
         self.key_type = key_type
 
     def _text(self) -> str:
-        return f"a key of type {_put(self.key_type)} cannot be hashed the same everywhere; pass bytes, str or None"
+        text = "a str that UTF-8 can express" if self.key_type.startswith("str ") else "str"
+        return f"a key is of type {_put(self.key_type)}; it must be bytes, {text} or None"
 
 
 class NoRangeLeftError(MisuseError):

@@ -1,6 +1,7 @@
 """Mistakes of the host: a typed error that says what was asked, what is true and what to do, and no other trace."""
 
 import inspect
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, fill, subscription
 
 from keyshared.config import DispatcherConfig, Unmatched
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
+from keyshared.effects import Deliver, Spilled
 from keyshared.errors import (
     ArgumentError,
     ClockError,
@@ -23,6 +25,7 @@ from keyshared.errors import (
     WindowFullError,
 )
 from keyshared.hashing import KeyHash
+from keyshared.leases import LeaseQueue
 from keyshared.placement import SoleOwner
 from keyshared.ring import HashRing
 
@@ -90,7 +93,7 @@ BAD: list[tuple[str, Callable[[Any], object], type[KeySharedError], tuple[object
         ("offset", 1 << 63, OFFSET),
         "63 bits",
     ),
-    ("a key as int", lambda d: d.offer(9, 1, now_ms=LATER), KeyTypeError, ("int",), "pass bytes, str or None"),
+    ("a key as int", lambda d: d.offer(9, 1, now_ms=LATER), KeyTypeError, ("int",), "it must be bytes, str or None"),
     ("an unmatched key", lambda d: d.offer(9, "x", now_ms=LATER), UnmatchedKeyError, (b"x",), "b'x'"),
     (
         "a batch that goes back",
@@ -612,3 +615,49 @@ class TestKeysThatAHashDoesNotTake:
             dispatcher.add_consumer("é")
         assert before == dispatcher.snapshot()
         assert [] == dispatcher.add_consumer("ann")
+
+
+@pytest.mark.parametrize("odd", [None, 5, RECEIPT, [], Deliver], ids=repr)
+def test_only_of_an_effect_can_be_asked_whether_it_holds(odd: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"effect is .*; it must be an effect, as a call has returned it"):
+        prepared().is_current(odd)
+    assert prepared().is_current(Spilled(0))
+
+
+def test_a_class_is_no_placement() -> None:
+    odd: Any = HashRing
+    with pytest.raises(ArgumentError, match=r"placement is <class .*; it must be an instance, such as HashRing\(...\)"):
+        KeySharedDispatcher(odd)
+
+
+@pytest.mark.parametrize(
+    ("state", "requirement"),
+    [
+        (json.dumps(subscription().snapshot()), "be a dict, as snapshot() returns it; json.loads a text"),
+        (b"{}", "be a dict, as snapshot() returns it; json.loads a text"),
+        ([], "be a dict, as snapshot() returns it"),
+    ],
+    ids=["text", "bytes", "list"],
+)
+@pytest.mark.parametrize("kind", [KeySharedDispatcher, LeaseQueue])
+def test_a_snapshot_is_a_dict(kind: Any, state: object, requirement: str) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        kind.restore(state, AlphabetRing(), now_ms=0)
+    assert ("snapshot", requirement) == (caught.value.parameter, caught.value.requirement)
+
+
+REDRIVING = [subscription("ann", redrive=True), LeaseQueue(AlphabetRing())]
+
+
+@pytest.mark.parametrize("made", REDRIVING, ids=["dispatcher", "leases"])
+def test_one_letter_is_no_collection_of_letters(made: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"letters is StoredLetter.*; it must be a collection of letters"):
+        made.redrive("a1", StoredLetter(0, 1))
+
+
+def test_a_key_of_another_type_is_told_what_a_key_is() -> None:
+    odd: Any = bytearray(b"a1")
+    with pytest.raises(KeyTypeError, match=r"^a key is of type bytearray; it must be bytes, str or None$"):
+        prepared().offer(9, odd)
+    with pytest.raises(KeyTypeError, match="with a lone surrogate; it must be bytes, a str that UTF-8 can"):
+        prepared().offer(9, "\ud800")

@@ -10,18 +10,26 @@ from keyshared._dispatch.rooms import Room
 from keyshared._dispatch.timers import Timers
 from keyshared._window.lanes import DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.effects import (
+    Blocked,
     CursorAdvanced,
     DeadLetter,
     Deliver,
     Done,
+    Dropped,
     Effect,
+    Evicted,
+    Ignored,
     KeyBegun,
     KeyEnded,
     KeyEnding,
     Load,
+    Released,
     Resumed,
+    Settled,
+    Skipped,
     Spilled,
 )
+from keyshared.errors import ArgumentError
 from keyshared.window import InFlightWindow
 
 __all__ = ["RANKS", "STATES", "Outbox", "load"]
@@ -36,6 +44,9 @@ RANKS: Final[dict[type[Effect], int]] = {
     Deliver: 5,
 }
 STATES: Final = frozenset({CursorAdvanced, Resumed})
+_NOTICES: Final = (Ignored, Evicted, Released, Blocked, Dropped, Skipped, Settled, Spilled, Done, KeyBegun, KeyEnded)
+"""Effects that say what has happened, so that they always hold."""
+
 _new: Final = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
 
@@ -253,6 +264,8 @@ class Outbox:
                 state = DEAD_LETTERING if isinstance(effect, DeadLetter) else LOADING
                 return entry is not None and entry.state == state
             case _:
+                if not isinstance(effect, _NOTICES):
+                    raise ArgumentError("effect", effect, "be an effect, as a call has returned it")
                 return True
 
     def check_invariants(self) -> None:

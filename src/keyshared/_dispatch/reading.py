@@ -205,7 +205,11 @@ class DispatcherReading(Generic[Item]):
         return self._outbox.outstanding()
 
     def is_current(self, effect: Effect) -> bool:
-        """Whether an effect still holds; ask just before acting on an obligation. Notices always do."""
+        """Whether an effect still holds; ask just before acting on an obligation. Notices always do.
+
+        Raises:
+            ArgumentError: That is no effect, such as the receipt of a `Deliver`.
+        """
         return self._outbox.is_current(effect)
 
     def health(self, *, busiest: int = 10) -> Health:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int, check_offset
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int, check_offset, checked_list
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
@@ -19,6 +19,7 @@ __all__ = [
     "check_not_before",
     "check_reason",
     "check_receipt",
+    "checked_letters",
     "current",
     "explain_ignored",
     "open_through",
@@ -96,6 +97,13 @@ def read_receipts(receipts: Sequence[object], members: dict[str, Member]) -> tup
                 continue
         check_receipt(offset, consumer, attempt)
     return checked, entries if len(set(entries)) == len(checked) else None
+
+
+def checked_letters(letters: object) -> list[Any]:
+    """Several letters, all of them read, or `ArgumentError`; one letter is a tuple, whose parts would pass for them."""
+    if isinstance(letters, StoredLetter):
+        raise ArgumentError("letters", letters, "be a collection of letters, also if there is one only")
+    return checked_list("letters", letters, "letters")
 
 
 def sorted_letters(letters: Sequence[object]) -> list[StoredLetter[Any]]:

@@ -44,6 +44,7 @@ __all__ = [
     "load_messages",
     "load_places",
     "placement_mark",
+    "read_snapshot",
 ]
 
 EPOCH_BITS: Final = 32
@@ -220,6 +221,15 @@ class _PlaceRow(NamedTuple, Generic[_T]):
 def placement_mark(ranges: RangeMap) -> str:
     """What tells one placement from another: a snapshot is of use only where every key still has the owner it had."""
     return xxh64_hexdigest(dumps(ranges.to_json(), sort_keys=True).encode())
+
+
+def read_snapshot(state: object) -> Reader:
+    """Return a reader of what a call was given as a snapshot, or raise `SnapshotError` if that is no mapping."""
+    data = Reader(state)
+    if not isinstance(state, Mapping):
+        hint = "; json.loads a text" if isinstance(state, str | bytes) else ""
+        raise data.refuse(f"be a dict, as snapshot() returns it{hint}")
+    return data
 
 
 def check_epoch(epoch: object) -> int:

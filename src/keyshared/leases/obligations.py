@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from keyshared._checks import check_offset, check_position, checked_list
+from keyshared._checks import check_offset, check_position
+from keyshared._dispatch.receipts import checked_letters
 from keyshared.dispatcher import NO_ITEM, StoredLetter
 from keyshared.effects import Blocked, Effect, Ignored, Item
 from keyshared.hashing.named import Key, key_bytes
@@ -111,7 +112,7 @@ class LeaseObligations(LeaseReading[Item]):
             >>> [message.item for message in queue.consume("c1").result]
             ['created']
         """
-        given = checked_list("letters", letters, "letters")  # first: reading them may call this queue
+        given = checked_letters(letters)  # first: reading them may call this queue
         now = self._ledger.checked_now(now_ms)
         self._dispatcher.redrive(key, (), now_ms=self._ledger.now)  # raises for the key before time acts
         effects = self._at(now) if self._ledger.has_room_for(given) else []

@@ -15,7 +15,7 @@ from keyshared import placement as placements
 from keyshared._checks import check_int, check_kind, check_offset, configuration
 from keyshared._dispatch.members import MemberState
 from keyshared._dispatch.receipts import check_not_before
-from keyshared._dispatch.snapshot import Reader, check_epoch
+from keyshared._dispatch.snapshot import Reader, check_epoch, read_snapshot
 from keyshared.config import Rules
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -172,7 +172,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         """
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         new = cls(placement, config, rules=rules)
-        data = Reader(state)
+        data = read_snapshot(state)
         if data.field("version").integer() != SNAPSHOT_VERSION:
             raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
         line = _stored_line(data.field("line"))

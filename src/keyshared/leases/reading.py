@@ -121,7 +121,11 @@ class LeaseReading(Generic[Item]):
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, DeadLetter | Load)]
 
     def is_current(self, effect: Effect) -> bool:
-        """Return whether an effect still holds; ask just before acting on a `DeadLetter` or `Load`."""
+        """Return whether an effect still holds; ask just before acting on a `DeadLetter` or `Load`.
+
+        Raises:
+            ArgumentError: That is no effect.
+        """
         return self._dispatcher.is_current(effect)
 
     def health(self, *, busiest: int = 10) -> Health:
