@@ -535,10 +535,12 @@ def test_what_a_peer_does_is_never_an_exception() -> None:
     assert None is dispatcher.why_blocked(99)
 
 
+# A collection is read before the clock is looked at, because whatever reads it may call the dispatcher meanwhile.
+_READ_FIRST = {"ack_many", "add_consumer", "offer_many", "redrive", "restore", "set_filters"}
 _TIMED = [
     name
     for name, call in inspect.getmembers(KeySharedDispatcher, inspect.isroutine)
-    if not name.startswith("_") and "now_ms" in inspect.signature(call).parameters and name != "restore"
+    if not name.startswith("_") and "now_ms" in inspect.signature(call).parameters and name not in _READ_FIRST
 ]
 
 
@@ -557,7 +559,7 @@ def test_of_two_wrong_arguments_the_clock_is_named_whatever_the_call(name: str) 
 
 
 def test_the_calls_that_have_a_clock_are_all_there() -> None:
-    assert {"offer", "nack", "reject", "release", "extend", "unblock_offset", "redrive", "gone"} <= set(_TIMED)
+    assert {"offer", "nack", "reject", "release", "extend", "unblock_offset", "redrive", "gone"} <= {*_TIMED, *_READ_FIRST}
 
 
 @pytest.mark.parametrize("call", ["unblock", "redrive"])
