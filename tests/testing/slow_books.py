@@ -201,6 +201,13 @@ class SlowBooks:
             return "earlier" if self.may_name_older(message, answer.attempt) else "none"
         return "last" if same[-1] else "earlier"
 
+    def may_also_name_earlier(self, message: Message, answer: Any) -> bool:
+        """Whether an answer that names the last delivery may be of one before it, as there is no number to tell."""
+        if self.names(message, answer) != "last" or None not in {answer.attempt, message.last_attempt}:
+            return False
+        before = [each for each in message.deliveries[:-1] if each.consumer == answer.consumer]
+        return any(None in {each.attempt, answer.attempt} or each.attempt == answer.attempt for each in before)
+
     def may_name_older(self, message: Message, attempt: int | None = None) -> bool:
         """Whether there may have been such a delivery, or any, before the first row that tells of the message."""
         if message.is_published or not message.deliveries:
@@ -360,12 +367,15 @@ class SlowBooks:
             self.ended_otherwise(message)
             self.finish(message)
             return
-        if named != "none" and not (named == "last" and message.is_surely(OPEN)):
+        either = self.may_also_name_earlier(message, happening)
+        if named != "none" and (either or not (named == "last" and message.is_surely(OPEN))):
             message.has_late_ack = True
         if happening.counted is False or named == "none":
             return
         fenced = Promise.FENCE in self.claims.promises
-        if named == "last":
+        if either:
+            becomes = {each: {each, DONE} for each in (OPEN, WAITS, EXPIRED, DONE)}
+        elif named == "last":
             message.end_was_only_seen |= EXPIRED in message.can_be
             becomes = {OPEN: {DONE}, WAITS: {WAITS, DONE}, EXPIRED: {WAITS, DONE}, DONE: {DONE}}
         else:

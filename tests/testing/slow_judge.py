@@ -345,14 +345,12 @@ class SlowJudge(SlowBooks):
         message = self.outstanding.get(happening.offset)
         is_ack = isinstance(happening, Acked) and happening.counted is not False
         if is_ack and message is not None and self.claims.batches and self.log_is_told:
-            names_open = self.names(message, happening) == "last" and message.is_surely(OPEN)
-            if names_open and self.is_batch_broken(message):
+            if self.names_open_one(message, happening) and self.is_batch_broken(message):
                 yield Promise.WHOLE_BATCH
         if happening.counted is None:
             return
         if not happening.counted:
-            names_open = message is not None and message.is_surely(OPEN) and self.names(message, happening) == "last"
-            if names_open and self.log_is_told:
+            if message is not None and self.names_open_one(message, happening) and self.log_is_told:
                 yield Promise.NO_LOSS
         elif isinstance(happening, Nacked):
             yield from self.end_of_a_delivery(happening)
@@ -363,6 +361,11 @@ class SlowJudge(SlowBooks):
             named = self.names(message, happening)
             if named == "none" or (named == "earlier" and message.is_surely(OPEN)):
                 yield Promise.FENCE
+
+    def names_open_one(self, message: Message, happening: Acked | Nacked) -> bool:
+        """Whether an answer can name nothing but a delivery that is surely open."""
+        may_be_late = self.may_also_name_earlier(message, happening)
+        return message.is_surely(OPEN) and self.names(message, happening) == "last" and not may_be_late
 
     def is_told_twice(self, happening: Acked) -> bool:
         """Whether an ack that has ended the message was seen by somebody, and the system says so too: once."""

@@ -518,6 +518,23 @@ DELIVERY_CASES = [
         (2, 4),
     ),
     Case(
+        "an ack without a number that was only seen may be of the delivery before, and this one ends",
+        Promise.FENCE,
+        [
+            *(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),
+            *(acked(0, attempt=None), released(0, attempt=None)),
+        ],
+    ),
+    Case(
+        "an ack without a number of another consumer counts",
+        Promise.FENCE,
+        [
+            *(A, B, published(0), delivered(0, attempt=None), released(0, attempt=None)),
+            *(delivered(0, "b", attempt=None), acked(0, attempt=None, counted=True)),
+        ],
+        (5, 6),
+    ),
+    Case(
         "a nack of nothing counts",
         Promise.FENCE,
         [A, published(0), delivered(0), acked(0), nacked(0, counted=True)],

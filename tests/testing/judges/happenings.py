@@ -53,15 +53,15 @@ def delivered(
     return Delivered(offset=offset, key=key, consumer=consumer, attempt=attempt, at_ms=at_ms)
 
 
-def acked(offset: int, consumer: str = "a", attempt: int = 1, *, counted: bool | None = None) -> Acked:
+def acked(offset: int, consumer: str = "a", attempt: int | None = 1, *, counted: bool | None = None) -> Acked:
     return Acked(offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
 
-def nacked(offset: int, consumer: str = "a", attempt: int = 1, *, counted: bool | None = None) -> Nacked:
+def nacked(offset: int, consumer: str = "a", attempt: int | None = 1, *, counted: bool | None = None) -> Nacked:
     return Nacked(offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
 
-def released(offset: int, consumer: str = "a", attempt: int = 1) -> Released:
+def released(offset: int, consumer: str = "a", attempt: int | None = 1) -> Released:
     return Released(offset=offset, consumer=consumer, attempt=attempt)
 
 

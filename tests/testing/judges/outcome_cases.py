@@ -35,6 +35,9 @@ from keyshared.testing.history import (
 
 __all__ = ["OUTCOME_CASES"]
 
+TWICE_AT_A = (
+    *(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),
+)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
 OUTCOME_CASES = [
     Case(
@@ -225,6 +228,33 @@ OUTCOME_CASES = [
         Promise.NO_LOSS,
         [A, published(0), delivered(0), nacked(0, counted=False)],
         (2, 3),
+    ),
+    Case(
+        "a refused ack without a number may be of the delivery before",
+        Promise.NO_LOSS,
+        [*TWICE_AT_A, acked(0, attempt=None, counted=False), acked(0, attempt=None, counted=True)],
+    ),
+    Case(
+        "a refused nack without a number may be of the delivery before",
+        Promise.NO_LOSS,
+        [
+            *(A, published(0), delivered(0), released(0), delivered(0, attempt=2)),
+            *(nacked(0, attempt=None, counted=False), acked(0, attempt=2, counted=True)),
+        ],
+    ),
+    Case(
+        "a refused ack without a number of one that had the message once",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0, attempt=None), acked(0, attempt=None, counted=False)],
+        (2, 3),
+    ),
+    Case(
+        "an ack without a number that was only seen may be of the delivery before",
+        Promise.NO_LOSS,
+        [
+            *(*TWICE_AT_A, acked(0, attempt=None), released(0, attempt=None), delivered(0, "b", None)),
+            acked(0, "b", attempt=None, counted=True),
+        ],
     ),
     Case(
         "done twice",

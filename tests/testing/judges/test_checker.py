@@ -218,7 +218,7 @@ def test_nothing_is_judged_in_an_empty_history() -> None:
             [Delivered(offset=0, consumer="a")],
             Guarantees(),
             "fence",
-            "deliveries without an attempt cannot be told apart",
+            "deliveries without an attempt are told apart by their consumers only",
         ),
         ([Published(offset=0)], Guarantees(), "isolation", "the guarantees claim no window"),
         (

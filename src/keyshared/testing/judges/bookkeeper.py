@@ -36,7 +36,16 @@ from keyshared.testing.history import (
     Skipped,
     Suspended,
 )
-from keyshared.testing.judges.entries import PERHAPS_OPEN, Member, Message, Seen, Standing, may_be_done_by, standing
+from keyshared.testing.judges.entries import (
+    PERHAPS_OPEN,
+    Member,
+    Message,
+    Seen,
+    Standing,
+    may_be_done_by,
+    may_name_earlier,
+    standing,
+)
 from keyshared.testing.judges.lives import Lives
 
 __all__ = ["Bookkeeper"]
@@ -214,7 +223,14 @@ class Bookkeeper(Lives):
                 self._answer_early(happening.offset, seen)
             return
         found = standing(message, happening.consumer, happening.attempt)
-        if happening.counted or (found is Standing.CURRENT and happening.counted is None):
+        if happening.counted:
+            self._settle(message, seen)
+        elif found in PERHAPS_OPEN and may_name_earlier(message, happening.consumer, happening.attempt):
+            message.noted = True
+            if happening.counted is None:
+                self._end_perhaps(message, seen, can_wait=False)
+                self._doubt(message)
+        elif found is Standing.CURRENT and happening.counted is None:
             self._settle(message, seen)
         elif found in _OLDER_DELIVERIES:
             message.noted = True

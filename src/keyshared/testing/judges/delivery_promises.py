@@ -370,7 +370,7 @@ class Fence(Judge):
     def missing(self) -> str | None:
         if Delivered not in self.books.kinds:
             return NO_DELIVERY
-        return "deliveries without an attempt cannot be told apart" if self.unnumbered else None
+        return "deliveries without an attempt are told apart by their consumers only" if self.unnumbered else None
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         if happening.attempt is None:

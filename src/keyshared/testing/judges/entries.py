@@ -23,6 +23,7 @@ __all__ = [
     "is_same_delivery",
     "key_of",
     "may_be_done_by",
+    "may_name_earlier",
     "standing",
 ]
 
@@ -197,11 +198,13 @@ class Message:
 
     def had(self, consumer: str, attempt: int | None) -> bool:
         """Whether an earlier delivery than the last one was this. What is forgotten, or was never told, is believed."""
+        return self.was_told(consumer, attempt) or self._may_be_older_than(attempt)
+
+    def was_told(self, consumer: str, attempt: int | None) -> bool:
+        """Whether the history has told of such an earlier delivery. What is forgotten of it is believed."""
         if any(name == consumer and _same(attempt, number) for name, number in self.earlier or ()):
             return True
-        if self.forgotten and _may_be_before(attempt, self.attempt):
-            return True
-        return self._may_be_older_than(attempt)
+        return self.forgotten and _may_be_before(attempt, self.attempt)
 
 
 class Member:
@@ -231,6 +234,11 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
     if not message.had(consumer, attempt):
         return Standing.FORGED
     return Standing.STALE if message.is_open else Standing.LATE
+
+
+def may_name_earlier(message: Message, consumer: str, attempt: int | None) -> bool:
+    """Whether an answer that fits the last delivery may be of an earlier one: a number is missing that would tell."""
+    return (attempt is None or message.attempt is None) and message.was_told(consumer, attempt)
 
 
 def may_be_done_by(message: Message, found: Standing, guarantees: Guarantees) -> bool:

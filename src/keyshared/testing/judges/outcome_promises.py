@@ -33,6 +33,7 @@ from keyshared.testing.judges.entries import (
     is_same_delivery,
     key_of,
     may_be_done_by,
+    may_name_earlier,
     standing,
 )
 from keyshared.testing.judges.judge import Judge, Judgement
@@ -287,8 +288,10 @@ class NoLoss(Judge):
         return self._ignored(seen, happening, message)
 
     def _ignored(self, seen: Seen, happening: Acked | Nacked, message: Message) -> Iterator[Violation]:
-        found = standing(message, happening.consumer, happening.attempt)
-        if found is Standing.CURRENT and self.books.log_is_told:
+        named = happening.consumer, happening.attempt
+        if standing(message, *named) is not Standing.CURRENT or may_name_earlier(message, *named):
+            return
+        if self.books.log_is_told:
             verb = "acked" if isinstance(happening, Acked) else "nacked"
             text = f"{happening.consumer!r} {verb} its open delivery of offset {message.offset}, which did not count"
             yield self.blame(text, message.since, seen)

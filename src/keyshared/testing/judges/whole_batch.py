@@ -6,7 +6,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import Acked, Delivered, Happening, Published
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY
-from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, standing
+from keyshared.testing.judges.entries import LaneId, Message, Seen, Standing, may_name_earlier, standing
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["WholeBatch"]
@@ -56,7 +56,8 @@ class WholeBatch(Judge):
         books = self.books
         if message is None or happening.counted is False or not books.log_is_told or not message.lane.listed:
             return
-        if standing(message, happening.consumer, happening.attempt) is not Standing.CURRENT:
+        named = happening.consumer, happening.attempt
+        if standing(message, *named) is not Standing.CURRENT or may_name_earlier(message, *named):
             return
         older = books.oldest_waiting(message.lane)
         has_failed = older is not None and not (older.redriven and older.delivered is None)
