@@ -49,7 +49,7 @@ class Message:
     own_key: bytes | None  # as it was published; until then, as it was told first
     deliveries: list[Delivered] = field(default_factory=list)
     due_ms: int | None = None  # from when its delivery may have expired
-    overdue_ms: int = 0  # from when it has, as soon as the system had time to act
+    overdue_ms: int | None = None  # from when it has, as soon as the system had time to act
     came_back: bool = False
     held: Held | None = None
     has_late_ack: bool = False
@@ -58,6 +58,8 @@ class Message:
     failures: int = 0
     not_before_ms: int | None = None  # as somebody asked, since its last delivery
     said: str | None = None  # by the last failure that said anything
+    may_have_said: bool = False  # another reason since then: a nack that was only seen
+    nack_was_only_seen: bool = False  # of its last delivery
     end_was_only_seen: bool = False  # of its last delivery: the system may still say how that ended
 
     @property
@@ -317,7 +319,8 @@ class SlowBooks:
 
     def notice_expiries(self) -> None:
         for each in self.outstanding.values():
-            if EXPIRED in each.can_be and self.now is not None and self.now >= each.overdue_ms:
+            overdue_ms = each.overdue_ms
+            if EXPIRED in each.can_be and self.now is not None and overdue_ms is not None and self.now >= overdue_ms:
                 each.can_be -= {OPEN}
 
     def redrive(self, happening: Redriven) -> None:
@@ -346,9 +349,9 @@ class SlowBooks:
         message.deliveries.append(happening)
         message.held = None
         message.not_before_ms = None
-        message.end_was_only_seen = False
+        message.end_was_only_seen = message.nack_was_only_seen = False
         timeout = self.claims.ack_timeout_ms
-        message.due_ms = None
+        message.due_ms = message.overdue_ms = None
         if timeout is not None and self.now is not None:
             message.due_ms = self.now + timeout - self.claims.tolerance_ms
             message.overdue_ms = self.now + timeout + self.claims.tolerance_ms
@@ -398,13 +401,20 @@ class SlowBooks:
 
     def end(self, message: Message, happening: Nacked | Expired | Released) -> None:
         names_last = self.names(message, happening) == "last"
+        if isinstance(happening, Nacked) and happening.counted is None:
+            if names_last and (message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen):
+                message.came_back |= OPEN in message.can_be
+                message.can_be |= {EXPIRED} if OPEN in message.can_be else set()
+                message.end_was_only_seen = message.nack_was_only_seen = True
+                message.may_have_said |= happening.reason is not None
+            return
         is_told_late = names_last and message.end_was_only_seen
         if names_last and (message.can_be & {OPEN, EXPIRED} or is_told_late):
             if isinstance(happening, Released) and happening.until_ms is not None:
                 message.not_before_ms = happening.until_ms
             if isinstance(happening, Nacked) and happening.reason is not None:
-                message.said = happening.reason
-            message.end_was_only_seen = isinstance(happening, Nacked) and happening.counted is None
+                message.said, message.may_have_said = happening.reason, False
+            message.end_was_only_seen = False
         if names_last:
             message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
             self.give_back(message)

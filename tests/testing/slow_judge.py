@@ -190,6 +190,8 @@ class SlowJudge(SlowBooks):
         if self.log_is_told and not is_over and any(each.offset < offset for each in waiting):
             yield Promise.KEY_ORDER
             self.overtaken.append((len(self.history), waiting[0], len(waiting[0].deliveries)))
+        elif self.log_is_told and not is_over and any(self.is_passed_either_way(each, happening) for each in others):
+            yield Promise.KEY_ORDER
 
         if waiting and waiting[0].redriven is not None and waiting[0].offset < offset:
             yield Promise.REDRIVE_ORDER
@@ -231,6 +233,18 @@ class SlowJudge(SlowBooks):
 
         if self.token_is_full and offset in self.outstanding_of_log()[1:]:
             yield Promise.TOKEN_BUDGET
+
+    def is_passed_either_way(self, older: Message, happening: Delivered) -> bool:
+        """Whether an older message waits, or is open, and then too many are or at two consumers: a nack was seen."""
+        if not older.nack_was_only_seen or OPEN not in older.can_be or DONE in older.can_be:
+            return False
+        if older.offset >= happening.offset or not self.holds_its_key(older):
+            return False
+        claimed, most = self.claims.promises, self.most_open(older.key)
+        lane = [each for each in self.lane(older.offset, older.key) if each.offset != happening.offset]
+        open_ones = [each for each in lane if each.is_surely(OPEN)]
+        too_many = Promise.BOUNDS in claimed and most is not None and len(open_ones) + 1 >= most
+        return too_many or (Promise.ONE_HOLDER in claimed and older.consumer != happening.consumer)
 
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""
@@ -389,8 +403,9 @@ class SlowJudge(SlowBooks):
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
         known = self.outstanding.get(happening.offset)
         is_judged = known is not None and (known.said is not None or known.is_published)
-        if isinstance(happening, DeadLettered) and is_judged and known is not None and happening.reason != known.said:
-            yield Promise.REASON_TRAVELS
+        if isinstance(happening, DeadLettered) and is_judged and known is not None and not known.may_have_said:
+            if happening.reason != known.said:
+                yield Promise.REASON_TRAVELS
         if not self.log_is_told:
             return
         message = self.outstanding.get(happening.offset)

@@ -82,7 +82,7 @@ def test_what_is_lost_is_not_said_to_be_overtaken_too(tmp_path: Path) -> None:
     only = check_file(path, Guarantees(promises={"key-order"}))
     assert [each.promise for each in only.violations] == [Promise.KEY_ORDER]
     # it came in between, and is lost only then: that is another fault
-    came = Delivered(offset=0, key=b"k", consumer="c1"), Nacked(offset=0, consumer="c1")
+    came = Delivered(offset=0, key=b"k", consumer="c1"), Nacked(offset=0, consumer="c1", counted=True)
     both = check_history([*lost, *came, AtRest()], claims)
     assert [each.promise for each in both] == [Promise.KEY_ORDER, Promise.NO_LOSS]
 

@@ -450,6 +450,8 @@ class Bench:
         is_open = self.open.get((consumer, delivery.offset)) == receipt
         hold = partial(self._hold_for_retry, delivery.offset) if is_open else None  # a late answer holds nothing back
         counted = self._answers.counted("nack", self._ask(partial(self.driver.nack, consumer, delivery), hold))
+        if counted is None and is_open and self._has_alone(receipt):
+            counted = True  # the broker does not say so, but it has got the nack of what is open
         self._tell(
             past.Nacked(
                 offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now
@@ -458,6 +460,10 @@ class Bench:
         if hold is not None and counted is not False:
             self._end(receipt)
             hold()
+
+    def _has_alone(self, receipt: Receipt) -> bool:
+        """Whether no other delivery of its message is open."""
+        return [offset for _, offset in self.open].count(receipt.delivery.offset) == 1
 
     def _fail(self, offset: int, times: int) -> None:
         for _ in range(times):

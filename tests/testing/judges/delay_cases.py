@@ -8,8 +8,8 @@ from keyshared.testing.history import DeadLettered, HoldReason, Nacked, Publishe
 __all__ = ["DELAY_CASES"]
 
 
-def failed(offset: int, reason: str) -> Nacked:
-    return Nacked(offset=offset, consumer="a", attempt=1, counted=True, reason=reason)
+def failed(offset: int, reason: str, *, counted: bool | None = True) -> Nacked:
+    return Nacked(offset=offset, consumer="a", attempt=1, counted=counted, reason=reason)
 
 
 def postponed(offset: int, until_ms: int) -> Released:
@@ -89,6 +89,20 @@ DELAY_CASES = [
         Promise.REASON_TRAVELS,
         [A, published(0), delivered(0), nacked(0), DeadLettered(offset=0, reason="refused")],
         (1, 4),
+    ),
+    Case(
+        "a nack that was only seen may have said why, or not",
+        Promise.REASON_TRAVELS,
+        [A, published(0), delivered(0), failed(0, "refused", counted=None), DeadLettered(offset=0)],
+    ),
+    Case(
+        "a nack that was only seen has counted, so the dead letter says why",
+        Promise.REASON_TRAVELS,
+        [
+            *(A, published(0), delivered(0), failed(0, "refused", counted=None), failed(0, "refused")),
+            DeadLettered(offset=0),
+        ],
+        (4, 5),
     ),
     Case(
         "what failed before the history began may have said anything",

@@ -57,7 +57,7 @@ def acked(offset: int, consumer: str = "a", attempt: int | None = 1, *, counted:
     return Acked(offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
 
-def nacked(offset: int, consumer: str = "a", attempt: int | None = 1, *, counted: bool | None = None) -> Nacked:
+def nacked(offset: int, consumer: str = "a", attempt: int | None = 1, *, counted: bool | None = True) -> Nacked:
     return Nacked(offset=offset, consumer=consumer, attempt=attempt, counted=counted)
 
 

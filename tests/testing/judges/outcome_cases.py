@@ -385,6 +385,11 @@ OUTCOME_CASES = [
         (3, 5),
     ),
     Case("delivered with another key", Promise.NO_LOSS, [A, published(0), delivered(0, key=L)], (1, 2)),
+    Case(
+        "at rest, and nobody knows whether the nack counted",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0), nacked(0, counted=None), AtRest()],
+    ),
     Case("forgotten at rest", Promise.NO_LOSS, [A, published(0), delivered(0), nacked(0), AtRest()], (3, 4)),
     Case(
         "what is behind a lost message only waits", Promise.NO_LOSS, [A, published(0), published(1), AtRest()], (1, 3)
@@ -468,6 +473,16 @@ OUTCOME_CASES = [
             delivered(0, attempt=3),
         ],
         (4, 5, 7),
+        TWICE,
+    ),
+    Case(
+        "a nack that was only seen is no failure for sure",
+        Promise.ATTEMPTS,
+        [
+            *(A, published(0), delivered(0), nacked(0), delivered(0, attempt=2)),
+            *(nacked(0, attempt=2, counted=None), delivered(0, attempt=3)),
+        ],
+        None,
         TWICE,
     ),
     Case(

@@ -127,7 +127,7 @@ WRITTEN = {
         "b",
     ): "delivered 2, delivered 3, delivered 4, delivered 1, delivered 2, delivered 3, "
     "delivered 4, acked 1 for sure, acked 2 for sure, acked 3 for sure, acked 4 for sure",
-    ("kafka", "a"): "delivered 0, delivered 1, delivered 2, acked 0, nacked 1, committed 3, released 2",
+    ("kafka", "a"): "delivered 0, delivered 1, delivered 2, acked 0, nacked 1 for sure, committed 3, released 2",
 }
 
 
@@ -425,7 +425,7 @@ def test_ends_of_tasks_say_what_becomes_of_the_message() -> None:
     assert heard.history == [
         Delivered(offset=1, key=b"k", consumer="a"),
         Acked(offset=1, consumer="a"),
-        Nacked(offset=1, consumer="a"),
+        Nacked(offset=1, consumer="a", counted=True),
         Released(offset=1, consumer="a"),
         Dropped(offset=1, reason="FAILURE"),
     ]
@@ -540,7 +540,7 @@ def test_all_messages_of_a_batch_of_this_library_end() -> None:
 
 def test_a_batch_of_which_a_part_is_done_ends_as_its_handler_says() -> None:
     assert told_of_handlers(failing_once(PartlyDone(1, ValueError())), 3) == [
-        *(*begun(0, 1, 2), *acked(0), Nacked(offset=1, consumer="a", reason="ValueError")),
+        *(*begun(0, 1, 2), *acked(0), Nacked(offset=1, consumer="a", counted=True, reason="ValueError")),
         *(*released("batch_broken", 2), *begun(1), *acked(1), *begun(2), *acked(2)),
     ]
 
@@ -592,5 +592,5 @@ def test_what_is_put_off_or_cancelled_has_not_failed() -> None:
         Released(reason="CancelledError", **of_all),
         Released(reason="SystemExit", **of_all),
         Released(reason="NotAwaitedError", **of_all),
-        Nacked(reason="ValueError", **of_all),
+        Nacked(counted=True, reason="ValueError", **of_all),
     ]

@@ -64,6 +64,8 @@ class ReasonTravels(Judge):
     def _dead_lettered(self, seen: Seen, happening: DeadLettered, message: Message | None) -> Iterator[Violation]:
         if message is None or (message.named is None and type(message.published.happening) is Delivered):
             return  # what was said before the history began it does not tell
+        if message.perhaps_named:
+            return  # whether that nack counted nobody knows
         said = None if message.named is None else _reason(message.named)
         if happening.reason != said:
             text = f"the dead letter of offset {message.offset} says {happening.reason!r}, and its failure {said!r}"

@@ -253,10 +253,12 @@ class Bookkeeper(Lives):
     def _nack(self, seen: Seen, happening: Nacked, message: Message | None) -> None:
         if happening.counted is False:
             return
-        found = standing(message, happening.consumer, happening.attempt)
-        self._release(seen, happening, message)
-        if happening.counted is None and message is not None and found in PERHAPS_OPEN:
-            message.presumed = True  # it was only seen: the system may still say how the delivery has ended
+        if happening.counted:
+            self._release(seen, happening, message)
+        elif message is not None and standing(message, happening.consumer, happening.attempt) in PERHAPS_OPEN:
+            self._end_perhaps(message, seen, can_wait=True)
+            message.presumed = message.perhaps_nacked = True  # the system may still say how the delivery has ended
+            message.perhaps_named |= happening.reason is not None
 
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
@@ -271,7 +273,7 @@ class Bookkeeper(Lives):
         if isinstance(happening, Released) and happening.until_ms is not None:
             message.asked = seen
         elif isinstance(happening, Nacked) and happening.reason is not None:
-            message.named = seen
+            message.named, message.perhaps_named = seen, False
 
     def _answer(
         self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped, message: Message | None

@@ -88,13 +88,27 @@ class KeyOrder(Judge):
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset = self.books, happening.offset
         lane = self._early_lane(happening) if message is None else message.lane
-        if lane is None or not lane.listed or not books.log_is_told:
+        if lane is None or not (lane.listed or lane.unsure) or not books.log_is_told:
             return ()
         older = books.oldest_waiting(lane)
         if older is None or older.offset >= offset:
-            return ()
+            return self._perhaps_overtaken(lane, seen, happening, message) if lane.unsure else ()
         text = f"offset {offset} overtook offset {older.offset} of its key, which waits{OR_IS_LOST}"
         return (self.blame(text, older.since, seen, offset=older.offset),)
+
+    def _perhaps_overtaken(
+        self, lane: Lane, seen: Seen, happening: Delivered, message: Message | None
+    ) -> Iterable[Violation]:
+        """A nack that was only seen may not have counted: but then too much is open, or at two consumers."""
+        claimed, again = self.guarantees.promises, message is not None and message.is_open
+        at_limit = Promise.BOUNDS in claimed and lane.most_open is not None and lane.open - again + 1 >= lane.most_open
+        for older in self.books.perhaps_nacked(lane):
+            elsewhere = Promise.ONE_HOLDER in claimed and older.consumer != happening.consumer
+            if older.offset < happening.offset and (elsewhere or at_limit):
+                waits = f"which waits, or is still open at {older.consumer!r}"
+                text = f"offset {happening.offset} overtook offset {older.offset} of its key, {waits}"
+                return (self.blame(text, older.since, seen, offset=older.offset),)
+        return ()
 
     def _early_lane(self, happening: Delivered) -> Lane | None:
         """Where something belongs that is not published yet, as far as is told."""

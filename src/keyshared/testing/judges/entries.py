@@ -122,6 +122,8 @@ class Message:
         "noted",
         "odd",
         "offset",
+        "perhaps_nacked",
+        "perhaps_named",
         "presumed",
         "previous",
         "published",
@@ -141,6 +143,7 @@ class Message:
         self.is_open = False  # surely
         self.unsure = False
         self.presumed = False  # the system has not said that its last delivery has ended, or how
+        self.perhaps_nacked = False  # its last delivery: a nack of it was only seen
         self.doubtful = False
         self.can_wait = True
         self.consumer: str | None = None  # of the last delivery
@@ -154,6 +157,7 @@ class Message:
         self.odd: Seen | None = None  # a delivery that tells of another key, and is not judged yet
         self.asked: Seen | None = None  # what asked that it shall not be delivered before some time
         self.named: Seen | None = None  # the last failure that named a reason
+        self.perhaps_named = False  # a nack named another one since then, and was only seen
         self.noted = False  # an ack came that did not count at once
         self.is_listed = False
 

@@ -1,6 +1,7 @@
 """Write down what producers and workers of Celery do with the tasks of a queue."""
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from time import time_ns
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from keyshared.testing.recorders.log import Clock, Write, check_given, wall_cloc
 __all__ = ["CeleryRecorder"]
 
 _HEADER: Final = "keyshared_offset"
-_STILL_TO_DO: Final = {"RETRY": Nacked, "REJECTED": Released}
+_STILL_TO_DO: Final = {"RETRY": partial(Nacked, counted=True), "REJECTED": Released}
 
 
 class CeleryRecorder:

@@ -115,7 +115,8 @@ class KafkaRecorder:
         reason = type(error).__name__
         is_excused = _is_a("RetryLater", error) or _is_a("NotAwaitedError", error)
         if is_clear and isinstance(error, Exception) and not is_excused:
-            return Nacked(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock())
+            at_ms = self._clock()
+            return Nacked(offset=offset, consumer=self._consumer, counted=True, reason=reason, at_ms=at_ms)
         return self._released(offset, reason)
 
     def _released(self, offset: int, reason: str) -> Released:
