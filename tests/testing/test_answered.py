@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from keyshared.testing import Delivery, Driver, DriverError, Guarantees
+from keyshared.testing.errors import UnsupportedError
+from keyshared.testing.history import Delivered
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.replay import run_schedule
-from keyshared.testing.steps import Ack, Connect, Nack, Postpone, Publish, Schedule
+from keyshared.testing.steps import Ack, Connect, Nack, Postpone, Publish, PublishLater, Schedule
 
 
 class Line(Driver):
@@ -35,6 +37,7 @@ class Line(Driver):
 
 
 STEPS = (Connect("c1"), Publish(b"a"))
+LATER = (*STEPS, PublishLater(b"a", 10))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,12 @@ STEPS = (Connect("c1"), Publish(b"a"))
         ("receive", [(0, b"a")], "Wrong.receive returned (0, b'a'); it must return a list of Delivery", STEPS),
         ("receive", [Delivery("0", b"a")], "it must return offsets as ints, and keys as bytes", STEPS),  # type: ignore[arg-type]
         ("receive", [Delivery(0, 7)], "it must return offsets as ints, and keys as bytes", STEPS),  # type: ignore[arg-type]
+        ("receive", [Delivery(0, b"a", "10")], "it must return attempts as ints, or None", STEPS),  # type: ignore[arg-type]
+        ("receive", [Delivery(0, b"a", True)], "it must return attempts as ints, or None", STEPS),
+        ("publish", 7, "Wrong.publish returned 7; it must return an int, greater than all before", (*STEPS, *STEPS)),
+        ("publish_later", -1, "Wrong.publish_later returned -1; it must return an int, greater", LATER),
+        ("notices", [Delivered(offset=0, consumer="c1")], "it must return what only the broker knows, such as", STEPS),
+        ("notices", ["Owned"], "Wrong.notices returned 'Owned'; it must return what only the broker knows", STEPS),
         ("notices", None, "Wrong.notices returned None; it must return a list of happenings", STEPS),
     ],
 )
@@ -61,6 +70,14 @@ def test_an_answer_that_a_driver_must_not_give_is_refused(
         run_schedule(wrong, steps, Guarantees(promises={"no-loss"}))
     assert told in str(caught.value)
     assert caught.value.method == method
+
+
+@pytest.mark.parametrize(
+    ("half", "other"), [("kill_at", "restart"), ("begin_receive", "finish_receive"), ("begin_ack", "finish_ack")]
+)
+def test_a_driver_with_one_half_of_an_ability_is_refused(half: str, other: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"Half cannot {other}, which {half} needs; override it"):
+        run_schedule(type("Half", (Line,), {half: lambda *_: None}), STEPS)
 
 
 @pytest.mark.parametrize("answer", [True, False, None])

@@ -1,12 +1,16 @@
 """What a driver may answer: what it may not is refused, or its own fault would look like one of the broker."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final, get_args
 
 from keyshared.testing.driver import Delivery
 from keyshared.testing.errors import DriverError
+from keyshared.testing.history import Acked, AtRest, Committed, Delivered, Happening, Nacked, Published, Quiet
 
 __all__ = ["Answers"]
+
+_SEEN: Final = frozenset({Published, Delivered, Acked, Nacked, Committed, Quiet, AtRest})
+_SAID: Final = frozenset(get_args(Happening)) - _SEEN
 
 
 class Answers:
@@ -18,6 +22,7 @@ class Answers:
 
     def __init__(self, driver: str) -> None:
         self._driver = driver
+        self._last_offset: int | None = None
 
     def counted(self, method: str, answer: object) -> bool | None:
         """Return whether the broker took an answer. A number is none: 0 would be taken for neither yes nor no."""
@@ -25,10 +30,12 @@ class Answers:
             return answer
         raise DriverError(self._driver, method, answer, "True, False or None")
 
-    def offset(self, answer: object) -> int:
+    def offset(self, method: str, answer: object) -> int:
         """Return what was published."""
-        if type(answer) is not int:
-            raise DriverError(self._driver, "publish", answer, "an int, greater than all before")
+        last = self._last_offset
+        if type(answer) is not int or (last is not None and answer <= last):
+            raise DriverError(self._driver, method, answer, "an int, greater than all before")
+        self._last_offset = answer
         return answer
 
     def cursor(self, answer: object) -> int | None:
@@ -44,11 +51,16 @@ class Answers:
                 raise DriverError(self._driver, "receive", each, "a list of Delivery")
             if type(each.offset) is not int or not isinstance(each.key, bytes | str | None):
                 raise DriverError(self._driver, "receive", each, "offsets as ints, and keys as bytes")
+            if each.attempt is not None and type(each.attempt) is not int:
+                raise DriverError(self._driver, "receive", each, "attempts as ints, or None")
             yield each
 
-    def notices(self, answer: object) -> Iterable[Any]:
-        """Return what the broker has said; the checker looks at each of it."""
-        return self._many("notices", answer, "a list of happenings, empty if there are none")
+    def notices(self, answer: object) -> Iterator[Any]:
+        """Return what the broker has said: what consumers see is written down when they see it."""
+        for each in self._many("notices", answer, "a list of happenings, empty if there are none"):
+            if type(each) not in _SAID:
+                raise DriverError(self._driver, "notices", each, "what only the broker knows, such as Owned or Expired")
+            yield each
 
     def _many(self, method: str, answer: object, requirement: str) -> Iterable[Any]:
         if isinstance(answer, Iterable):

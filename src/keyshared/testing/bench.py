@@ -14,7 +14,7 @@ from keyshared.testing import steps
 from keyshared.testing.answered import Answers
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
 from keyshared.testing.ending import HEALER
-from keyshared.testing.errors import KilledError
+from keyshared.testing.errors import KilledError, UnsupportedError
 from keyshared.testing.guarantees import Violation
 from keyshared.testing.history import Happening, HoldReason
 from keyshared.testing.judges.checker import Checker
@@ -28,6 +28,7 @@ __all__ = ["Bench"]
 _Answer = TypeVar("_Answer")
 
 _REMEMBERED_RECEIPTS: Final = 16
+_OTHER_HALVES: Final = {"kill_at": "restart", "begin_receive": "finish_receive", "begin_ack": "finish_ack"}
 
 
 class Bench:
@@ -55,6 +56,7 @@ class Bench:
     def __init__(self, start: Callable[[], AnyDriver], world: World, blame: Callable[[Violation], None]) -> None:
         driver = start()
         self.abilities = abilities(type(driver))
+        _check_halves(type(driver).__name__, self.abilities)
         self.takes_filters = driver.takes_filters
         self.driver = in_loop(driver, new_event_loop()) if isinstance(driver, AsyncDriver) else driver
         self._answers = Answers(type(driver).__name__)
@@ -331,12 +333,13 @@ class Bench:
             if position:
                 self._look()
             offset = self._ask(partial(self.driver.publish, key), partial(self._publish_perhaps, key))
-            self._enter(offset, key)
+            self._enter(self._answers.offset("publish", offset), key)
 
     def _publish_later(self, key: bytes | None, ms: int) -> None:
         until_ms = self._asked_for(ms)
         publish = partial(self.driver.publish_later, key, ms)
-        offset = self._ask(publish, partial(self._publish_perhaps, key, until_ms))
+        answer = self._ask(publish, partial(self._publish_perhaps, key, until_ms))
+        offset = self._answers.offset("publish_later", answer)
         self._earliest[offset] = until_ms
         self._enter(offset, key)
 
@@ -357,7 +360,6 @@ class Bench:
 
     def _enter(self, offset: int, key: bytes | None) -> None:
         """A message is in the log."""
-        offset = self._answers.offset(offset)
         self._log[offset] = key
         self.outstanding.add(offset)
         self._tell_published(offset)
@@ -612,3 +614,10 @@ class Bench:
 
     def _tell(self, happening: Happening) -> None:
         self._ledger.tell(happening)
+
+
+def _check_halves(driver: str, has: frozenset[str]) -> None:
+    """A driver with one half of an ability means to have both: without the other one it would never be tried."""
+    for half, other in _OTHER_HALVES.items():
+        if half in has and other not in has:
+            raise UnsupportedError(driver, f"{other}, which {half} needs")
