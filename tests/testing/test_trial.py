@@ -2,21 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from random import Random
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import Phase, settings
-from hypothesis.errors import Flaky
+from hypothesis.errors import Flaky, FlakyStrategyDefinition
+from hypothesis.stateful import run_state_machine_as_test
 from tests.kit.all_faults import FAULTS
 from tests.kit.broken_others import CursorOneTooFar, MovesWithoutDraining
 from tests.kit.small_broker import RETRY_MS, Message, SmallBroker, SmallDriver, SmallMachine
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise, Violation, trial
 from keyshared.testing.history import Connected
-from keyshared.testing.machine import PromiseBrokenError
+from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule
 from keyshared.testing.steps import Ack, Connect, Disconnect, Nack, Publish
-from keyshared.testing.trial import BUDGET, Finding, find_violation, find_violations
+from keyshared.testing.trial import BUDGET, Finding, _find_by_chance, find_violation, find_violations
 
 
 def test_a_correct_broker_yields_nothing() -> None:
@@ -215,6 +217,47 @@ def test_what_a_broker_raises_after_an_overtaking_hides_nothing() -> None:
     assert replay.violation.explanation.endswith("overtook offset 0 of its key, which waits or is lost")
     with pytest.raises(OSError):  # noqa: PT011  # it has no text
         run_schedule(BreaksDown, (Connect("c1"), Publish(b"a"), Ack()), LOSES)
+
+
+class ByChance(SmallDriver):
+    """Who asks may be put off, so nobody can foretell who gets a message."""
+
+    dice = Random(1)  # one for all drivers: the same steps never have the same outcome
+
+    def receive(self, consumer: str) -> list[Delivery]:
+        return list(super().receive(consumer)) if self.dice.random() < 0.5 else []
+
+
+class ByChanceAndWrong(ByChance):
+    """As above, with a cursor that is one too far."""
+
+    broker_class = CursorOneTooFar
+
+
+def by_chance(driver: type[Driver], *promises: str) -> type[KeySharedMachine]:
+    claims = replace(SmallMachine.guarantees, promises=promises)
+    return type("Machine", (SmallMachine,), {"driver_class": driver, "guarantees": claims})
+
+
+def test_where_chance_decides_schedules_are_drawn_first() -> None:
+    few = settings(BUDGET, max_examples=60)
+    with pytest.raises(FlakyStrategyDefinition):
+        run_state_machine_as_test(by_chance(ByChance, "fence"), settings=few)
+    assert find_violation(by_chance(ByChance, "fence"), few) is None
+    found = _find_by_chance(by_chance(ByChanceAndWrong, "safe-cursor"), few)
+    assert found is not None
+    assert found.violation.promise is Promise.SAFE_CURSOR
+    longer = _find_by_chance(by_chance(ByChanceAndWrong, "safe-cursor"), settings(few, phases=[Phase.generate]))
+    assert longer is not None
+    assert longer.steps >= found.steps
+
+
+def test_a_test_case_says_what_it_means_that_chance_decides() -> None:
+    case: Any = by_chance(ByChance, "fence").TestCase
+    case.settings = settings(case.settings, max_examples=60, derandomize=True, database=None)
+    with pytest.raises(FlakyStrategyDefinition) as caught:
+        case().runTest()
+    assert any("docs/prove-your-broker.md#when-chance-decides" in note for note in caught.value.__notes__)
 
 
 class NobodyHome(Driver):

@@ -7,8 +7,9 @@ everything is healed: all consumers answer, and what has no answer then is lost.
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache, wraps
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from keyshared._checks import check_extra
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from keyshared.testing import strategies
+from keyshared.testing._chance import explaining_chance
 from keyshared.testing._given import check_class, check_kind
 from keyshared.testing.bench import Bench
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver
@@ -323,6 +325,21 @@ class KeySharedMachine(RuleBasedStateMachine):
             yield KillAt(dice.randint(1, _MOST_STATEMENTS))
 
     # --- what others ask --------------------------------------------------------------------------------------------
+
+    @classmethod
+    @cache
+    def _to_test_case(cls) -> Any:  # noqa: ANN401  # its class is Hypothesis' own
+        """Make the ``TestCase``, which says what it means if the same steps do something else the next time."""
+        case: Any = super()._to_test_case()
+        run = case.runTest
+
+        @wraps(run)
+        def explained(self: Any) -> None:  # noqa: ANN401  # likewise
+            with explaining_chance():
+                run(self)
+
+        case.runTest = explained
+        return case
 
     @classmethod
     def world(cls) -> World:

@@ -1,5 +1,6 @@
 """Run a machine as data: what it found, after how many tries, instead of a failing test."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -7,8 +8,8 @@ from keyshared._checks import check_extra
 
 check_extra("testing", "hypothesis")
 
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.errors import Flaky
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Flaky, FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
 from keyshared.testing._given import check_class
@@ -18,7 +19,8 @@ from keyshared.testing.guarantees import Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
-from keyshared.testing.steps import Schedule
+from keyshared.testing.steps import Schedule, Step
+from keyshared.testing.strategies import delays_ms, schedules
 
 __all__ = ["BUDGET", "Finding", "find_violation", "find_violations"]
 
@@ -58,7 +60,8 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
 
     Hypothesis looks for a fault; the schedule that it has found is then shortened by replays, which takes a fraction of
     the time of Hypothesis' own shrinking, and does not end before every step that is left is needed. What a system
-    breaks once and not again is told as it was found.
+    breaks once and not again is told as it was found. If it does something else when the same steps are taken again,
+    schedules are drawn first, and then run.
 
     Args:
         subject: Its machine; or its driver, if it claims what `Guarantees` has by default.
@@ -96,14 +99,38 @@ def find_violation(subject: type[KeySharedMachine] | type[AnyDriver], settings: 
         run_state_machine_as_test(Counted, settings=_first_fault_only(settings))
     except PromiseBrokenError as error:
         broken = error
-    except Flaky:  # a real system may answer otherwise when it is tried once more
-        if first is None:
+    except Flaky as error:  # a real system may answer otherwise when it is tried once more
+        if first is not None:
+            broken = first
+        elif isinstance(error, FlakyStrategyDefinition):
+            return _find_by_chance(machine, settings)
+        else:
             raise
-        broken = first
     else:
         return None
     finding = Finding(broken.violation, found_at, broken.history, broken.schedule, broken.in_the_end)
     return _shortened(finding, machine) if Phase.shrink in settings.phases else finding
+
+
+def _find_by_chance(machine: type[KeySharedMachine], chosen: settings) -> Finding | None:
+    """Draw schedules first: what a machine draws depends on what has happened, which is never the same here."""
+    found: list[Finding] = []
+    tries = 0
+
+    @_first_fault_only(chosen)
+    @given(schedules(machine.driver_class, keys=machine.keys, delays=delays_ms(*machine.world().timeouts)))
+    def search(schedule: Schedule) -> None:
+        nonlocal tries
+        if not found:
+            tries += 1
+            run = _replay(machine, [step for step in schedule if type(step) not in machine.untried])
+            if run.violation is not None:
+                found.append(Finding(run.violation, tries, run.history, run.taken, run.in_the_end))
+
+    search()
+    if not found:
+        return None
+    return _shortened(found[0], machine) if Phase.shrink in chosen.phases else found[0]
 
 
 def find_violations(
@@ -185,7 +212,7 @@ def _is_like(replay: ScheduleRun, found: ScheduleRun, finding: Finding) -> bool:
     )
 
 
-def _replay(machine: type[KeySharedMachine], schedule: Schedule) -> ScheduleRun:
+def _replay(machine: type[KeySharedMachine], schedule: Iterable[Step]) -> ScheduleRun:
     world = machine.world()
     return run_schedule(
         machine.driver_class,
