@@ -60,6 +60,7 @@ class Message:
     said: str | None = None  # by the last failure that said anything
     may_have_said: bool = False  # another reason since then: a nack that was only seen
     nack_was_only_seen: bool = False  # of its last delivery
+    unsaid: list[Delivered] = field(default_factory=list)  # deliveries that ended without a row of their own
     end_was_only_seen: bool = False  # of its last delivery: the system may still say how that ended
 
     @property
@@ -210,6 +211,11 @@ class SlowBooks:
         before = [each for each in message.deliveries[:-1] if each.consumer == answer.consumer]
         return any(None in {each.attempt, answer.attempt} or each.attempt == answer.attempt for each in before)
 
+    def unsaid_of(self, message: Message, end: Expired | Released) -> list[Delivered]:
+        """The deliveries that this may be the end of, of those that ended without a row of their own."""
+        of_consumer = [each for each in message.unsaid if each.consumer == end.consumer]
+        return [each for each in of_consumer if None in {each.attempt, end.attempt} or each.attempt == end.attempt]
+
     def may_name_older(self, message: Message, attempt: int | None = None) -> bool:
         """Whether there may have been such a delivery, or any, before the first row that tells of the message."""
         if message.is_published or not message.deliveries:
@@ -298,6 +304,7 @@ class SlowBooks:
                 self.consumers.pop(name, None)
                 for each in self.outstanding.values():
                     if not happening.drains and each.consumer == name and OPEN in each.can_be:
+                        each.unsaid.append(each.deliveries[-1])
                         self.give_back(each)
             case Suspended(consumer=name) | Resumed(consumer=name) if name in self.consumers:
                 self.consumers[name].is_suspended = isinstance(happening, Suspended)
@@ -345,6 +352,8 @@ class SlowBooks:
         elif not self.log_is_told and message.key != happening.key:
             message.other_keys = True
         self.ended_otherwise(message)
+        if message.deliveries and (message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen):
+            message.unsaid.append(message.deliveries[-1])
         message.can_be = {OPEN}
         message.deliveries.append(happening)
         message.held = None
@@ -408,6 +417,10 @@ class SlowBooks:
                 message.end_was_only_seen = message.nack_was_only_seen = True
                 message.may_have_said |= happening.reason is not None
             return
+        is_open = names_last and (message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen)
+        if not is_open and not isinstance(happening, Nacked):
+            for each in self.unsaid_of(message, happening)[:1]:
+                message.unsaid.remove(each)
         is_told_late = names_last and message.end_was_only_seen
         if names_last and (message.can_be & {OPEN, EXPIRED} or is_told_late):
             if isinstance(happening, Released) and happening.until_ms is not None:

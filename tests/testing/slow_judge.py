@@ -395,6 +395,8 @@ class SlowJudge(SlowBooks):
         if message is None:
             if self.is_over(happening.offset):
                 yield Promise.FENCE
+        elif not isinstance(happening, Nacked) and self.unsaid_of(message, happening):
+            pass  # it says how a delivery ended that had no such row
         elif self.names(message, happening) != "last" or not (
             message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen
         ):

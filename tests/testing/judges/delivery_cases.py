@@ -566,6 +566,36 @@ DELIVERY_CASES = [
         (5, 6),
     ),
     Case(
+        "what ended with its consumer is told by a row of its own, too",
+        Promise.FENCE,
+        [A, B, published(0), delivered(0), gone("a"), released(0), delivered(0, "b", 2), released(0)],
+        (6, 7),
+    ),
+    Case(
+        "what ended with its consumer while it may have expired is told by a row of its own, too",
+        Promise.FENCE,
+        [
+            *(A, B, published(0), delivered(0, at_ms=0), connected("c", at_ms=100), gone("a")),
+            *(delivered(0, "b", 2), Expired(offset=0, consumer="a", attempt=1)),
+        ],
+        None,
+        Guarantees(ack_timeout_ms=100),
+    ),
+    Case(
+        "of two open deliveries the first one ends",
+        Promise.FENCE,
+        [
+            *(A, B, published(0), delivered(0), delivered(0, "b", 2)),
+            *(Expired(offset=0, consumer="a", attempt=1), acked(0, "b", 2, counted=True)),
+        ],
+    ),
+    Case(
+        "a nack of what ended with its consumer is taken",
+        Promise.FENCE,
+        [A, B, published(0), delivered(0), gone("a"), nacked(0)],
+        (3, 5),
+    ),
+    Case(
         "a nack of nothing counts",
         Promise.FENCE,
         [A, published(0), delivered(0), acked(0), nacked(0, counted=True)],

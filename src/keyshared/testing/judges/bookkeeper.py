@@ -196,6 +196,8 @@ class Bookkeeper(Lives):
 
     def _deliver_again(self, message: Message, happening: Delivered, seen: Seen) -> None:
         message.remember_delivery()
+        if message.is_open or message.unsure or message.presumed:
+            message.leave_unsaid()
         if not self.log_is_told and happening.key != message.key:
             message.odd = seen
         if message.is_open:
@@ -266,6 +268,9 @@ class Bookkeeper(Lives):
             message.failed += found is Standing.CURRENT and type(happening) is not Released
             if found in PERHAPS_OPEN:
                 self._note_wishes(message, happening, seen)
+            elif message.unsaid and type(happening) is not Nacked:
+                said = message.unsaid_of(happening.consumer, happening.attempt)
+                message.unsaid = [each for each in message.unsaid if each is not said]
             self._end_of(message, found, seen)
 
     def _note_wishes(self, message: Message, happening: Nacked | Expired | Released, seen: Seen) -> None:
@@ -317,8 +322,10 @@ class Bookkeeper(Lives):
         self.changes.leave(name, self.members.pop(name, None), seen)
         if not happening.drains:
             for message in list(self.open_at.get(name, {}).values()):
+                message.leave_unsaid()
                 self._end_of(message, Standing.CURRENT, seen)
             for message in list(self.unsure_at.get(name, {}).values()):
+                message.leave_unsaid()
                 self._end_of(message, Standing.UNSURE, seen)
 
     def _suspend(self, seen: Seen, happening: Suspended | Resumed) -> None:

@@ -401,14 +401,16 @@ class Fence(Judge):
             return ()
         found = standing(message, happening.consumer, happening.attempt)
         if found is Standing.STALE or found is Standing.FORGED:
-            return (self._blame_answer(seen, happening, message, "settled the message"),)
+            return (self._blame_answer(seen, happening, message, ", and settled the message"),)
         return ()
 
     def _nacked(self, seen: Seen, happening: Nacked, message: Message | None) -> Iterable[Violation]:
-        return self._ended(seen, happening, message, "was taken") if happening.counted else ()
+        return self._ended(seen, happening, message, ", and was taken") if happening.counted else ()
 
     def _released(self, seen: Seen, happening: Expired | Released, message: Message | None) -> Iterable[Violation]:
-        return self._ended(seen, happening, message, "ended it")
+        if message is not None and message.unsaid and message.unsaid_of(happening.consumer, happening.attempt):
+            return ()  # it says how a delivery ended that had no such row
+        return self._ended(seen, happening, message, ", and ended it" if message is not None and message.is_open else "")
 
     def _ended(
         self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None, outcome: str
@@ -426,7 +428,7 @@ class Fence(Judge):
         kind, attempt = type(happening).__name__, happening.attempt
         named = f"{kind} names attempt {attempt} of offset {happening.offset} at {happening.consumer!r}"
         now = None if message is None else (message.delivered or message.published)
-        return self.blame(f"{named}, which is not open, and {outcome}", now, seen)
+        return self.blame(f"{named}, which is not open{outcome}", now, seen)
 
 
 def _place(books: Books, happening: Delivered, message: Message | None) -> Place | None:

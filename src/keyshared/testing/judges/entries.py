@@ -129,6 +129,7 @@ class Message:
         "published",
         "redriven",
         "since",
+        "unsaid",
         "unsure",
     )
 
@@ -143,6 +144,7 @@ class Message:
         self.is_open = False  # surely
         self.unsure = False
         self.presumed = False  # the system has not said that its last delivery has ended, or how
+        self.unsaid: list[tuple[str | None, int | None]] | None = None  # deliveries that ended without a row of their own
         self.perhaps_nacked = False  # its last delivery: a nack of it was only seen
         self.doubtful = False
         self.can_wait = True
@@ -199,6 +201,14 @@ class Message:
             del self.earlier[0]
             self.forgotten = True
         self.earlier.append(last)
+
+    def leave_unsaid(self) -> None:
+        """Remember that no row of its own has told how the last delivery ended: one may still follow."""
+        self.unsaid = [*(self.unsaid or ()), (self.consumer, self.attempt)][-_REMEMBERED_DELIVERIES:]
+
+    def unsaid_of(self, consumer: str, attempt: int | None) -> tuple[str | None, int | None] | None:
+        """Return the delivery that this may be, if it ended without a row of its own."""
+        return next((each for each in self.unsaid or () if each[0] == consumer and _same(attempt, each[1])), None)
 
     def had(self, consumer: str, attempt: int | None) -> bool:
         """Whether an earlier delivery than the last one was this. What is forgotten, or was never told, is believed."""
