@@ -18,6 +18,7 @@ from keyshared.testing.history import (
     AtRest,
     Committed,
     Connected,
+    DeadLettered,
     Delivered,
     Freed,
     Gone,
@@ -266,6 +267,31 @@ def test_what_a_history_does_not_show_is_said(
     checker = Checker(claims)
     list(checker.violations(history))
     assert reason == {unjudged.promise: unjudged.reason for unjudged in checker.unjudged()}[Promise(promise)]
+
+
+DONE = [Delivered(offset=0, consumer="a"), Acked(offset=0, consumer="a", counted=True)]
+
+
+@pytest.mark.parametrize(
+    ("before", "promise", "is_said"),
+    [
+        ([Committed(resume_offset=5)], "safe-cursor", True),
+        ([Committed(resume_offset=5), Committed(resume_offset=0)], "safe-cursor", True),
+        ([Committed(resume_offset=0)], "safe-cursor", False),
+        ([DeadLettered(offset=0)], "no-loss", True),
+        ([*DONE, Delivered(offset=0, consumer="b")], "no-loss", True),
+        ([*DONE, Acked(offset=0, consumer="b", counted=True)], "no-loss", True),
+        (DONE, "no-loss", False),
+    ],
+)
+def test_what_stands_before_the_first_publication_is_said_not_to_be_judged(
+    before: list[Happening], promise: str, is_said: bool
+) -> None:
+    checker = Checker()
+    found = [each.promise for each in checker.violations([*before, Published(offset=0)]) if each.promise == promise]
+    assert len(found) == (len(before) == 2 and promise == "safe-cursor")  # that a cursor moves back shows without
+    said = [each.reason for each in checker.unjudged() if each.promise == promise]
+    assert is_said == any("what stands before the first Published is not judged" in reason for reason in said)
 
 
 def test_deliveries_alone_show_who_held_what() -> None:

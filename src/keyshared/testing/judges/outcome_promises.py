@@ -41,6 +41,8 @@ from keyshared.testing.judges.waiting_promises import takers, waits_for_held
 
 __all__ = ["Attempts", "NoLoss", "SafeCursor"]
 
+NOT_BEFORE_PUBLISHED: Final = "what stands before the first Published is not judged"
+
 _REMEMBERED_GAPS: Final = 1_000
 _REMEMBERED_ACKS: Final = 1_000  # messages
 _REMEMBERED_OF_ONE: Final = 9  # deliveries: as many as are remembered of a message
@@ -64,6 +66,8 @@ class SafeCursor(Judge):
         super().__init__(books)
         self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
         self.beyond: deque[_Beyond] = deque(maxlen=_REMEMBERED_GAPS)  # what is published next decides
+        self.first_cursor: int | None = None  # the greatest one before the first publication
+        self.has_early = False  # it has passed something that is published
 
     def judgements(self) -> Mapping[type[Happening], Judgement]:
         return {
@@ -79,7 +83,9 @@ class SafeCursor(Judge):
     def missing(self) -> str | None:
         if Published not in self.books.kinds:
             return NO_PUBLISHED
-        return None if Committed in self.books.kinds else "the history tells of no Committed"
+        if Committed not in self.books.kinds:
+            return "the history tells of no Committed"
+        return NOT_BEFORE_PUBLISHED if self.has_early else None
 
     def _committed(self, seen: Seen, happening: Committed) -> Iterable[Violation]:
         books, resume = self.books, happening.resume_offset
@@ -89,6 +95,7 @@ class SafeCursor(Judge):
             found.append(self.blame(text, books.committed, seen))
         published = books.last_offset
         if published is None:
+            self.first_cursor = resume if self.first_cursor is None else max(resume, self.first_cursor)
             return found
         lowest = books.lowest()
         if lowest is not None and lowest.offset < resume:
@@ -99,6 +106,8 @@ class SafeCursor(Judge):
         return found
 
     def _published(self, seen: Seen, happening: Published, message: Message | None) -> Iterable[Violation]:
+        if self.first_cursor is not None:
+            self.has_early |= happening.offset < self.first_cursor
         return self._passed(seen, happening.offset, message) if self.beyond else ()
 
     def _passed(self, seen: Seen, offset: int, message: Message | None) -> Iterator[Violation]:
@@ -147,6 +156,7 @@ class NoLoss(Judge):
         self.unpublished: dict[int, Seen] = {}  # what the history has told of, and not yet of its publication
         self.acked: OrderedDict[int, _Deliveries] = OrderedDict()  # acks that were only seen, and may have counted
         self.has_older = False
+        self.has_early = False  # something came before the first publication that would be judged behind it
         self.has_forgotten = False  # some of those acks
         self.unmatched = 0  # acks that counted, and may have been of those
 
@@ -170,6 +180,7 @@ class NoLoss(Judge):
         reasons = {
             "the history does not say AtRest, so what has no answer may still get one": AtRest not in self.books.kinds,
             f"{count} messages that were done before their Published were forgotten": count,
+            NOT_BEFORE_PUBLISHED: self.has_early,
             "offsets below the first Published are taken for older than the history": self.has_older,
             (
                 f"{self.unmatched} acks that counted, of what was done, may be what the system says of acks before; "
@@ -221,7 +232,10 @@ class NoLoss(Judge):
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         if message is not None and message.doubtful:  # no call where nothing is in doubt, as nearly always
             self._forget_acks(message)
-        if (message is not None and message.key == happening.key) or not self.books.log_is_told:
+        if message is not None and message.key == happening.key:
+            return ()
+        if not self.books.log_is_told:
+            self.has_early |= message is None and self.books.is_over(happening.offset)
             return ()
         return self._unexpected(seen, happening, message)
 
@@ -329,6 +343,7 @@ class NoLoss(Judge):
         """Blame an end of an outstanding message, or of one of which nothing else has been told yet."""
         happening = seen.happening
         assert isinstance(happening, Settled | DeadLettered | Dropped | Skipped)
+        self.has_early |= not self.books.log_is_told
         if self.books.log_is_told and (since is not None or not self.books.is_over(happening.offset)):
             yield self.blame(text, since, seen)
 
@@ -342,6 +357,7 @@ class NoLoss(Judge):
     def _unasked(self, seen: Seen, offset: int) -> Iterator[Violation]:
         """An end of a message that is not outstanding: of one that is done, or of one that is not told of yet."""
         if not self.books.log_is_told:
+            self.has_early |= self.books.is_over(offset)
             return
         if self.books.is_over(offset):
             how = "an ack counted" if isinstance(seen.happening, Acked) else f"it is {type(seen.happening).__name__}"
