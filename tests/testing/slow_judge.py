@@ -630,11 +630,14 @@ class SlowJudge(SlowBooks):
         return 2 * len(waiting) >= self.claims.window
 
     def could_go_out(self, key: bytes | None, lane: list[Message]) -> bool:
-        ready = self.readiness(key, lane)
+        alone = next(iter(self.consumers)) if len(self.consumers) == 1 else None
+        ready = self.readiness(key, lane) or self.readiness(key, lane, alone)
         return ready is not None and key is not None and bool(self.takers(key, ready[1]))
 
-    def readiness(self, key: bytes | None, lane: list[Message]) -> tuple[Message, str | None] | None:
-        """The message that nothing but room keeps from going out, and the owner of its key."""
+    def readiness(
+        self, key: bytes | None, lane: list[Message], alone: str | None = None
+    ) -> tuple[Message, str | None] | None:
+        """The message that nothing but room keeps from going out, and the owner of its key: else who is alone."""
         waiting = [each for each in lane if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
         open_ones = [each for each in lane if each.is_surely(OPEN)]
         if key is None or not waiting or self.is_unsure(lane):
@@ -643,8 +646,8 @@ class SlowJudge(SlowBooks):
         if limit is not None and len(open_ones) >= limit:
             return None
         told = self.owned.get(key)
-        owner = None if told is None else told[-1][1]
-        if (told is not None and owner is None) or (open_ones and told is None):
+        owner = alone if told is None else told[-1][1]
+        if (told is not None and owner is None) or (open_ones and owner is None):
             return None
         if any(each.consumer != owner for each in open_ones):
             return None

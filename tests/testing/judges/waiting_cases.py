@@ -36,6 +36,7 @@ from keyshared.testing.history import (
 
 __all__ = ["WAITING_CASES"]
 
+FREE = Guarantees(per_key=None)
 IN_TURN = Guarantees(promises={"fairness"}, fairness=0)
 QUEUE: list[Happening] = [
     A,
@@ -55,6 +56,41 @@ WAITING_CASES = [
         [published(0), Quiet(), published(1), Quiet(), published(2), held(2, HoldReason.SPILLED), Quiet()],
         None,
         Guarantees(window=4),
+    ),
+    Case(
+        "more of a key than it has waits for the only consumer",
+        Promise.PROGRESS,
+        [A, published(0), published(1), published(2), delivered(0), delivered(1), Quiet(), Quiet()],
+        (0, 3, 6),
+        FREE,
+    ),
+    Case(
+        "more of a key than it has waits for the only consumer, which takes it",
+        Promise.PROGRESS,
+        [A, published(0), published(1), published(2), delivered(0), delivered(1), delivered(2), Quiet()],
+        None,
+        FREE,
+    ),
+    Case(
+        "more of a key waits, of which something is open at one of two consumers",
+        Promise.PROGRESS,
+        [A, B, published(0), published(1), delivered(0), Quiet()],
+        None,
+        FREE,
+    ),
+    Case(
+        "more of a key waits for the only consumer, and something is open at one that has left",
+        Promise.PROGRESS,
+        [A, B, published(0), published(1), delivered(0), gone("a", drains=True), Quiet()],
+        None,
+        FREE,
+    ),
+    Case(
+        "more of a key waits for the only consumer, which has no room",
+        Promise.PROGRESS,
+        [connected("a", limit=1), published(0), published(1), delivered(0), Quiet()],
+        None,
+        FREE,
     ),
     Case(
         "what waits fills more than half the window",

@@ -27,11 +27,12 @@ __all__ = ["Isolation", "Progress", "takers", "waits_for_held"]
 class _Ready:
     """A lane that only room at a consumer keeps from going on."""
 
-    __slots__ = ("message", "owner", "since_ms")
+    __slots__ = ("is_beside", "message", "owner", "since_ms")
 
-    def __init__(self, message: Message, owner: str | None, since_ms: int | None) -> None:
+    def __init__(self, message: Message, owner: str | None, since_ms: int | None, *, is_beside: bool) -> None:
         self.message = message
         self.owner = owner  # None: it is not known who owns the key
+        self.is_beside = is_beside  # something of the key is open, and it is not known who owns it
         self.since_ms = since_ms
 
 
@@ -44,6 +45,7 @@ class Progress(Judge):
         super().__init__(books)
         self.known: dict[LaneId, _Ready] = {}
         self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # the same by owner
+        self.beside: dict[LaneId, _Ready] = {}  # those that only one who is alone has to take, and so owns
         self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
         self.first_ms: int | None = None  # what was before the first time that is told counts from there
         self.seen_ms: int | None = None
@@ -72,7 +74,7 @@ class Progress(Judge):
 
     def entries(self) -> int:
         """How much is kept."""
-        return len(self.known) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
+        return len(self.known) + len(self.beside) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         self._look()
@@ -109,6 +111,16 @@ class Progress(Judge):
                 for lane_id, entry in list(lanes.items()):
                     if self.books.units_are_free(lane_id, owner):  # else it drains with its unit
                         yield self._blame_lane(seen, lane_id, entry, there)
+        if self.beside and len(self.books.members) == 1:
+            yield from self._waiting_for(seen, *self.books.members)
+
+    def _waiting_for(self, seen: Seen, name: str) -> Iterator[Violation]:
+        """Lanes of which something is open at the only consumer, who has room."""
+        there = _with_room(self.books, name)
+        for lane_id, entry in list(self.beside.items()):
+            is_here = not self.books.lanes[lane_id].holders.keys() - {name}
+            if there and is_here and self.books.units_are_free(lane_id, name):
+                yield self._blame_lane(seen, lane_id, entry, there)
 
     def _overdue(self, seen: Seen, latest_ms: int) -> Iterator[Violation]:
         """Lanes that have been ready, at consumers that have had room, since before that time."""
@@ -145,15 +157,19 @@ class Progress(Judge):
         place = lane.place
         owned, owner = (None, None) if place is None else (place.owned, place.owner)
         message = None if owner is None and owned is not None else self._candidate(lane, owner)
+        is_beside = bool(lane.open) and owner is None
         if known is not None:
-            if known.message is message and known.owner == owner:
+            if known.message is message and known.owner == owner and known.is_beside == is_beside:
                 return
             self._drop(lane.id, known)
         if message is not None:
-            self._enter(lane.id, _Ready(message, owner, self.books.now))
+            self._enter(lane.id, _Ready(message, owner, self.books.now, is_beside=is_beside))
 
     def _enter(self, lane_id: LaneId, entry: _Ready) -> None:
         self.known[lane_id] = entry
+        if entry.is_beside:
+            self.beside[lane_id] = entry
+            return
         lanes = self.ready.get(entry.owner)
         if lanes is None:
             self.ready[entry.owner] = {lane_id: entry}
@@ -162,6 +178,9 @@ class Progress(Judge):
 
     def _drop(self, lane_id: LaneId, entry: _Ready) -> None:
         del self.known[lane_id]
+        if entry.is_beside:
+            del self.beside[lane_id]
+            return
         lanes = self.ready[entry.owner]
         del lanes[lane_id]
         if not lanes:
@@ -175,7 +194,7 @@ class Progress(Judge):
         message = books.oldest_waiting(lane)
         if message is None or lane.unsure or (limit is not None and lane.open >= limit):
             return None  # what may be open has the same right to be
-        if lane.open and (owner is None or lane.holders.keys() - {owner}):
+        if owner is not None and lane.holders.keys() - {owner}:
             return None  # it drains, or may have to
         if (message.held is not None or lane.doubtful) and (holding := waits_for_held(message, books)):
             for each in holding:
