@@ -357,10 +357,10 @@ class SlowJudge(SlowBooks):
 
     def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(happening.offset)
-        is_ack = isinstance(happening, Acked) and happening.counted is not False
-        if is_ack and message is not None and self.claims.batches and self.log_is_told:
-            if self.names_open_one(message, happening) and self.is_batch_broken(message):
-                yield Promise.WHOLE_BATCH
+        is_ack = isinstance(happening, Acked) and happening.counted is not False and self.claims.batches
+        may_break = is_ack and message is not None and self.log_is_told
+        if may_break and message is not None and self.names_open_one(message, happening):
+            yield from [Promise.WHOLE_BATCH] * self.is_batch_broken(message)
         if happening.counted is None:
             return
         if not happening.counted:
@@ -404,10 +404,9 @@ class SlowJudge(SlowBooks):
 
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
         known = self.outstanding.get(happening.offset)
-        is_judged = known is not None and (known.said is not None or known.is_published)
-        if isinstance(happening, DeadLettered) and is_judged and known is not None and not known.may_have_said:
-            if happening.reason != known.said:
-                yield Promise.REASON_TRAVELS
+        is_told = known is not None and (known.said is not None or known.is_published)
+        if isinstance(happening, DeadLettered) and is_told and known is not None and not known.may_have_said:
+            yield from [Promise.REASON_TRAVELS] * (happening.reason != known.said)
         if not self.log_is_told:
             return
         message = self.outstanding.get(happening.offset)

@@ -55,6 +55,7 @@ LATER = (*STEPS, PublishLater(b"a", 10))
         ("receive", [Delivery(0, 7)], "it must return offsets as ints, and keys as bytes", STEPS),  # type: ignore[arg-type]
         ("receive", [Delivery(0, b"a", "10")], "it must return attempts as ints, or None", STEPS),  # type: ignore[arg-type]
         ("receive", [Delivery(0, b"a", True)], "it must return attempts as ints, or None", STEPS),
+        ("receive", [Delivery(7, b"a")], "it must return offsets that publish has returned; what comes", STEPS),
         ("publish", 7, "Wrong.publish returned 7; it must return an int, greater than all before", (*STEPS, *STEPS)),
         ("publish_later", -1, "Wrong.publish_later returned -1; it must return an int, greater", LATER),
         ("notices", [Delivered(offset=0, consumer="c1")], "it must return what only the broker knows, such as", STEPS),

@@ -96,3 +96,10 @@ def test_no_file_at_all_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None
         main(["check"])
     assert raised.value.code == 2
     assert "there is no FILE" in capsys.readouterr().err
+
+
+def test_an_error_of_clocks_needs_logs_of_several_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["check", "p.jsonl", "--clock-error-ms", "9"])
+    assert raised.value.code == 2
+    assert "--clock-error-ms is for the logs of a --producer or --consumer" in capsys.readouterr().err

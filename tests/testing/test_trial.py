@@ -235,7 +235,7 @@ class ByChanceAndWrong(ByChance):
 
 
 def by_chance(driver: type[Driver], *promises: str) -> type[KeySharedMachine]:
-    claims = replace(SmallMachine.guarantees, promises=promises)
+    claims = replace(SmallMachine.guarantees, promises=frozenset(promises))
     return type("Machine", (SmallMachine,), {"driver_class": driver, "guarantees": claims})
 
 

@@ -10,8 +10,8 @@ __all__ = ["explaining_chance"]
 
 _EXPLANATION: Final = (
     "The system did something else when the same steps were taken again: who gets a message is chance, or it goes on by"
-    " itself between two steps. The machine draws each step by what has happened, so it cannot go on. That is no fault of"
-    " the system. Use find_violation, or draw schedules first: docs/prove-your-broker.md#when-chance-decides"
+    " itself between two steps. The machine draws each step by what has happened, so it cannot go on. That is no fault"
+    " of the system. Use find_violation, or draw schedules first: docs/prove-your-broker.md#when-chance-decides"
 )
 
 

@@ -1,6 +1,6 @@
 """What a driver may answer: what it may not is refused, or its own fault would look like one of the broker."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final, get_args
 
 from keyshared.testing.driver import Delivery
@@ -54,6 +54,12 @@ class Answers:
             if each.attempt is not None and type(each.attempt) is not int:
                 raise DriverError(self._driver, "receive", each, "attempts as ints, or None")
             yield each
+
+    def known(self, delivery: Delivery, published: Container[int]) -> None:
+        """Refuse a delivery of what was never published: the driver has not named the message by its offset."""
+        if delivery.offset not in published:
+            requirement = "offsets that publish has returned; what comes back has its first one"
+            raise DriverError(self._driver, "receive", delivery, requirement)
 
     def notices(self, answer: object) -> Iterator[Any]:
         """Return what the broker has said: what consumers see is written down when they see it."""

@@ -603,6 +603,7 @@ class Bench:
     def _receive(self, name: str, deliveries: Iterable[Delivery]) -> None:
         for delivery in self._answers.deliveries(deliveries):
             self._meet(delivery.offset)
+            self._answers.known(delivery, self._log)
             key = delivery.key.encode() if isinstance(delivery.key, str) else delivery.key
             self._tell(
                 past.Delivered(offset=delivery.offset, key=key, consumer=name, attempt=delivery.attempt, at_ms=self.now)

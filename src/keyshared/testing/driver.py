@@ -23,7 +23,7 @@ class Delivery:
     """A message as a consumer gets it.
 
     Attributes:
-        offset: Which message: what `Driver.publish` has returned for it.
+        offset: Which message: what `Driver.publish` has returned for it, also if the broker gave it a new id since.
         key: Its key, or None if it has none.
         attempt: Number of this delivery among those of the message; None in a system that does not number them.
         token: Whatever the broker wants to see again with the answer: a receipt handle, a lease. The kit keeps it and

@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"claims: {error}")
     if not (options.files or options.producer or options.consumer):
         parser.error("there is no FILE, and no log of a --producer or --consumer")
+    if options.clock_error_ms is not None and not (options.producer or options.consumer):
+        parser.error("--clock-error-ms is for the logs of a --producer or --consumer; a FILE has one order already")
     worst = _KEPT
     for check in _checks(options, guarantees):
         try:
@@ -107,7 +109,7 @@ def _parser() -> ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="one more line of it, such as per_key=8 or 'promises=[\"key-order\"]'",
+        help="one more line of it, such as per_key=8, 'per_key=\"any\"' or 'promises=[\"key-order\"]'",
     )
     check.add_argument(
         "--most", type=_count, default=20, metavar="N", help="violations shown of a file (default: %(default)s)"

@@ -35,9 +35,7 @@ from keyshared.testing.history import (
 
 __all__ = ["OUTCOME_CASES"]
 
-TWICE_AT_A = (
-    *(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),
-)
+TWICE_AT_A = (*(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
 OUTCOME_CASES = [
     Case(

@@ -410,7 +410,9 @@ class Fence(Judge):
     def _released(self, seen: Seen, happening: Expired | Released, message: Message | None) -> Iterable[Violation]:
         if message is not None and message.unsaid and message.unsaid_of(happening.consumer, happening.attempt):
             return ()  # it says how a delivery ended that had no such row
-        return self._ended(seen, happening, message, ", and ended it" if message is not None and message.is_open else "")
+        return self._ended(
+            seen, happening, message, ", and ended it" if message is not None and message.is_open else ""
+        )
 
     def _ended(
         self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None, outcome: str

@@ -144,7 +144,9 @@ class Message:
         self.is_open = False  # surely
         self.unsure = False
         self.presumed = False  # the system has not said that its last delivery has ended, or how
-        self.unsaid: list[tuple[str | None, int | None]] | None = None  # deliveries that ended without a row of their own
+        self.unsaid: list[tuple[str | None, int | None]] | None = (
+            None  # deliveries that ended without a row of their own
+        )
         self.perhaps_nacked = False  # its last delivery: a nack of it was only seen
         self.doubtful = False
         self.can_wait = True

@@ -74,7 +74,8 @@ class Progress(Judge):
 
     def entries(self) -> int:
         """How much is kept."""
-        return len(self.known) + len(self.beside) + len(self.wakes) + sum(1 + len(lanes) for lanes in self.ready.values())
+        ready = len(self.beside) + sum(1 + len(lanes) for lanes in self.ready.values())
+        return len(self.known) + len(self.wakes) + ready
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         self._look()

@@ -5,13 +5,16 @@ from functools import partial
 from time import time_ns
 from typing import Any, Final
 
-from keyshared.testing.history import Acked, Delivered, Dropped, Nacked, Published, Released
+from keyshared.testing.history import Acked, Delivered, Dropped, Happening, Nacked, Published, Released
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["CeleryRecorder"]
 
 _HEADER: Final = "keyshared_offset"
-_STILL_TO_DO: Final = {"RETRY": partial(Nacked, counted=True), "REJECTED": Released}
+_STILL_TO_DO: Final[Mapping[str | None, Callable[..., Happening]]] = {
+    "RETRY": partial(Nacked, counted=True),
+    "REJECTED": Released,
+}
 
 
 class CeleryRecorder:
