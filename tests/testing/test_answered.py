@@ -6,10 +6,10 @@ import pytest
 
 from keyshared.testing import Delivery, Driver, DriverError, Guarantees
 from keyshared.testing.errors import UnsupportedError
-from keyshared.testing.history import Delivered
+from keyshared.testing.history import Delivered, Nacked
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.replay import run_schedule
-from keyshared.testing.steps import Ack, Connect, Nack, Postpone, Publish, PublishLater, Schedule
+from keyshared.testing.steps import Ack, Connect, Nack, NackLate, Postpone, Publish, PublishLater, Schedule
 
 
 class Line(Driver):
@@ -85,6 +85,13 @@ def test_a_driver_with_one_half_of_an_ability_is_refused(half: str, other: str) 
 def test_what_an_ack_may_answer_is_taken(answer: bool | None) -> None:
     driver = type("Right", (Line,), {"ack": lambda *_: answer})
     assert run_schedule(driver, (*STEPS, Ack()), Guarantees(promises={"one-holder"})).violation is None
+
+
+def test_a_nack_of_what_is_open_has_come_also_where_the_broker_does_not_say_so() -> None:
+    driver = type("Mute", (Line,), {"nack": lambda *_: None})
+    steps = (*STEPS, Nack(), NackLate())
+    history = run_schedule(driver, steps, Guarantees(promises=set())).history
+    assert [each.counted for each in history if isinstance(each, Nacked)] == [True, None]
 
 
 NO_MACHINES: list[tuple[dict[str, object], str]] = [
