@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_int, check_kind, checked_kinds
+from keyshared._checks import check_int, check_kind, checked_kinds, checked_now
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.arrivals import RecordArrival, Report, judge
 from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
-from keyshared.errors import ArgumentError, ClockError, shown
+from keyshared.errors import ArgumentError, shown
 
 __all__ = [
     "Destroyed",
@@ -419,11 +419,7 @@ class Replication:
         self.arrivals.append(RecordArrival(self._now_ms, cluster, *record, hop))
 
     def _tick(self, now_ms: int | None) -> None:
-        if now_ms is None:
-            return
-        if type(now_ms) is not int or now_ms < self._now_ms:
-            raise ClockError(now_ms, self._now_ms)
-        self._now_ms = now_ms
+        self._now_ms = checked_now(now_ms, self._now_ms)
 
     def _enter(self, cluster: str, now_ms: int | None) -> None:
         """Check the cluster of an input before time moves: an input that is refused changes nothing."""

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from keyshared import placement as placements
-from keyshared._checks import require
+from keyshared._checks import checked_now, require
 from keyshared._dispatch.explain import Blocking, Outstanding
 from keyshared._dispatch.receipts import sorted_letters
 from keyshared._dispatch.snapshot import Reader
@@ -31,7 +31,7 @@ from keyshared.effects import (
     Settled,
     Skipped,
 )
-from keyshared.errors import ArgumentError, ClockError
+from keyshared.errors import ArgumentError
 from keyshared.leases.ack_holes import AckHoles
 from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
@@ -151,11 +151,7 @@ class LeaseLedger:
 
     def checked_now(self, now_ms: int | None) -> int:
         """Return the time of this call; raises `ClockError`."""
-        if now_ms is None:
-            return self.now
-        if type(now_ms) is not int or now_ms < self.now:
-            raise ClockError(now_ms, self.now)
-        return now_ms
+        return checked_now(now_ms, self.now)
 
     def begin(self, now: int) -> list[Effect[Any]]:
         """End what is over by now: reservations first, which end without a count; drains of consumers last."""
