@@ -157,6 +157,7 @@ SAID_BY_A_CHECKER = re.compile(
 BY_HAND = {
     ("_dispatch/receipts.py", "consumer"),
     ("_dispatch/receipts.py", "attempt"),
+    ("_dispatch/receipts.py", "letters"),
     ("buckets/batcher.py", "message"),
     ("buckets/batcher.py", "sequence_id"),
     ("buckets/batcher.py", "size"),

@@ -67,11 +67,11 @@ def gap_bytes(distance: int) -> int:
     return _varint_bytes(distance - 1)
 
 
-LEAST_TOKEN_BYTES: Final = text_length(2 * _VARINT_BYTES)
-"""So many bytes hold the position of any log."""
-
-LEAST_TOKEN_BUDGET: Final = 2 * LEAST_TOKEN_BYTES
+LEAST_TOKEN_BUDGET: Final = 2 * text_length(2 * _VARINT_BYTES)
 """Of so many bytes one half holds the position of any log, if nothing above it is settled."""
+
+LEAST_TOKEN_BYTES: Final = LEAST_TOKEN_BUDGET // 2
+"""So many bytes hold the position of any log."""
 
 
 def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int, int]]]:
