@@ -516,3 +516,12 @@ def test_a_hash_without_its_package_says_so_when_a_name_joins() -> None:
 
     with pytest.raises(MissingExtraError):
         HashRing(["a"], key_hash=KeyHash("missing", 8, missing), slot_bits=8)
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_a_key_for_which_the_function_of_the_hash_raises_is_named(derived: bool) -> None:
+    ring = HashRing(["a"], vnodes=3, key_hash=KeyHash("last", 8, lambda data: data[-1]), slot_bits=8)
+    if derived:
+        assert [(0, 256, "a")] == list(ring.ranges.runs)
+    with pytest.raises(ArgumentError, match="key is b''; it must have a hash 'last'; its function raised IndexError"):
+        ring.ranges.owner_of(b"")
