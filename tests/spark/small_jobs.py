@@ -166,12 +166,14 @@ def saved(spark: SparkSession) -> list[object]:
         ks.save_results({"histogram": counted}, folder)
         second = ks.save_results({"histogram": counted}, folder, mode="append")
         both = [row["run"] for row in ks.load_results(spark, folder)["histogram"].select("run").distinct().collect()]
-        found = ks.load_results(spark, folder, run=second)["histogram"].drop("run").collect()
-        try:
-            ks.save_results({"histogram": counted}, folder)
-        except ArgumentError as error:
-            return [len(both), max(both) == second, error.parameter, *found]
-    return []
+        again = ks.load_results(spark, folder, run=second)["histogram"].drop("run")
+        refused = []
+        for frame, mode in ((counted, "error"), (again, "overwrite")):
+            try:
+                ks.save_results({"histogram": frame}, folder, mode=mode)
+            except ArgumentError as error:
+                refused.append(error.parameter)
+        return [len(both), max(both) == second, *refused, *again.collect()]
 
 
 def loaded(spark: SparkSession) -> list[object]:

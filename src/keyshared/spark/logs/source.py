@@ -320,24 +320,36 @@ def _read(spark: SparkSession, source: Source, *, as_text: Sequence[str]) -> Dat
     kind = format_of(source)
     check_snapshot(source)
     try:
-        options = _options(spark, source, kind)
-        reader = spark.read.format(kind).options(**options)
-        if kind in _UNTYPED and source.schema is None:
-            inferring = spark.read.format(kind).options(**_defaulted(options, inferSchema="true"))
-            reader = reader.schema(_with_text(inferring.load(source.path).schema, as_text))
-        elif source.schema is not None:
-            reader = reader.schema(source.schema)
-        return reader.load(source.path)
+        return _looked_at(spark, source, kind, as_text)
     except (PySparkException, Py4JJavaError) as error:
-        told = condition_of(error) if isinstance(error, AnalysisException) else reason(error)
-        if NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
-            raise ArgumentError("format", kind, session_with(kind.casefold(), spark.version)) from error
-        if NO_SOURCE in (told or ""):
-            raise ArgumentError("format", kind, f"be one that this session can read ({told})") from error
-        if isinstance(error, ParseException) and source.schema is not None:
-            requirement = f"be columns and types as Spark writes them, such as 'user string, ts long' ({told})"
-            raise ArgumentError("schema", source.schema, requirement) from error
-        raise ArgumentError("path", source.path, f"be something Spark can read ({told})") from error
+        raise _refusal(spark, source, kind, error) from error
+
+
+def _looked_at(spark: SparkSession, source: Source, kind: str, as_text: Sequence[str]) -> DataFrame:
+    """Return the rows of a source, once Spark has found their columns."""
+    options = _options(spark, source, kind)
+    reader = spark.read.format(kind).options(**options)
+    if kind in _UNTYPED and source.schema is None:
+        inferring = spark.read.format(kind).options(**_defaulted(options, inferSchema="true"))
+        reader = reader.schema(_with_text(inferring.load(source.path).schema, as_text))
+    elif source.schema is not None:
+        reader = reader.schema(source.schema)
+    rows = reader.load(source.path)
+    _ = rows.schema  # through Spark Connect nothing has been looked at by now
+    return rows
+
+
+def _refusal(spark: SparkSession, source: Source, kind: str, error: PySparkException | Py4JJavaError) -> ArgumentError:
+    """Return the error of the argument that Spark could not read the source by."""
+    told = condition_of(error) if isinstance(error, AnalysisException) else reason(error)
+    if NO_SOURCE in (told or "") and kind.casefold() in PACKAGES:  # Spark raises several kinds of errors for it
+        return ArgumentError("format", kind, session_with(kind.casefold(), spark.version))
+    if NO_SOURCE in (told or ""):
+        return ArgumentError("format", kind, f"be one that this session can read ({told})")
+    if isinstance(error, ParseException) and source.schema is not None:
+        requirement = f"be columns and types as Spark writes them, such as 'user string, ts long' ({told})"
+        return ArgumentError("schema", source.schema, requirement)
+    return ArgumentError("path", source.path, f"be something Spark can read ({told})")
 
 
 def _options(spark: SparkSession, source: Source, kind: str) -> dict[str, str]:
