@@ -21,6 +21,7 @@ from keyshared._checks import (
     check_position,
     checked_list,
     checked_now,
+    configuration,
     require,
 )
 from keyshared._dispatch.admission import Admission, Message, limits_for
@@ -93,7 +94,7 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
-from keyshared.errors import ArgumentError, ClockError, ConfigError, ConsumerExistsError, InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
@@ -678,7 +679,8 @@ class KeySharedDispatcher(DispatcherReading[Item]):
         now = checked_now(now_ms, self._now)
         data = key_bytes(key)
         if self._redriven is None:
-            raise ConfigError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
+            with configuration():
+                raise ArgumentError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
         self._admission.check_slot(data)
         ignored = self._redriven.take(data, given)
         self._now = now

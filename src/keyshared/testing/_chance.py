@@ -17,7 +17,7 @@ _EXPLANATION: Final = (
 
 @contextmanager
 def explaining_chance() -> Iterator[None]:
-    """Say in plain words what it means that data were drawn inconsistently."""
+    """Explain in plain words what it means that data were drawn inconsistently."""
     try:
         yield
     except FlakyStrategyDefinition as error:
