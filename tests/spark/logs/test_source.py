@@ -184,9 +184,13 @@ def test_a_format_that_spark_has_is_read_and_another_is_refused(spark: "SparkSes
     spark.sql("select 'a' as id, 1 as shard, 7 as at").write.orc(str(tmp_path / "log.orc"))
     columns: dict[str, Any] = {"key": "id", "partition": "shard", "order": "at"}
     assert [("1", "a", 7, 0)] == log_rows(load_log(spark, str(tmp_path / "log.orc"), **columns, format="orc"))
-    wrong: list[dict[str, Any]] = [{"format": "nope"}, {"format": "csv", "schema": "no such type"}]
-    for how in wrong:
-        with pytest.raises(ArgumentError, match="be something Spark can read"):
+    wrong: dict[str, dict[str, Any]] = {
+        "format is 'nope'; it must be one that this session can read": {"format": "nope"},
+        "schema is 'no such type'; it must be columns": {"format": "csv", "schema": "no such type"},
+        "path is .* be something Spark can read": {"format": "parquet"},
+    }
+    for told, how in wrong.items():
+        with pytest.raises(ArgumentError, match=told):
             load_log(spark, str(tmp_path / "log.orc"), **columns, **how)
 
 
