@@ -356,7 +356,7 @@ def test_damage_is_found(damage: Callable[[AssignedRanges], None]) -> None:
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("strict_overlap", [False, True])
-@pytest.mark.parametrize("way", [1, -1, 7], ids=["upwards", "downwards", "to and fro"])
+@pytest.mark.parametrize("way", [1, -1, 7], ids=["upwards", "downwards", "scattered"])
 def test_an_assignment_takes_hardly_more_steps_the_more_there_are(way: int, *, strict_overlap: bool) -> None:
     cost: list[float] = []
     for count in (50, 1_000):
