@@ -126,7 +126,7 @@ def test_the_fast_audit_and_the_exact_one_agree_on_the_delivery_log(
     wrong = log.withColumns({"consumer": elsewhere, "end_sequence": F.col("end_sequence") + late})
     wrong = wrong.withColumn("settled_sequence", unsettled + late)
     both = log.unionByName(wrong.withColumn("topic_partition", F.concat(F.lit("wrong-"), "topic_partition")))
-    history = delivery_history(both, offered=both.select("topic_partition", "offset", "key").distinct()).persist()
+    history = delivery_history(both).persist()
     fast, slow, violations = blamed(both, history)
     history.unpersist()
     assert fast == slow

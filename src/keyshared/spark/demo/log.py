@@ -25,7 +25,7 @@ PLACE: Final = ("topic_partition", "key", "offset")
 """The columns that name a message."""
 
 _MINUTES: Final = "minutes"
-_SERVICE: Final = "_keyshared_service"
+_SERVICE: Final = "keyshared_demo_service"
 _BEGINNING_OF_2013_MS: Final = 1_356_998_400_000
 
 
