@@ -41,7 +41,7 @@ __all__ = [
     "checked_rows",
     "configuration",
     "java_order",
-    "refuse_key",
+    "refuse_hashed",
     "require",
 ]
 
@@ -534,27 +534,31 @@ def require(holds: object, fact: str) -> None:
         raise InvariantError(fact)
 
 
-def refuse_key(hash_name: str, key: bytes, error: Exception) -> NoReturn:
-    """Raise what the function of a hash has raised for a key, under the name of the key.
+def refuse_hashed(
+    hash_name: str, value: object, error: Exception, *, parameter: str = "key", needs: str = "a hash"
+) -> NoReturn:
+    """Raise what the function of a hash has raised, under the name of what it was called for.
 
     Args:
         hash_name: The name of the hash.
-        key: The key.
+        value: What it was called for.
         error: What was raised.
+        parameter: What the value is called in the error.
+        needs: What it has to have.
 
     Raises:
         KeySharedError: It was one already.
         ArgumentError: It was something else.
 
     Example:
-        >>> refuse_key("mine", b"k", KeyError("k"))
+        >>> refuse_hashed("mine", b"k", KeyError("k"))
         Traceback (most recent call last):
         ...
         keyshared.errors.ArgumentError: key is b'k'; it must have a hash 'mine'; its function raised KeyError('k')
     """
     if isinstance(error, KeySharedError):
         raise error
-    raise ArgumentError("key", key, f"have a hash {hash_name!r}; its function raised {shown(error)}") from error
+    raise ArgumentError(parameter, value, f"have {needs} {hash_name!r}; its function raised {shown(error)}") from error
 
 
 def java_order(name: str) -> bytes:

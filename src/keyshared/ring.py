@@ -18,8 +18,8 @@ from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
-from keyshared._checks import check_int, check_number, check_several, configuration
-from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeySharedError, shown
+from keyshared._checks import check_int, check_number, check_several, configuration, refuse_hashed
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
@@ -406,11 +406,8 @@ class HashRing:
         point_name, index, rank = self._rules.point_name(name), member.index, member.rank
         try:
             return [(function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop)]
-        except KeySharedError:
-            raise
-        except Exception as error:
-            requirement = f"have points under the hash {self._key_hash.name!r}; its function raised {shown(error)}"
-            raise ArgumentError("name", name, requirement) from error
+        except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
+            refuse_hashed(self._key_hash.name, name, error, parameter="name", needs="points under the hash")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashRing):

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int, check_kind, check_several, check_text, checked_rows, refuse_key
+from keyshared._checks import check_int, check_kind, check_several, check_text, checked_rows, refuse_hashed
 from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
@@ -226,7 +226,7 @@ class RangeMap:
         try:
             return self._function(data) >> self._shift
         except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
-            refuse_key(self._key_hash.name, data, error)
+            refuse_hashed(self._key_hash.name, data, error)
 
     def owner(self, slot: int) -> str | None:
         """Return the owner of a slot.
@@ -286,7 +286,7 @@ class RangeMap:
         try:
             return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
         except Exception as error:  # noqa: BLE001  # as in slot_of()
-            refuse_key(self._key_hash.name, data, error)
+            refuse_hashed(self._key_hash.name, data, error)
 
     def finder(self) -> Callable[[bytes], str | None]:
         """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
@@ -307,7 +307,7 @@ class RangeMap:
             try:
                 return runs[bisect_right(stops, function(key) >> shift)]
             except Exception as error:  # noqa: BLE001  # as in slot_of()
-                refuse_key(self._key_hash.name, key, error)
+                refuse_hashed(self._key_hash.name, key, error)
 
         return find
 

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, overload
 
-from keyshared._checks import refuse_key
+from keyshared._checks import refuse_hashed
 from keyshared.hashing.named import KeyHash, required_key_bytes
 from keyshared.placement.ranges import RangeMap
 from keyshared.placement.ring_points import Point, RingPoints
@@ -62,7 +62,7 @@ class RingRanges(RangeMap):
             try:
                 return self._runs[bisect_right(stops, self._function(data) >> self._shift)]
             except Exception as error:  # noqa: BLE001  # as in `RangeMap`
-                refuse_key(self._key_hash.name, data, error)
+                refuse_hashed(self._key_hash.name, data, error)
         return self.owner(self.slot_of(key))
 
     def walk(self, slot: int) -> Iterator[str]:
