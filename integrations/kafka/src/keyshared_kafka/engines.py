@@ -54,9 +54,10 @@ class Engine(Protocol):
         """
 
 
-def _has(runner: "Host[Message[Any, Any]]", log: str) -> bool:
-    """Whether a log is still there: a runner that an error has stopped has let all of them leave."""
-    return log in runner.stats().logs
+def _those_of(runner: "Host[Message[Any, Any]]", logs: Sequence[str]) -> list[str]:
+    """Return those of some logs that are still there: a runner that an error has stopped has let all of them leave."""
+    there = runner.stats().logs
+    return [log for log in logs if log in there]
 
 
 class Threads:
@@ -73,8 +74,9 @@ class Threads:
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
         with ThreadPoolExecutor(len(logs)) as pool:  # each call waits, and all shall begin to leave at once
-            left = list(pool.map(lambda log: self._remove(log, within_ms), logs))  # before any False is looked at
-        return all(left)
+            here = _those_of(self.runner, logs)
+            left = list(pool.map(lambda log: self.runner.remove_log(log, within_ms), here))  # before any False counts
+        return len(here) == len(logs) and all(left)
 
     def lose(self, logs: Iterable[str]) -> None:
         for log in logs:
@@ -89,9 +91,6 @@ class Threads:
     def stop(self) -> None:
         with suppress(StoppedError):  # of a load for a partition that has left: it was ended because nobody wants it
             self.runner.stop(0)
-
-    def _remove(self, log: str, within_ms: int) -> bool:
-        return _has(self.runner, log) and self.runner.remove_log(log, within_ms)
 
 
 class Tasks:
@@ -128,11 +127,10 @@ class Tasks:
         self._call(add())
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
-        async def remove(log: str) -> bool:
-            return _has(self.runner, log) and await self.runner.remove_log(log, within_ms)
-
         async def remove_all() -> bool:
-            return all(await asyncio.gather(*map(remove, logs)))
+            here = _those_of(self.runner, logs)
+            left = await asyncio.gather(*(self.runner.remove_log(log, within_ms) for log in here))
+            return len(here) == len(logs) and all(left)
 
         return self._call(remove_all())
 
