@@ -1,7 +1,6 @@
 """The lock of a runner on threads. A Ctrl-C never tears what is done under it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum, auto
 from signal import SIGINT, default_int_handler, getsignal, signal
 from threading import Lock, get_ident, main_thread
@@ -103,12 +102,11 @@ class Guard:
             _INTERRUPTS.place = _Place.OUTSIDE
             _INTERRUPTS.raise_pending()
 
-    @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Call a hook inside, under the lock: what it calls must not wait for the lock."""
+    def tell(self, call: Callable[..., None], *arguments: object) -> None:
+        """Call a hook under the lock: what it calls must not wait for the lock."""
         self._teller = get_ident()
         try:
-            yield
+            call(*arguments)
         finally:
             self._teller = None
 

@@ -416,7 +416,8 @@ class Host(ABC, Generic[Message]):
     def _tell(self, hook: Callable[..., object] | None, *arguments: object) -> None:
         if hook is not None:
             try:
-                check_answer(hook(*arguments), "a hook")
+                if (answer := hook(*arguments)) is not None:
+                    check_answer(answer, "a hook")
             except BaseException as error:  # noqa: BLE001  # it stops the runner in order
                 self._heart.fail(error)
 

@@ -101,7 +101,6 @@ class Log(Generic[Message]):
         "is_hungry",
         "is_leaving",
         "is_loading",
-        "is_refused",
         "is_settling",
         "is_unstorable",
         "kept",
@@ -160,7 +159,6 @@ class Log(Generic[Message]):
         self.commit_at_ms = 0
         self.is_hungry = False  # stands in the heart's line of logs that may have something for a worker
         self.is_loading = False
-        self.is_refused = False  # somebody has heard that it has no room, and may wait for the word that it has
         self.is_committing = False
         self.is_settling = False
         self.is_unstorable = False  # a commit of it has failed

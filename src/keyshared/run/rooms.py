@@ -1,6 +1,5 @@
 """One budget of messages in memory for all logs: what is left of it, or of a log's own share."""
 
-from collections import deque
 from typing import Generic, TypeVar
 
 from keyshared.run.actions import Full, Roomy
@@ -32,7 +31,7 @@ class Rooms(Generic[Message]):
         self._logs = logs
         self._used = 0
         self.full: dict[Log[Message], None] = {}
-        self.refused: deque[Log[Message]] = deque()
+        self.refused: dict[Log[Message], None] = {}
 
     def count(self, log: Log[Message]) -> None:
         """Count the messages of a log anew. O(1)."""
@@ -46,9 +45,8 @@ class Rooms(Generic[Message]):
 
     def refuse(self, log: Log[Message]) -> None:
         """Note that somebody has heard that a log has no room."""
-        if not log.is_refused:
-            log.is_refused = True
-            self.refused.append(log)
+        if log not in self.full:
+            self.refused[log] = None
 
     def newly_full(self, log: Log[Message]) -> list[Full[Message]]:
         """Return `Full` if a log has no room, and that was not said."""
@@ -58,7 +56,7 @@ class Rooms(Generic[Message]):
         """Return `Full` for the logs whose room was asked for in vain, where that was not said."""
         told: list[Full[Message]] = []
         while self.refused:
-            log = self.refused.popleft()
+            log, _ = self.refused.popitem()  # another thread may ask meanwhile
             if not log.is_leaving:
                 told += self._note_full(log)
         return told
@@ -68,7 +66,6 @@ class Rooms(Generic[Message]):
         roomy = [log for log in self.full if self.room(log) >= max(1, self._most(log) // 4)]
         for log in roomy:
             del self.full[log]
-            log.is_refused = False
         return [Roomy(log) for log in roomy]
 
     def _note_full(self, log: Log[Message]) -> list[Full[Message]]:

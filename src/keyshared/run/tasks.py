@@ -116,11 +116,8 @@ class AsyncRunner(WaitingTasks[Message]):
         return self._heart.metrics(busiest=busiest, now_ms=now_ms())
 
     def _check_caller(self) -> None:
-        try:
-            here = get_running_loop()
-        except RuntimeError:
-            raise EventLoopError from None
-        if here is not (self._loop or here):
+        here = running_loop()
+        if here is None or here is not (self._loop or here):
             raise EventLoopError
 
     # Every end of a task asks for one step, in the loop's next turn, whatever else ends until then.

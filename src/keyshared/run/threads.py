@@ -176,8 +176,7 @@ class ThreadRunner(WaitingThreads[Message]):
 
     def _tell(self, hook: Callable[..., object] | None, *arguments: object) -> None:
         if hook is not None:
-            with self._news.telling():
-                super()._tell(hook, *arguments)
+            self._news.tell(super()._tell, hook, *arguments)
 
     def _step(self) -> None:
         super()._step()
