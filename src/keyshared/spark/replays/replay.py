@@ -152,9 +152,10 @@ class Replay(Kept):
 
 
 def _check_violations(violations: object) -> None:
-    if not check_mapping("violations", violations):
+    counts = check_mapping("violations", violations)
+    if not counts:
         raise ArgumentError("violations", violations, "name every promise that was checked")
-    for promise, count in check_mapping("violations", violations).items():
+    for promise, count in counts.items():
         check_text("violations", promise)
         check_int(f"violations[{promise!r}]", count, 0)
 
