@@ -49,9 +49,7 @@ def test_nothing_is_told_of_a_log_that_leaves() -> None:
     heart: Heart[int] = Heart(RunnerConfig(workers=1, window=1))
     heart.add_log("log")
     heart.submit("log", 0, "a", 0, now_ms=0)
-    heart.advance(now_ms=0)
-    heart.submit_many("log", [], now_ms=0)
-    assert heart.room("log") == 0
+    assert heart.room("log") == 0  # before it is said to be full
     heart.lose_log("log", now_ms=0)
     assert told_of(heart, now_ms=0) == []
 
