@@ -55,6 +55,13 @@ LONGEST = [
         "spark/streams/test_dispatch.py",
         "spark/replays/test_replay.py",
         "spark/clusters/test_offsets.py",
+        "spark/logs/test_source.py",
+        "spark/test_odd_rows.py",
+        "spark/test_changing_source.py",
+        "spark/results/test_save.py",
+        "spark/replays/test_enough_and_causes.py",
+        "spark/audits/test_order.py",
+        "spark/replays/test_replay_report.py",
         "spark/columns/test_copies.py",
     )
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from keyshared import RetryPolicy
 from keyshared.run import AsyncRunner, Hooks, RunnerConfig, ThreadRunner
 from keyshared.run.actions import Full, Roomy
 from keyshared.run.heart import Heart
@@ -77,7 +78,7 @@ def test_a_task_that_waits_for_room_takes_no_steps(kind: str) -> None:
             super()._step()
 
     async def handle(message: int) -> None:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # many steps of a task that does not sleep while it waits
         if kind == "a retry" and message not in tried:
             tried.add(message)
             raise ValueError("not now")
@@ -85,7 +86,8 @@ def test_a_task_that_waits_for_room_takes_no_steps(kind: str) -> None:
     tried: set[int] = set()
 
     async def main() -> None:
-        async with Counting(handle, config=RunnerConfig(workers=8, window=2)) as runner:
+        retry = RetryPolicy(base_delay_ms=300)
+        async with Counting(handle, config=RunnerConfig(workers=8, window=2, retry=retry)) as runner:
             runner.add_log("log")
             for offset in range(4):
                 await runner.submit("log", offset, "hot", offset)
