@@ -24,6 +24,7 @@ NOT_AT_THE_DOOR = (
         for name in (
             "_dispatch.gates",
             "_dispatch.sessions",
+            "_dispatch.unit_gate",
             "buckets",
             "copyflags",
             "distribution",
@@ -75,11 +76,13 @@ def test_every_module_lists_public_names_that_it_defines(name: str) -> None:
     module = importlib.import_module(name)
     assert [] == [public for public in module.__all__ if not hasattr(module, public)]
     assert [] == [public for public in module.__all__ if public.startswith("_")]
+    assert set() == set(module.__all__) - set(dir(module))
 
 
 def test_every_name_offered_at_the_top_is_there() -> None:
     offered: list[str] = getattr(keyshared, "__all__", [])
     assert [] == [name for name in offered if not hasattr(keyshared, name)]
+    assert set() == set(offered) - set(dir(keyshared))
 
 
 @pytest.mark.parametrize("name", CORE)

@@ -60,3 +60,6 @@ if not TYPE_CHECKING:
 
             return getattr(leases, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -25,6 +25,7 @@ from keyshared._checks import (
     require,
 )
 from keyshared._dispatch.admission import Admission, Message, limits_for
+from keyshared._dispatch.configured import check_rules, window_for
 from keyshared._dispatch.endings import endings_for
 from keyshared._dispatch.explain import (
     Blocking,
@@ -79,7 +80,6 @@ from keyshared._dispatch.snapshot import (
     read_snapshot,
 )
 from keyshared._dispatch.timers import Duties, Duty, Stage, Timers, due_order
-from keyshared._dispatch.unit_gate import check_rules, window_for
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, SPILLED, Entry
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.groups import check_group_limits

@@ -5,10 +5,9 @@ import copy
 import pytest
 from tests.alphabet import AlphabetRing
 
-from keyshared._dispatch.unit_gate import UnitGate, window_for
-from keyshared._window.gate import KeyGate
+from keyshared._dispatch.unit_gate import UnitGate
 from keyshared._window.lanes import Alone
-from keyshared.config import DispatcherConfig, DrainUnit
+from keyshared.config import DrainUnit
 from keyshared.errors import EntryStateError, InvariantError
 from keyshared.window import Consumer, Entry, InFlightWindow, Lane, State
 
@@ -75,11 +74,6 @@ def seen(granted: list[Entry]) -> list[tuple[int, str]]:
         (e.offset, e.consumer.name if e.consumer and e.state == State.IN_FLIGHT else State(e.state).name)
         for e in granted
     ]
-
-
-def test_a_configuration_of_keys_gets_the_gate_of_keys() -> None:
-    kinds = {unit: type(window_for(DispatcherConfig(unit=unit), Owners())._gate) for unit in DrainUnit}
-    assert {DrainUnit.KEY: KeyGate, DrainUnit.HASH: UnitGate, DrainUnit.RANGE: UnitGate} == kinds
 
 
 def test_the_only_message_of_a_key_needs_no_lane_while_its_unit_is_its_owners() -> None:

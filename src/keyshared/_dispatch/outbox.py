@@ -237,7 +237,7 @@ class Outbox:
         failures = self._endings.failures_of(entry.offset)
         return Deliver(entry.offset, entry.key, name, entry.attempt, failures, entry.item)
 
-    def is_current(self, effect: Effect) -> bool:
+    def is_current(self, effect: object) -> bool:
         """Whether an effect still holds. O(log n)."""
         match effect:
             case CursorAdvanced(safe_cursor):

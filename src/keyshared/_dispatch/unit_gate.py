@@ -5,24 +5,15 @@ is asked again. From then on only the owner is handed anything of it. So what st
 asked again when its turn comes.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
 
-from keyshared._checks import check_kind, configuration, require
+from keyshared._checks import require
 from keyshared._dispatch.units import Placed, units_of
-from keyshared._window.books import Owners
-from keyshared._window.gate import CountingGate, DrainGate, KeyGate
+from keyshared._window.gate import CountingGate
 from keyshared._window.lanes import Consumer, Entry, Lane
-from keyshared._window.watched import WatchedList
-from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, Rules
-from keyshared.errors import ArgumentError
-from keyshared.window import InFlightWindow
+from keyshared.config import DrainUnit
 
-__all__ = ["PlacedOwners", "UnitGate", "check_rules", "window_for"]
-
-
-class PlacedOwners(Owners, Placed, Protocol):
-    """Whoever can say which consumer a key belongs to because of the slot that it is in, as builders can."""
+__all__ = ["UnitGate"]
 
 
 class UnitGate(CountingGate):
@@ -41,6 +32,7 @@ class UnitGate(CountingGate):
 
     Example:
         >>> from keyshared.placement import HashRange, RangeMap
+        >>> from keyshared.window import InFlightWindow
         >>> class Halves:
         ...     ranges = RangeMap([(HashRange(0, 2), "c1")], slot_bits=1)
         ...     def owner(self, key: bytes) -> str | None:
@@ -147,119 +139,6 @@ class UnitGate(CountingGate):
             return lane.unit
         key = entry.key if lane.head is None else lane.key
         return None if key is None else self._units.unit_of(key)
-
-
-def check_rules(rules: Rules, config: DispatcherConfig) -> Rules:
-    """Return rules that fit a configuration.
-
-    Raises:
-        ArgumentError: They are no `Rules`.
-        ConfigError: They contradict the configuration.
-    """
-    check_kind("rules", rules, Rules, ", or None")
-    for function, setting, is_set, why in (
-        ("group_of", "ordering_required", config.ordering_required, "its one lane is in one group"),
-        ("limit_of", "ordering_required", config.ordering_required, "its one lane has one limit"),
-        ("latest_only", "ordering_required", config.ordering_required, "its one lane has messages of many keys"),
-        ("group_of", "token_bytes", config.token_bytes is not None, "the lowest message could wait for a closed group"),
-        ("latest_only", "token_bytes", config.token_bytes is not None, "superseding makes holes whatever is held back"),
-        ("latest_only", "latest_only", config.latest_only, "that is set for every key already"),
-    ):
-        if is_set and getattr(rules, function) is not None:
-            with configuration():
-                raise ArgumentError("rules", rules, f"have no {function} with {setting}: {why}")
-    return rules
-
-
-def window_for(
-    config: DispatcherConfig, owners: PlacedOwners, connected: Sized = (), rules: Rules | None = None
-) -> InFlightWindow:
-    """The window that a configuration and rules ask for; ``connected`` is who is connected, at any later moment."""
-    kinds: list[type[InFlightWindow]] = []
-    settings: dict[str, Any] = {}
-    rules = Rules(mark="none") if rules is None else rules
-    if config.look_ahead is not None:
-        from keyshared._dispatch.look_ahead import LookAheadWindow, Reach  # noqa: PLC0415  # only where it is used
-
-        kinds.append(LookAheadWindow)
-        settings["reach"] = Reach(config.look_ahead, config.max_in_flight_per_consumer, connected)
-    if config.token_bytes is not None:
-        from keyshared._dispatch.budget import BudgetedWindow  # noqa: PLC0415  # as above
-
-        kinds.append(BudgetedWindow)
-    if rules.group_of is not None or config.max_in_flight is not None:
-        from keyshared._dispatch.group_book import GroupBook  # noqa: PLC0415  # as above
-        from keyshared._dispatch.scopes import ScopedBatchWindow, ScopedWindow  # noqa: PLC0415  # as above
-
-        kinds.append(ScopedWindow if config.batch_per_key == 1 else ScopedBatchWindow)
-        limits = GroupLimits() if rules.group_of is None else config.group  # all keys are in one that nobody asked for
-        settings |= {"book": GroupBook(rules.group_of, limits), "most_open": config.max_in_flight}
-    if rules.limit_of is not None or rules.latest_only is not None:
-        kinds += _kinds_of_rules(config, rules)
-        settings["rules"] = rules
-    if config.latest_only:
-        from keyshared._dispatch.latest import LatestWindow  # noqa: PLC0415  # as above
-
-        kinds.append(LatestWindow)
-    if config.batch_per_key > 1:
-        from keyshared._dispatch.batches import BatchWindow  # noqa: PLC0415  # as above
-
-        kinds.append(BatchWindow)
-        settings["batch"] = config.batch_per_key
-    gate: DrainGate | None = None if config.unit is DrainUnit.KEY else UnitGate(config.unit, owners)
-    if config.sessions is not None:
-        from keyshared._dispatch.gates import Gates  # noqa: PLC0415  # only where it is used
-
-        gate = Gates(KeyGate() if gate is None else gate)
-    make: Callable[..., InFlightWindow] = InFlightWindow
-    if kinds:
-        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
-
-        make = one_kind(*kinds)
-    window = make(
-        owners,
-        gate=gate,
-        capacity=config.window,
-        max_tracked=config.max_tracked if config.spill else config.window,
-        per_key=config.max_in_flight_per_key,
-        loaded_per_key=config.max_loaded_per_key,
-        spills=config.spill,
-        one_lane=config.ordering_required,
-        draining=None if config.drain_timeout_ms is None else WatchedList(),
-        start=config.start,
-        **settings,
-    )
-    _give_cursor(window, config)
-    return window
-
-
-def _kinds_of_rules(config: DispatcherConfig, rules: Rules) -> list[type[InFlightWindow]]:
-    """The kinds of window that rules of a single key ask for."""
-    kinds: list[type[InFlightWindow]] = []
-    if rules.limit_of is not None:
-        from keyshared._dispatch.key_limits import KeyLimitBatchWindow, KeyLimitWindow  # noqa: PLC0415  # where used
-
-        kinds.append(KeyLimitWindow if config.batch_per_key == 1 else KeyLimitBatchWindow)
-    if rules.latest_only is not None:
-        from keyshared._dispatch.latest import KeyLatestWindow  # noqa: PLC0415  # as above
-
-        kinds.append(KeyLatestWindow)
-    return kinds
-
-
-def _give_cursor(window: InFlightWindow, config: DispatcherConfig) -> None:
-    """Replace the cursor by one of the kind that a configuration asks for, if it asks for any."""
-    if config.token_bytes is not None:
-        from keyshared._window.holes import MeasuringCursor  # noqa: PLC0415  # only where it is used
-        from keyshared._window.kinds import one_kind  # noqa: PLC0415  # as above
-        from keyshared._window.watched import WatchedCursor  # noqa: PLC0415  # as above
-
-        kinds = [MeasuringCursor, WatchedCursor] if config.tell_settled or config.measure else [MeasuringCursor]
-        window.cursor = one_kind(*kinds)(config.start, budget=config.token_bytes)
-    if config.redrive:
-        from keyshared._window.beside import SideCursor  # noqa: PLC0415  # as above
-
-        window.cursor = SideCursor(config.start)
 
 
 def _key(lane: Lane) -> bytes:

@@ -52,3 +52,6 @@ if not TYPE_CHECKING:
             if name in names:
                 return getattr(import_module(f"{__name__}.{module}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
