@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.distribution.trees import chosen_hops, links_of, random_shape
 
-from keyshared.distribution import DistributionTree, Hop, Quiescence, Replication, Report, TreeChange, judge
+from keyshared.distribution import DistributionTree, Hop, Quiescence, Replication, ReplicationReport, TreeChange, judge
 from keyshared.errors import TopologyError
 
 Planned = TreeChange[DistributionTree]
@@ -146,7 +146,7 @@ class Changing:
             self.world.apply(change)
             self.tree = self.tree.apply(change)
 
-    def end(self) -> Report:
+    def end(self) -> ReplicationReport:
         """Let one link after the other run dry, in an order at random, as long as any of them has something to read."""
         turns = {hop: self.random.random() for hop in self.world.positions()}
         while ready := self.world.ready():
@@ -255,7 +255,7 @@ def _pass(state: _State) -> None:
             world.work(hop)
 
 
-def every_end(tree: DistributionTree, events: list[Event]) -> Iterator[Report]:
+def every_end(tree: DistributionTree, events: list[Event]) -> Iterator[ReplicationReport]:
     """What becomes of these events in every possible order of everything that links and drains do in between.
 
     A link passes what is none of its business at once: that it reads it, and when, changes nothing for the others.

@@ -37,9 +37,9 @@ from keyshared.distribution import (
     RecordArrival,
     RecordProduced,
     Replication,
+    ReplicationReport,
     TreeChange,
 )
-from keyshared.distribution import Report as ReplicationReport
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
 from keyshared.draintracker import DrainTracker, PendingAcks
 from keyshared.effects import CursorAdvanced, Deliver
@@ -62,8 +62,16 @@ from keyshared.offsets import (
 from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, SoleOwner
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
-from keyshared.segments import AutoScale, Rates, SegmentLoad, SegmentMap, SegmentProducer, SegmentProgress, Split
-from keyshared.segments import Reason as ScaleReason
+from keyshared.segments import (
+    AutoScale,
+    Rates,
+    ScaleReason,
+    SegmentLoad,
+    SegmentMap,
+    SegmentProducer,
+    SegmentProgress,
+    Split,
+)
 from keyshared.simulate import (
     Answer,
     Arrival,
@@ -429,7 +437,7 @@ BUILD: dict[str, Make] = {
     "subjects.registry.Registration": lambda: Registration("a-b-value", 1, 7, "{}"),
     "subjects.registry.RegistryView": registry,
     "distribution.replication.Replication": replication,
-    "distribution.arrivals.Report": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
+    "distribution.arrivals.ReplicationReport": lambda: ReplicationReport(0, 0, (), (), (), (), 0),
     "config.retry.Poison": lambda: Poison.DEAD_LETTER,
     "config.look_ahead.LookAhead": LookAhead,
     "config.retry.RetryPolicy": RetryPolicy,

@@ -8,23 +8,23 @@ from tests.distribution.trees import BALANCED
 
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
-    Case,
+    ClusterDestroyed,
+    ClusterDown,
+    ClusterUp,
     Copy,
-    Destroyed,
     DistributionTree,
-    Down,
     Hop,
+    LinkStep,
     RecordArrival,
+    RecordFault,
     RecordProduced,
     Replication,
+    ReplicationReport,
     ReplicationStep,
-    Report,
-    Retreed,
     TreeChange,
-    Up,
-    Work,
+    TreeChanged,
     judge,
-    run,
+    replicate,
 )
 from keyshared.errors import ArgumentError, ClockError
 
@@ -44,30 +44,30 @@ class TestJudge:
     def test_records_that_are_everywhere_once_in_order_are_right(self) -> None:
         report = judge([at("a", 0), at("b", 0, at_ms=7), at("a", 1), at("b", 1, at_ms=4)], ["a", "b"])
 
-        assert Report(2, 2, (), (), (), (), 7) == report
+        assert ReplicationReport(2, 2, (), (), (), (), 7) == report
         assert report.exactly_once_in_order
 
     def test_nothing_is_right(self) -> None:
-        assert Report(0, 0, (), (), (), (), 0) == judge([], ["a"])
+        assert ReplicationReport(0, 0, (), (), (), (), 0) == judge([], ["a"])
 
     def test_what_one_has_and_another_one_lacks_is_lost(self) -> None:
         report = judge([at("a", 0), at("b", 0), at("a", 1)], ["a", "b", "c"])
 
-        assert (Case("a", 0, "c"), Case("a", 1, "b"), Case("a", 1, "c")) == report.lost
+        assert (RecordFault("a", 0, "c"), RecordFault("a", 1, "b"), RecordFault("a", 1, "c")) == report.lost
         assert () == report.perished
         assert not report.exactly_once_in_order
 
     def test_what_only_clusters_have_that_are_gone_has_perished(self) -> None:
         report = judge([at("a", 0), at("b", 0), at("a", 1), at("b", 0, "b")], ["b", "c"])
 
-        assert (Case("a", 1, "a"),) == report.perished
-        assert (Case("a", 0, "c"), Case("b", 0, "c")) == report.lost
+        assert (RecordFault("a", 1, "a"),) == report.perished
+        assert (RecordFault("a", 0, "c"), RecordFault("b", 0, "c")) == report.lost
         assert not report.exactly_once_in_order
 
     def test_what_is_somewhere_twice_is_named_once(self) -> None:
         report = judge([at("a", 0), at("b", 0), at("b", 0), at("b", 0)], ["a", "b"])
 
-        assert ((Case("a", 0, "b"),), 3) == (report.duplicated, report.copies)
+        assert ((RecordFault("a", 0, "b"),), 3) == (report.duplicated, report.copies)
         assert () == report.reordered
         assert not report.exactly_once_in_order
 
@@ -75,7 +75,7 @@ class TestJudge:
         rows = [at("a", 0), at("a", 1), at("a", 2), at("b", 2), at("b", 0), at("b", 1), at("b", 0, "c")]
         report = judge(rows, ["a", "b"])
 
-        assert (Case("a", 0, "b"), Case("a", 1, "b")) == report.reordered
+        assert (RecordFault("a", 0, "b"), RecordFault("a", 1, "b")) == report.reordered
         assert not report.exactly_once_in_order
 
     def test_a_repetition_is_not_out_of_order(self) -> None:
@@ -110,7 +110,7 @@ class TestReplication:
         assert clusters.work(FIRST, crash=True)
         assert 0 == clusters.positions()[FIRST]
         assert clusters.settle()
-        assert (Case("1", 0, "3"), Case("1", 0, "4")) == clusters.report().duplicated
+        assert (RecordFault("1", 0, "3"), RecordFault("1", 0, "4")) == clusters.report().duplicated
 
     def test_a_cluster_that_is_down_stops_its_links_and_comes_back_with_its_log(self) -> None:
         clusters = world()
@@ -118,7 +118,7 @@ class TestReplication:
         clusters.down("3")
         assert [Hop("1", 1, "2")] == clusters.ready()
         assert clusters.settle()
-        assert (Case("1", 0, "3"), Case("1", 0, "4")) == clusters.report().lost
+        assert (RecordFault("1", 0, "3"), RecordFault("1", 0, "4")) == clusters.report().lost
         with pytest.raises(ArgumentError, match="be up"):
             clusters.produce("3")
         clusters.up("3")
@@ -132,7 +132,7 @@ class TestReplication:
         clusters.destroy("3")
         assert ("1", "2", "4") == clusters.clusters
         assert [] == clusters.ready()
-        assert (Case("3", 0, "3"),) == clusters.report().perished
+        assert (RecordFault("3", 0, "3"),) == clusters.report().perished
         clusters.produce("1")
         clusters.settle()
         clusters.apply(TREE.propose_loss("3"))
@@ -206,7 +206,7 @@ class TestReplication:
         assert ("1", "2", "3") == clusters.clusters
         clusters.produce("1")
         assert clusters.settle()
-        assert (Case("1", 0, "3"),) == clusters.report().lost
+        assert (RecordFault("1", 0, "3"),) == clusters.report().lost
 
     def test_a_new_cluster_is_up_even_if_it_has_the_name_of_one_that_was_not(self) -> None:
         clusters = world()
@@ -237,7 +237,7 @@ class TestReplication:
 
             assert {"a", "b (1)", "b (2)", "c", *("b" * filled)} == {arrival.cluster for arrival in clusters.arrivals}
             assert filled == report.exactly_once_in_order
-            assert (() if filled else (Case("a", 0, "b"), Case("a", 1, "b"))) == report.lost
+            assert (() if filled else (RecordFault("a", 0, "b"), RecordFault("a", 1, "b"))) == report.lost
 
     def test_a_new_cluster_takes_nobodys_log(self) -> None:
         tree = DistributionTree(["a", "b"])
@@ -333,7 +333,7 @@ class TestReplication:
             (ArgumentError, lambda: clusters.work(Hop("9", 3, "1"))),
             (ArgumentError, lambda: clusters.work(tuple(FIRST))),  # type: ignore[arg-type]  # that is the point
             (ArgumentError, lambda: clusters.settle(max_copies=-1)),
-            (ArgumentError, lambda: run(TREE, [], max_copies=-1)),
+            (ArgumentError, lambda: replicate(TREE, [], max_copies=-1)),
             (ArgumentError, lambda: clusters.down("9")),
             (ArgumentError, lambda: clusters.up("9")),
             (ArgumentError, lambda: clusters.destroy("9")),
@@ -364,39 +364,41 @@ class TestReplication:
 class TestSchedules:
     def test_a_schedule_is_data(self) -> None:
         schedule: list[ReplicationStep] = [
-            Work(0, 5),  # nobody has anything to read
+            LinkStep(0, 5),  # nobody has anything to read
             RecordProduced(1, "1"),
-            Work(2, 2),  # of two: the first
-            Down(3, "2"),
-            Work(4, -1),
-            Up(5, "2"),
+            LinkStep(2, 2),  # of two: the first
+            ClusterDown(3, "2"),
+            LinkStep(4, -1),
+            ClusterUp(5, "2"),
             RecordProduced(6, "4"),
         ]
-        report = run(TREE, schedule)
+        report = replicate(TREE, schedule)
 
         assert report.exactly_once_in_order
         assert (2, 6) == (report.produced, report.copies)
-        assert report == run(TREE, schedule)
+        assert report == replicate(TREE, schedule)
 
     def test_the_clock_tells_how_long_records_take(self) -> None:
-        assert 9 == run(TREE, [RecordProduced(1, "1"), Work(10, 0)], settle=False).max_lag_ms
+        assert 9 == replicate(TREE, [RecordProduced(1, "1"), LinkStep(10, 0)], settle=False).max_lag_ms
 
     def test_without_settling_what_is_under_way_counts_as_lost(self) -> None:
-        assert 3 == len(run(TREE, [RecordProduced(0, "1")], settle=False).lost)
+        assert 3 == len(replicate(TREE, [RecordProduced(0, "1")], settle=False).lost)
 
     def test_every_kind_of_step_is_taken(self) -> None:
-        crash = run(TREE, [RecordProduced(0, "1"), Work(1, 0, crash=True)])
-        assert (Case("1", 0, "3"), Case("1", 0, "4")) == crash.duplicated
-        header = run(TREE, [RecordProduced(0, "1", flags=0b100)])
-        assert (Case("1", 0, "3"), Case("1", 0, "4")) == header.lost
-        loss = run(TREE, [RecordProduced(0, "1"), Destroyed(1, "3"), Retreed(2, TREE.propose_loss("3"))])
+        crash = replicate(TREE, [RecordProduced(0, "1"), LinkStep(1, 0, crash=True)])
+        assert (RecordFault("1", 0, "3"), RecordFault("1", 0, "4")) == crash.duplicated
+        header = replicate(TREE, [RecordProduced(0, "1", flags=0b100)])
+        assert (RecordFault("1", 0, "3"), RecordFault("1", 0, "4")) == header.lost
+        loss = replicate(
+            TREE, [RecordProduced(0, "1"), ClusterDestroyed(1, "3"), TreeChanged(2, TREE.propose_loss("3"))]
+        )
         assert loss.exactly_once_in_order
 
     def test_a_loop_ends_where_it_is_told_to(self) -> None:
-        report = run(TREE, [RecordProduced(0, "1")], max_copies=2)
+        report = replicate(TREE, [RecordProduced(0, "1")], max_copies=2)
         assert 2 == report.copies
 
     @pytest.mark.parametrize("step", [None, "step", (0, "1"), FIRST])
     def test_what_is_no_step_is_refused(self, step: Any) -> None:
         with pytest.raises(ArgumentError, match="schedule"):
-            run(TREE, [step])
+            replicate(TREE, [step])

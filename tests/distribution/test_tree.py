@@ -17,9 +17,9 @@ from keyshared.distribution import (
     Copy,
     DistributionTree,
     Distributor,
-    Follows,
     Hop,
     LinkMove,
+    LinkStart,
     Quiesced,
     Quiescence,
     Replication,
@@ -250,8 +250,8 @@ class TestAdding:
 
         assert Hop("1", 40, "n") == change.fill
         assert (
-            Follows(Hop("2", 40, "n"), Hop("2", 32, "1")),
-            Follows(Hop("3", 40, "n"), Hop("3", 32, "1")),
+            LinkStart(Hop("2", 40, "n"), Hop("2", 32, "1")),
+            LinkStart(Hop("3", 40, "n"), Hop("3", 32, "1")),
         ) == change.follows
         assert (Hop("2", 32, "1"), Hop("3", 32, "1")) == change.drains
         assert ((), True) == (change.silent, change.needs_drain)
@@ -262,7 +262,7 @@ class TestAdding:
         wide = DistributionTree(UNBALANCED).propose_add("n", near="5", wide=True)
         everywhere = ROOMY.propose_add("n", near=ROOMY.clusters, source="3")
 
-        assert (Hop("5", 1, "n"), (Follows(Hop("4", 1, "n"), Hop("4", 1, "5")),)) == (wide.fill, wide.follows)
+        assert (Hop("5", 1, "n"), (LinkStart(Hop("4", 1, "n"), Hop("4", 1, "5")),)) == (wide.fill, wide.follows)
         assert [("4", 48), ("5", 48), ("1", 32), ("2", 16)] == [hop[:2] for hop in everywhere.drains]
         assert Hop("3", 64, "n") == everywhere.fill
 

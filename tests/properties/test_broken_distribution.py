@@ -16,15 +16,15 @@ from tests.distribution.trees import dice, drained, links_of, random_tree, traff
 from keyshared.copyflags import CopyFlags, FlagsHeader, strip_distribution_headers
 from keyshared.distribution import (
     LEVEL_STEP,
-    Case,
     Copy,
     DistributionTree,
     Hop,
     LinkMove,
     Quiesced,
     Quiescence,
+    RecordFault,
     Replication,
-    Report,
+    ReplicationReport,
     TreeChange,
 )
 from keyshared.errors import TopologyError
@@ -33,7 +33,7 @@ SEEDS = range(40)
 LOST, DOUBLED, REORDERED, CIRCLES = "lost", "doubled", "reordered", "circles"
 
 
-def kinds(report: Report, *, ended: bool = True) -> set[str]:
+def kinds(report: ReplicationReport, *, ended: bool = True) -> set[str]:
     found = {LOST: report.lost, DOUBLED: report.duplicated, REORDERED: report.reordered, CIRCLES: not ended}
     return {kind for kind, cases in found.items() if cases}
 
@@ -427,7 +427,7 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
     tree = DistributionTree({3: [{2: ["a", {1: ["b", "c"]}]}, "d"]}, [Hop("d", 3, "a"), Hop("a", 2, "b")])
     change = tree.propose_move(Hop("d", 3, "a"), "c")
 
-    def reordered(drain: Quiescence[DistributionTree]) -> tuple[Case, ...]:
+    def reordered(drain: Quiescence[DistributionTree]) -> tuple[RecordFault, ...]:
         world = Replication(tree.clusters, tree.hops())
         world.produce("d")
         world.work(Hop("d", 3, "a"))
@@ -443,7 +443,7 @@ def test_a_drain_in_the_wrong_order_is_caught() -> None:
         return world.report().reordered
 
     assert () == reordered(Quiescence(change))
-    assert (Case("d", 0, "c"),) == reordered(LowestLevelFirst(change))
+    assert (RecordFault("d", 0, "c"),) == reordered(LowestLevelFirst(change))
 
 
 def from_the_start_by_flags(change: TreeChange[DistributionTree]) -> TreeChange[DistributionTree]:
@@ -543,4 +543,4 @@ def test_what_a_lost_cluster_had_handed_on_to_one_side_only_stays_there() -> Non
     world.apply(tree.propose_loss("a"))
     world.settle()
 
-    assert (Case("a", 0, "c"), Case("a", 0, "d")) == world.report().lost
+    assert (RecordFault("a", 0, "c"), RecordFault("a", 0, "d")) == world.report().lost

@@ -21,7 +21,15 @@ from tests.distribution.trees import (
     traffic,
 )
 
-from keyshared.distribution import DistributionTree, RecordProduced, Replication, ReplicationStep, TreeChange, Work, run
+from keyshared.distribution import (
+    DistributionTree,
+    LinkStep,
+    RecordProduced,
+    Replication,
+    ReplicationStep,
+    TreeChange,
+    replicate,
+)
 from keyshared.errors import TopologyError
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
@@ -42,9 +50,9 @@ def test_all_targets_of_the_trees_of_the_page_under_every_first_choice(shape: ob
             steps: list[ReplicationStep] = [
                 RecordProduced(0, origin),
                 RecordProduced(0, origin),
-                *(Work(0, pick) for pick in range(9)),
+                *(LinkStep(0, pick) for pick in range(9)),
             ]
-            assert run(tree, steps).exactly_once_in_order
+            assert replicate(tree, steps).exactly_once_in_order
 
 
 @pytest.mark.parametrize("size", range(1, 7))
@@ -91,10 +99,10 @@ def test_random_trees_under_random_interleavings(nested: object, seed: int, move
     tree = DistributionTree(shape, chosen_hops(shape, dice(seed)))
     clusters = tree.clusters
     steps: list[ReplicationStep] = [
-        RecordProduced(at, clusters[number % len(clusters)]) if fresh else Work(at, number)
+        RecordProduced(at, clusters[number % len(clusters)]) if fresh else LinkStep(at, number)
         for at, (fresh, number) in enumerate(moves)
     ]
-    report = run(tree, steps)
+    report = replicate(tree, steps)
 
     assert report.exactly_once_in_order
     assert report.produced * (len(clusters) - 1) == report.copies

@@ -17,7 +17,6 @@ from keyshared.segments import (
     Merge,
     NoAction,
     Rates,
-    Reason,
     Rebucket,
     SegmentLoad,
     SegmentMap,
@@ -25,6 +24,7 @@ from keyshared.segments import (
     apply_decision,
     decide,
 )
+from keyshared.segments import ScaleReason as Reason
 
 NOW = 10_000_000
 OLD = NOW - 600_000

@@ -1,19 +1,19 @@
 """Copies between clusters, each exactly once: trees, what a record needs, and how a tree changes."""
 
-from keyshared.distribution.arrivals import Case, RecordArrival, Report, judge
-from keyshared.distribution.change import Follows, LinkMove, Quiesced, Quiescence, TreeChange
+from keyshared.distribution.arrivals import RecordArrival, RecordFault, ReplicationReport, judge
+from keyshared.distribution.change import LinkMove, LinkStart, Quiesced, Quiescence, TreeChange
 from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop
 from keyshared.distribution.pictures import dot, mermaid
 from keyshared.distribution.replication import (
-    Destroyed,
-    Down,
+    ClusterDestroyed,
+    ClusterDown,
+    ClusterUp,
+    LinkStep,
     RecordProduced,
     Replication,
     ReplicationStep,
-    Retreed,
-    Up,
-    Work,
-    run,
+    TreeChanged,
+    replicate,
 )
 from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node, Path, count_links, places
 from keyshared.distribution.tree import MAX_LINKS, DistributionTree
@@ -23,34 +23,34 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_LINKS",
     "Branch",
-    "Case",
+    "ClusterDestroyed",
+    "ClusterDown",
+    "ClusterUp",
     "Copy",
     "CopyDecision",
-    "Destroyed",
     "DistributionTree",
     "Distributor",
-    "Down",
-    "Follows",
     "Hop",
     "LinkMove",
+    "LinkStart",
+    "LinkStep",
     "Nested",
     "Node",
     "Path",
     "Quiesced",
     "Quiescence",
     "RecordArrival",
+    "RecordFault",
     "RecordProduced",
     "Replication",
+    "ReplicationReport",
     "ReplicationStep",
-    "Report",
-    "Retreed",
     "TreeChange",
-    "Up",
-    "Work",
+    "TreeChanged",
     "count_links",
     "dot",
     "judge",
     "mermaid",
     "places",
-    "run",
+    "replicate",
 ]

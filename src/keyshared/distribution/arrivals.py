@@ -12,7 +12,7 @@ from keyshared._checks import checked_rows
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution.distributor import Hop
 
-__all__ = ["Case", "RecordArrival", "Report", "judge"]
+__all__ = ["RecordArrival", "RecordFault", "ReplicationReport", "judge"]
 
 
 class RecordArrival(NamedTuple):
@@ -35,7 +35,7 @@ class RecordArrival(NamedTuple):
     hop: Hop | None = None
 
 
-class Case(NamedTuple):
+class RecordFault(NamedTuple):
     """One record and one cluster that something is wrong with.
 
     Attributes:
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplicationReport:
     """What became of the records, on the clusters that are left. Each kind is sorted and names each case once.
 
     Attributes:
@@ -65,10 +65,10 @@ class Report:
 
     produced: int
     copies: int
-    lost: tuple[Case, ...]
-    perished: tuple[Case, ...]
-    duplicated: tuple[Case, ...]
-    reordered: tuple[Case, ...]
+    lost: tuple[RecordFault, ...]
+    perished: tuple[RecordFault, ...]
+    duplicated: tuple[RecordFault, ...]
+    reordered: tuple[RecordFault, ...]
     max_lag_ms: int
 
     @property
@@ -77,7 +77,7 @@ class Report:
         return not (self.lost or self.perished or self.duplicated or self.reordered)
 
 
-def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Report:
+def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> ReplicationReport:
     """Find what was lost, doubled or overtaken.
 
     Args:
@@ -91,19 +91,19 @@ def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Repor
     Example:
         >>> here, there = RecordArrival(0, "c1", "c1", 0), RecordArrival(7, "c2", "c1", 0)
         >>> judge([here, there, there], ["c1", "c2", "c3"]).duplicated
-        (Case(origin='c1', sequence=0, cluster='c2'),)
+        (RecordFault(origin='c1', sequence=0, cluster='c2'),)
     """
     left = frozenset(clusters)
     times: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)  # first arrivals, by record and cluster
     newest: dict[tuple[str, str], int] = {}
-    duplicated: set[Case] = set()
-    reordered: set[Case] = set()
+    duplicated: set[RecordFault] = set()
+    reordered: set[RecordFault] = set()
     total = 0
     for at_ms, cluster, origin, sequence, _, _ in checked_rows(
         "arrival", arrivals, len(RecordArrival._fields), "the fields of RecordArrival"
     ):
         total += 1
-        case = Case(origin, sequence, cluster)
+        case = RecordFault(origin, sequence, cluster)
         seen = times[origin, sequence]
         if cluster in seen:
             duplicated.add(case)
@@ -113,12 +113,12 @@ def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> Repor
             reordered.add(case)
         newest[cluster, origin] = max(newest[cluster, origin], sequence)
     missing = {record: left.difference(seen) for record, seen in times.items()}
-    lost = [Case(*record, name) for record, names in missing.items() if names != left for name in names]
-    return Report(
+    lost = [RecordFault(*record, name) for record, names in missing.items() if names != left for name in names]
+    return ReplicationReport(
         produced=len(times),
         copies=total - len(times),
         lost=tuple(sorted(lost)),
-        perished=tuple(sorted(Case(*record, record[0]) for record, names in missing.items() if names == left)),
+        perished=tuple(sorted(RecordFault(*record, record[0]) for record, names in missing.items() if names == left)),
         duplicated=tuple(sorted(case for case in duplicated if case.cluster in left)),
         reordered=tuple(sorted(case for case in reordered if case.cluster in left)),
         max_lag_ms=max((max(seen.values()) - min(seen.values()) for seen in times.values()), default=0),

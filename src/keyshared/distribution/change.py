@@ -21,7 +21,7 @@ from keyshared._checks import check_kind, check_mapping
 from keyshared.distribution.distributor import Hop
 from keyshared.errors import ArgumentError, QuiesceError, shown
 
-__all__ = ["Follows", "LinkMove", "Quiesced", "Quiescence", "TreeChange"]
+__all__ = ["LinkMove", "LinkStart", "Quiesced", "Quiescence", "TreeChange"]
 
 
 class _Tracked(Protocol):
@@ -46,7 +46,7 @@ class LinkMove(NamedTuple):
     new: Hop
 
 
-class Follows(NamedTuple):
+class LinkStart(NamedTuple):
     """A new link that takes up its work where another one of its cluster stands.
 
     Attributes:
@@ -87,7 +87,7 @@ class TreeChange(Generic[_Tree]):
     drains: tuple[Hop, ...] = ()
     silent: tuple[str, ...] = ()
     fill: Hop | None = None
-    follows: tuple[Follows, ...] = ()
+    follows: tuple[LinkStart, ...] = ()
 
     @property
     def edition(self) -> int:

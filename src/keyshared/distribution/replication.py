@@ -2,7 +2,7 @@
 
 `Replication` is the machine: each cluster has a log, each link a position in the log of its cluster, and every input
 says when it happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks.
-`run` puts a schedule through it. Nothing is random here: an interleaving is data. `judge` judges what arrived.
+`replicate` puts a schedule through it. Nothing is random here: an interleaving is data. `judge` judges what arrived.
 """
 
 from collections import Counter
@@ -13,22 +13,22 @@ from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_int, check_kind, checked_kinds, checked_now
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.arrivals import RecordArrival, Report, judge
+from keyshared.distribution.arrivals import RecordArrival, ReplicationReport, judge
 from keyshared.distribution.change import TreeChange
 from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
 from keyshared.errors import ArgumentError, shown
 
 __all__ = [
-    "Destroyed",
-    "Down",
+    "ClusterDestroyed",
+    "ClusterDown",
+    "ClusterUp",
+    "LinkStep",
     "RecordProduced",
     "Replication",
     "ReplicationStep",
-    "Retreed",
-    "Up",
-    "Work",
-    "run",
+    "TreeChanged",
+    "replicate",
 ]
 
 DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
@@ -50,7 +50,7 @@ class RecordProduced:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LinkStep:
     """Of a schedule: one link takes one record.
 
     Attributes:
@@ -65,7 +65,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class ClusterDown:
     """Of a schedule: a cluster cannot be reached; it keeps its log.
 
     Attributes:
@@ -78,7 +78,7 @@ class Down:
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class ClusterUp:
     """Of a schedule: a cluster is back, with its log.
 
     Attributes:
@@ -91,7 +91,7 @@ class Up:
 
 
 @dataclass(frozen=True, slots=True)
-class Destroyed:
+class ClusterDestroyed:
     """Of a schedule: a cluster is gone for ever, with its log.
 
     Attributes:
@@ -104,7 +104,7 @@ class Destroyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Retreed:
+class TreeChanged:
     """Of a schedule: a change of the tree comes into force, with or without a drain before.
 
     Attributes:
@@ -116,7 +116,7 @@ class Retreed:
     change: TreeChange[DistributionTree]
 
 
-ReplicationStep: TypeAlias = RecordProduced | Work | Down | Up | Destroyed | Retreed
+ReplicationStep: TypeAlias = RecordProduced | LinkStep | ClusterDown | ClusterUp | ClusterDestroyed | TreeChanged
 """One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
 
 
@@ -354,7 +354,7 @@ class Replication:
         """Return the offset that each link reads next, for `Quiescence.observe`."""
         return dict(self._positions)
 
-    def report(self) -> Report:
+    def report(self) -> ReplicationReport:
         """Judge what has arrived up to now."""
         return judge(self.arrivals, self.clusters)
 
@@ -436,13 +436,13 @@ class Replication:
             raise ArgumentError("cluster", cluster, "be up")
 
 
-def run(
+def replicate(
     tree: DistributionTree,
     schedule: Iterable[ReplicationStep],
     *,
     settle: bool = True,
     max_copies: int = DEFAULT_MAX_COPIES,
-) -> Report:
+) -> ReplicationReport:
     """Put a schedule through a tree, and judge what arrived.
 
     Args:
@@ -461,12 +461,12 @@ def run(
 
     Example:
         >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
-        >>> run(tree, [RecordProduced(0, "c1"), Work(1, 0), RecordProduced(2, "c1")]).exactly_once_in_order
+        >>> replicate(tree, [RecordProduced(0, "c1"), LinkStep(1, 0), RecordProduced(2, "c1")]).exactly_once_in_order
         True
         >>> move = tree.propose_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
-        >>> steps = [RecordProduced(0, "c1"), Work(1, 0), Retreed(2, move), RecordProduced(3, "c1"), Work(4, 0)]
-        >>> run(tree, steps).reordered
-        (Case(origin='c1', sequence=0, cluster='c4'),)
+        >>> early, late = [RecordProduced(0, "c1"), LinkStep(1, 0)], [RecordProduced(3, "c1"), LinkStep(4, 0)]
+        >>> replicate(tree, [*early, TreeChanged(2, move), *late]).reordered
+        (RecordFault(origin='c1', sequence=0, cluster='c4'),)
     """
     check_kind("tree", tree, DistributionTree)
     check_int("max_copies", max_copies, 0)
@@ -482,17 +482,21 @@ def _take(world: Replication, step: object) -> None:
     match step:
         case RecordProduced(at_ms, cluster, flags):
             world.produce(cluster, flags=flags, now_ms=at_ms)
-        case Work(at_ms, pick, crash):
+        case LinkStep(at_ms, pick, crash):
             ready = world.ready()
             if ready:
                 world.work(ready[pick % len(ready)], crash=crash, now_ms=at_ms)
-        case Down(at_ms, cluster):
+        case ClusterDown(at_ms, cluster):
             world.down(cluster, now_ms=at_ms)
-        case Up(at_ms, cluster):
+        case ClusterUp(at_ms, cluster):
             world.up(cluster, now_ms=at_ms)
-        case Destroyed(at_ms, cluster):
+        case ClusterDestroyed(at_ms, cluster):
             world.destroy(cluster, now_ms=at_ms)
-        case Retreed(at_ms, change):
+        case TreeChanged(at_ms, change):
             world.apply(change, now_ms=at_ms)
         case _:
-            raise ArgumentError("schedule", step, "hold RecordProduced, Work, Down, Up, Destroyed and Retreed only")
+            raise ArgumentError(
+                "schedule",
+                step,
+                "hold RecordProduced, LinkStep, ClusterDown, ClusterUp, ClusterDestroyed and TreeChanged only",
+            )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from keyshared._checks import check_int, check_kind, check_text
 from keyshared.copyflags import CopyFlags
-from keyshared.distribution.change import Follows, LinkMove, Quiesced, TreeChange
+from keyshared.distribution.change import LinkMove, LinkStart, Quiesced, TreeChange
 from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop, check_flags
 from keyshared.distribution.shape import (
     MAX_DEPTH,
@@ -334,7 +334,7 @@ which get nothing from there otherwise
         fill = feeds.get(first if source is None else source)
         if fill is None:
             raise ArgumentError("source", source, f"be one of {_shown(feeds)}, which will copy to {cluster!r}")
-        follows = tuple(Follows(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
+        follows = tuple(LinkStart(feeds[hop.cluster], hop) for hop in self._leading_to(fill.cluster, feeds))
         drains = tuple(each.leader for each in follows)
         return TreeChange(self, after, added=added, drains=drains, fill=fill, follows=follows)
 

@@ -33,8 +33,8 @@ __all__ = [
     "Merge",
     "NoAction",
     "Rates",
-    "Reason",
     "Rebucket",
+    "ScaleReason",
     "SegmentLoad",
     "Split",
     "apply_decision",
@@ -59,7 +59,7 @@ _TOO_NEAR: Final = (
 )
 
 
-class Reason(StrEnum):
+class ScaleReason(StrEnum):
     """Why something is done, or why a pass does nothing."""
 
     CONSUMERS = "more consumers than segments"
@@ -112,7 +112,7 @@ class Rates:
 
 DEFAULT_SPLIT: Final = Rates(10_000, 50_000_000, 50_000, 250_000_000)  # scalableTopicSplit...Threshold
 DEFAULT_MERGE: Final = Rates(1_000, 5_000_000, 5_000, 25_000_000)  # scalableTopicMerge...Threshold
-_SPLIT_REASONS: Final = (Reason.MSG_IN, Reason.BYTES_IN, Reason.MSG_OUT, Reason.BYTES_OUT)
+_SPLIT_REASONS: Final = (ScaleReason.MSG_IN, ScaleReason.BYTES_IN, ScaleReason.MSG_OUT, ScaleReason.BYTES_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Split:
     """
 
     segment: int
-    reason: Reason
+    reason: ScaleReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class Rebucket:
 
     segments: tuple[int, ...]
     buckets: int
-    reason: Reason
+    reason: ScaleReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ class Merge:
 
     first: int
     second: int
-    reason: Reason
+    reason: ScaleReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class NoAction:
         reasons: What each pass says: consumers, load, cold.
     """
 
-    reasons: tuple[Reason, Reason, Reason]
+    reasons: tuple[ScaleReason, ScaleReason, ScaleReason]
 
 
 Decision: TypeAlias = Split | Rebucket | Merge | NoAction
@@ -346,10 +346,10 @@ def decide(
 
     Example:
         >>> quiet = SegmentMap.equal_width()
-        >>> decide(quiet, {}, {"orders": 5}, AutoScale(), now_ms=0) == Rebucket((0,), 8, Reason.BELOW_SPLIT_FLOOR)
+        >>> decide(quiet, {}, {"orders": 5}, AutoScale(), now_ms=0) == Rebucket((0,), 8, ScaleReason.BELOW_SPLIT_FLOOR)
         True
         >>> busy = {0: SegmentLoad(Rates(msg_in=1_000), since_ms=0)}
-        >>> decide(quiet, busy, {"orders": 5}, AutoScale(), now_ms=0) == Split(0, Reason.CONSUMERS)
+        >>> decide(quiet, busy, {"orders": 5}, AutoScale(), now_ms=0) == Split(0, ScaleReason.CONSUMERS)
         True
     """
     check_kind("segments", segments, SegmentMap)
@@ -363,13 +363,13 @@ def decide(
     most = max(consumers.values(), default=0)
     situation = _Situation(segments, loads, most, policy, now_ms, last)
     for_consumers = _serve_consumers(situation)
-    if not isinstance(for_consumers, Reason):
+    if not isinstance(for_consumers, ScaleReason):
         return for_consumers
     hot = _split_hottest(situation)
-    if not isinstance(hot, Reason):
+    if not isinstance(hot, ScaleReason):
         return hot
     cold = _merge_coldest(situation)
-    return NoAction((for_consumers, hot, cold)) if isinstance(cold, Reason) else cold
+    return NoAction((for_consumers, hot, cold)) if isinstance(cold, ScaleReason) else cold
 
 
 def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) -> SegmentMap:
@@ -406,49 +406,51 @@ def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) 
             raise ArgumentError("decision", decision, "be one that decide() gave")
 
 
-def _serve_consumers(now: _Situation) -> Split | Rebucket | Reason:
+def _serve_consumers(now: _Situation) -> Split | Rebucket | ScaleReason:
     policy, active = now.policy, now.segments.active
     if now.consumers <= len(active):
-        return Reason.NO_SURPLUS
+        return ScaleReason.NO_SURPLUS
     busiest = max(now.splittable, key=lambda segment: (now.rates(segment).msg_in, -segment.id), default=None)
     if busiest is not None and now.rates(busiest).msg_in >= policy.split_floor:
         cooling = now.cooling(now.last.split_ms, policy.split_cooldown_ms)
-        return Reason.SPLIT_COOLDOWN if cooling else Split(busiest.id, Reason.CONSUMERS)
+        return ScaleReason.SPLIT_COOLDOWN if cooling else Split(busiest.id, ScaleReason.CONSUMERS)
     if now.consumers <= now.capacity:
-        return Reason.BUCKETS_SUFFICE
+        return ScaleReason.BUCKETS_SUFFICE
     if now.cooling(now.last.rebucket_ms, policy.rebucket_cooldown_ms):
-        return Reason.REBUCKET_COOLDOWN
+        return ScaleReason.REBUCKET_COOLDOWN
     # all at once and to one number, so that it does not depend on the order in which consumers came
     needed = -(-now.consumers // len(active))
     target = min(1 << (needed - 1).bit_length(), policy.max_buckets)
     below = sorted(segment.id for segment in active if len(segment.layout) < target)
     if not below:
-        return Reason.BUCKETS_AT_MAX
-    return Rebucket(tuple(below), target, Reason.BELOW_SPLIT_FLOOR if busiest is not None else Reason.AT_MAX_SEGMENTS)
+        return ScaleReason.BUCKETS_AT_MAX
+    return Rebucket(
+        tuple(below), target, ScaleReason.BELOW_SPLIT_FLOOR if busiest is not None else ScaleReason.AT_MAX_SEGMENTS
+    )
 
 
-def _split_hottest(now: _Situation) -> Split | Reason:
+def _split_hottest(now: _Situation) -> Split | ScaleReason:
     able = now.splittable
     if not able:
-        return Reason.AT_MAX_SEGMENTS
+        return ScaleReason.AT_MAX_SEGMENTS
     if now.cooling(now.last.split_ms, now.policy.split_cooldown_ms):
-        return Reason.SPLIT_COOLDOWN
-    hottest, why, most = None, Reason.NOT_HOT, Fraction(1)
+        return ScaleReason.SPLIT_COOLDOWN
+    hottest, why, most = None, ScaleReason.NOT_HOT, Fraction(1)
     thresholds = now.policy.split.values
     for segment in able:
         for rate, threshold, reason in zip(now.rates(segment).values, thresholds, _SPLIT_REASONS, strict=True):
             ratio = Fraction(rate) / Fraction(threshold)
             if ratio > most:
                 hottest, why, most = segment, reason, ratio
-    return Split(hottest.id, why) if hottest is not None else Reason.NOT_HOT
+    return Split(hottest.id, why) if hottest is not None else ScaleReason.NOT_HOT
 
 
-def _merge_coldest(now: _Situation) -> Merge | Reason:
+def _merge_coldest(now: _Situation) -> Merge | ScaleReason:
     active, policy = now.segments.active, now.policy
     if len(active) <= policy.min_segments:
-        return Reason.AT_MIN_SEGMENTS
+        return ScaleReason.AT_MIN_SEGMENTS
     if now.cooling(now.last.merge_ms, policy.merge_cooldown_ms):
-        return Reason.MERGE_COOLDOWN
+        return ScaleReason.MERGE_COOLDOWN
     most = _most_that_consumers_leave(now)
     pairs = [
         pair
@@ -456,9 +458,9 @@ def _merge_coldest(now: _Situation) -> Merge | Reason:
         if all(_is_cold(now, each) for each in pair) and _keeps_buckets(now, *pair) and _messages_in(now, *pair) < most
     ]
     if not pairs:
-        return Reason.NO_COLD_PAIR
+        return ScaleReason.NO_COLD_PAIR
     lower, upper = min(pairs, key=lambda pair: sum(Fraction(rate) for each in pair for rate in now.rates(each).values))
-    return Merge(lower.id, upper.id, Reason.COLD)
+    return Merge(lower.id, upper.id, ScaleReason.COLD)
 
 
 def _is_cold(now: _Situation, segment: Segment) -> bool:
