@@ -280,8 +280,23 @@ def test_a_blocked_key_is_told_of_and_waits_for_nobody() -> None:
     assert noticed.effect == Blocked(0, b"key", 1)
     assert heart.is_idle()
     assert heart.outstanding() == 2
-    heart.unblock("log", "key")
+    assert not heart.unblock("log", "another")
+    assert heart.unblock("log", "key")
+    assert not heart.unblock("log", "key")
     assert places(begun(heart)) == [("log", 0)]
+
+
+def test_to_unblock_a_key_in_quarantine_ends_that() -> None:
+    heart = heart_of("log", poison=Poison.QUARANTINE, writes=True)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    heart.ended(run, Reject("bad"))
+    (letter,) = (each for each in heart.advance(now_ms=0) if isinstance(each, WriteLetter))
+    heart.written(letter, None)
+    heart.submit("log", 1, "another key", 1)
+    assert not heart.unblock("log", "another key")
+    assert heart.unblock("log", "key")
+    assert not heart.unblock("log", "key")
 
 
 def test_a_name_can_be_had_once_and_again_when_it_has_left() -> None:

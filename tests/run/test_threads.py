@@ -416,7 +416,7 @@ def test_a_drain_ends_with_its_time_or_when_only_an_operator_can_help() -> None:
     assert runner.why_blocked("log", 1) == Blocking(BlockReason.OLDER_WAITS, behind=0)
     assert runner.busiest_keys() == [("log", b"key", 2)]
     fixed.set()
-    runner.unblock("log", "key")
+    assert runner.unblock("log", "key")
     assert runner.drain()
     assert runner.stop()
 

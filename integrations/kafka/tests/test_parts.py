@@ -223,7 +223,7 @@ def test_a_partition_that_is_at_another_member_is_named_as_the_program_named_it(
     with ThreadRunner[Any](print, commit=lambda *_: None, dead_letter=print) as runner:
         consumer._engine = Threads(runner)
         runner.add_log("orders-0", start=0)
-        assert getattr(consumer, ask)("orders", 0, about) is None
+        assert not getattr(consumer, ask)("orders", 0, about)
         with pytest.raises(UnknownPartitionError, match=f"does not have partition {partition} of '{topic}'") as told:
             getattr(consumer, ask)(topic, partition, about)
     again = pickle.loads(pickle.dumps(told.value))

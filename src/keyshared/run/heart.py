@@ -179,11 +179,15 @@ class Heart(Stays[Message]):
         self._counts["released"] += 1
         self._release(run.log, run.delivery)
 
-    def unblock(self, name: str, key: Key, *, now_ms: int | None = None) -> None:
-        """Try all blocked messages of a key again."""
+    def unblock(self, name: str, key: Key, *, now_ms: int | None = None) -> bool:
+        """Try all blocked messages of a key again, and end its quarantine; return whether there was any of that."""
         self._tick(now_ms)
         log = self.log(name)
-        self._apply(log, log.dispatcher.unblock(key, now_ms=self._now))
+        before = log.dispatcher.stats()
+        effects = log.dispatcher.unblock(key, now_ms=self._now)
+        after = log.dispatcher.stats()
+        self._apply(log, effects)
+        return (before.blocked, before.quarantined_keys) != (after.blocked, after.quarantined_keys)
 
     # answers to what was asked for
 

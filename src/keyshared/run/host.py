@@ -171,16 +171,20 @@ class Host(ABC, Generic[Message]):
         with self._guard:
             return self._heart.room(log)
 
-    def unblock(self, log: str, key: Key) -> None:
+    def unblock(self, log: str, key: Key) -> bool:
         """Try all blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
+
+        Returns:
+            Whether a message of the key was blocked, or the key in quarantine.
 
         Raises:
             UnknownLogError: There is no such log.
         """
         self._check_caller()
         with self._guard:
-            self._heart.unblock(log, key, now_ms=now_ms())
+            found = self._heart.unblock(log, key, now_ms=now_ms())
             self._step()
+            return found
 
     @property
     def error(self) -> BaseException | None:

@@ -256,14 +256,17 @@ class ParallelConsumer:
         """
         return self._begun().ask(lambda runner: runner.busiest_keys(most))
 
-    def unblock(self, topic: str, partition: int, key: bytes | str) -> None:
+    def unblock(self, topic: str, partition: int, key: bytes | str) -> bool:
         """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
+
+        Returns:
+            Whether a message of the key was blocked, or the key in quarantine.
 
         Raises:
             NotBegunError: It has not begun to run.
             UnknownPartitionError: The partition is not here, or no more.
         """
-        self._ask_of(topic, partition, lambda runner, log: runner.unblock(log, key))
+        return self._ask_of(topic, partition, lambda runner, log: runner.unblock(log, key))
 
     def _begun(self) -> Engine:
         if self._engine is None:
