@@ -1,14 +1,15 @@
 """Hearts with one realistic fault each, and where it shows."""
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from keyshared.effects import DeadLetter, Deliver
 from keyshared.run import PartlyDone
-from keyshared.run.actions import Cancel, Commit, Overdue, Settle, Withdraw
+from keyshared.run.actions import Commit, Overdue, Settle, Withdraw
 from keyshared.run.batches import next_run
 from keyshared.run.heart import Heart
 from keyshared.run.leftovers import Leftovers
-from keyshared.run.log import POOL, Log, Run
+from keyshared.run.log import POOL, Log, Run, Why
 
 Raised: TypeAlias = BaseException | None
 
@@ -33,20 +34,20 @@ class DoesNotWaitForTheCancelled(Heart[Any]):
 
 
 class CancelsTwice(Heart[Any]):
-    """A handler that cleans up after its timeout is cancelled again when that time has passed once more."""
+    """A handler that cleans up is cancelled again when its timeout has passed once more, or when its log leaves."""
 
-    def _look_at_timeouts(self) -> None:
-        for overdue in self._timeouts.look(now_ms=self._now):
-            self._out += [overdue, Cancel(overdue.run)]
-        self._watch()
+    def _cancel(self, runs: Iterable[Run[Any]], why: Why) -> None:
+        for run in runs:
+            run.cancelled = None
+            super()._cancel([run], why)
 
 
 class BelievesTheCancelled(Heart[Any]):
-    """A handler that was cancelled by its timeout, and returns all the same, has done its message."""
+    """A handler that was cancelled, and returns all the same, has done its message."""
 
     def ended(self, run: Run[Any], raised: Raised, *, now_ms: int | None = None) -> Raised:
         if raised is None:
-            run.named_ms = -1
+            run.cancelled = None
         return super().ended(run, raised, now_ms=now_ms)
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,73 @@ def test_an_executor_that_starts_nothing_stops_the_runner_and_costs_no_message(r
     with pytest.raises((OSError, RuntimeError), match="no more processes"):
         run(lambda _: None, [], executor=executor, dead_letter=letters.append)
     assert [] == letters
+
+
+@pytest.mark.parametrize("kind", [ThreadRunner, AsyncRunner])
+def test_a_hook_may_start_what_runs_by_itself(kind: Any) -> None:
+    ran: list[str] = []
+
+    async def tell(log: str) -> None:
+        ran.append(log)
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as pool:
+
+            def committed(log: str, *_: object) -> object:
+                if kind is AsyncRunner:
+                    return asyncio.get_running_loop().create_task(tell(log))
+                return pool.submit(ran.append, log)
+
+            runner = kind(print, commit=lambda *_: None, hooks=Hooks(committed=committed))
+            runner.add_log("log", start=0)
+            given = runner.submit("log", 0, "a", 0)
+            if given is not None:
+                await given
+            for wait in (runner.drain, runner.stop):
+                ended = wait()
+                assert ended is True or await ended
+
+    asyncio.run(main())
+    assert ran == ["log"]
+
+
+def fail_to_begin() -> None:
+    raise OSError("the database is away")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(ThreadPoolExecutor, 1, initializer=fail_to_begin),
+        partial(ProcessPoolExecutor, 1, mp_context=get_context("fork"), initializer=fail_to_begin),
+    ],
+)
+def test_an_executor_that_cannot_begin_stops_the_runner_and_costs_no_message(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    letters: list[object] = []
+    runner = ThreadRunner[int](print, executor=make, dead_letter=letters.append)
+    with pytest.raises(BrokenExecutor):
+        read(runner, 1)
+    assert letters == []
+    assert runner.stats().failed == 0
+    assert "the database is away" in caplog.text or "Process" in str(make)
+
+
+class Carried:
+    """A handler that only a process pool knows how to send."""
+
+    def __reduce__(self) -> str:
+        raise TypeError("by no other means")
+
+    def __call__(self, message: object) -> None:
+        assert message == 0
+
+
+def test_a_handler_that_a_process_pool_can_carry_is_taken() -> None:
+    ForkingPickler.register(Carried, lambda _: (Carried, ()))
+    with pytest.raises(TypeError, match="by no other means"):
+        pickle.dumps(Carried())
+    runner = ThreadRunner[int](Carried(), executor=partial(ProcessPoolExecutor, 1, mp_context=get_context("fork")))
+    read(runner, 1)
+    assert runner.stats().done == 1

@@ -120,7 +120,7 @@ def test_a_batch_that_ran_for_too_long_comes_again_one_by_one() -> None:
     heart, run = batch_of(2, timeout_ms=20, cancels=True, retry=RetryPolicy(base_delay_ms=10))
     run.started_ms = 0
     actions = heart.advance(now_ms=20)
-    assert actions == [Overdue(run, 20, is_first=True), Cancel(run)]
+    assert actions == [Overdue(run, 20), Cancel(run)]
     heart.ended(run, asyncio.CancelledError(), now_ms=21)
     (first,) = begun(heart, 31)
     assert (first.message, first.delivery.failures) == ([0], 0)

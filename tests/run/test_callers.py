@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from threading import Thread, active_count
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread, active_count
 from time import monotonic, sleep
 from typing import Any
 from weakref import ref
@@ -277,11 +278,12 @@ class Payload:
     """Can be referred to weakly."""
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_thread_that_waits_keeps_no_message_alive(*, fails: bool) -> None:
-    def handle(_: Payload) -> None:
-        if fails:
+@pytest.mark.parametrize("end", ["returns nothing", "returns its message", "raises"])
+def test_a_thread_that_waits_keeps_no_message_alive(end: str) -> None:
+    def handle(message: Payload) -> Payload | None:
+        if end == "raises":
             raise Reject("no")
+        return message if end == "returns its message" else None
 
     messages = [Payload() for _ in range(20)]
     left = [ref(message) for message in messages]
@@ -299,3 +301,54 @@ def wait_for(is_so: Callable[[], bool]) -> bool:
     while not is_so() and monotonic() < until:
         sleep(0.005)
     return is_so()
+
+
+@pytest.mark.parametrize("kind", [ThreadRunner, AsyncRunner])
+def test_a_log_whose_last_commit_has_failed_has_not_left_in_order(kind: Any) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the store is away")
+
+    async def main() -> None:
+        begun = Event()
+
+        def handle(_: int) -> None:
+            begun.set()
+            sleep(0.05)
+
+        runner = kind(handle, commit=fail)
+        runner.add_log("log", start=0)
+        runner.add_log("another", start=0)
+        given = runner.submit("log", 0, "key", 0)
+        if given is not None:
+            await given
+        await asyncio.to_thread(begun.wait, LONG_S)
+        with pytest.raises(OSError, match="the store is away"):  # noqa: PT012  # a coroutine has to be awaited
+            left = runner.remove_log("log")
+            assert left is True or await left
+        with pytest.raises(OSError, match="the store is away"):  # as above
+            await runner.stop()
+
+    asyncio.run(main())
+
+
+def test_threads_that_read_figures_take_turns_when_the_loop_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[AsyncRunner[int]] = []
+    reading, most = 0, 0
+
+    async def main() -> None:
+        made.append(AsyncRunner(asyncio.sleep))
+        made[0].add_log("log", start=0)
+
+    def metrics(**_: object) -> list[object]:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        sleep(0.005)
+        reading -= 1
+        return []
+
+    asyncio.run(main())
+    monkeypatch.setattr(made[0]._heart, "metrics", metrics)
+    with ThreadPoolExecutor(4) as pool:
+        assert [told.result() for told in [pool.submit(made[0].metrics) for _ in range(8)]] == [[]] * 8
+    assert most == 1

@@ -2,6 +2,7 @@
 
 from asyncio import CancelledError
 from functools import partial
+from traceback import walk_tb
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from keyshared.run.actions import (
     WriteLetter,
 )
 from keyshared.run.heart import Heart
-from keyshared.run.log import Run
+from keyshared.run.log import Run, Why
 from keyshared.run.stays import GRACE_MS
 
 
@@ -699,11 +700,18 @@ def test_an_end_is_told_as_it_counts() -> None:
     heart = heart_of("log", cancels=True, timeout_ms=10, batch=3)
     told: list[str] = []
     for offset, raised in enumerate(
-        [CancelledError(), PartlyDone(0, CancelledError()), PartlyDone(1, ValueError()), None]
+        [
+            CancelledError(),
+            PartlyDone(0, CancelledError()),
+            PartlyDone(1, ValueError()),
+            None,
+            RetryLater(0),
+            Reject("bad"),
+        ]
     ):
         heart.submit("log", offset, f"key-{offset}", offset, now_ms=0)
         (run,) = begun(heart, 0)
-        run.started_ms, run.named_ms = 0, 10
+        run.started_ms, run.cancelled = 0, Why.TIMEOUT
         told.append(repr(heart.ended(run, raised)))
     too_slow = "TimeoutError('it ran for 0 ms and was cancelled')"
     assert told == [
@@ -711,4 +719,68 @@ def test_an_end_is_told_as_it_counts() -> None:
         f"PartlyDone(0, {too_slow})",
         "ArgumentError('done', 1, 'be below 1, the length of the batch')",
         too_slow,
+        too_slow,
+        "Reject('bad')",
     ]
+    assert (heart.stats().put_off, heart.stats().rejected) == (0, 1)
+
+
+def cancelled(actions: list[Any]) -> list[int]:
+    """The messages whose handlers are to be cancelled."""
+    return [action.run.message for action in actions if isinstance(action, Cancel)]
+
+
+@pytest.mark.parametrize("first", ["timeout", "stop", "remove_log"])
+def test_a_coroutine_is_cancelled_once_whatever_asks_for_it_later(first: str) -> None:
+    heart = heart_of("log", cancels=True, timeout_ms=20 if first == "timeout" else 1_000)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    run.started_ms = 0
+    if first == "stop":
+        heart.stop(until_ms=20, now_ms=0)
+    elif first == "remove_log":
+        heart.remove_log("log", until_ms=20, now_ms=0)
+    heart.advance(now_ms=0)
+    assert cancelled(heart.advance(now_ms=20)) == [0]
+    heart.stop(until_ms=30, now_ms=20)
+    assert cancelled([*heart.advance(now_ms=20), *heart.advance(now_ms=30), *heart.advance(now_ms=1_000)]) == []
+    if first == "timeout":
+        heart.lose_log("log", now_ms=1_000)
+        assert cancelled(heart.advance(now_ms=1_000)) == []
+
+
+def test_what_was_cancelled_because_its_log_leaves_and_returns_is_not_done() -> None:
+    heart = heart_of("log", cancels=True, commits=True)
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    log = heart.remove_log("log", until_ms=0, now_ms=0)
+    heart.advance(now_ms=0)
+    assert cancelled(heart.advance(now_ms=0)) == [0]
+    assert isinstance(heart.ended(run, None), CancelledError)
+    assert heart.advance(now_ms=1) == [Left(log, is_finished=True)]
+    assert (heart.stats().done, heart.stats().released) == (0, 1)
+
+
+def test_what_has_not_begun_is_taken_back_before_its_log_is_given_up() -> None:
+    heart = heart_of("log")
+    heart.submit("log", 0, "key", 0)
+    (run,) = begun(heart, 0)
+    log = heart.remove_log("log", until_ms=0, now_ms=0)
+    assert [type(action).__name__ for action in heart.advance(now_ms=0)] == ["Withdraw"]
+    heart.withdrawn(run, now_ms=0)
+    assert heart.advance(now_ms=0) == [Left(log, is_finished=True)]
+
+
+def test_an_error_that_is_raised_again_and_again_stays_as_short_as_it_was() -> None:
+    def frames(error: BaseException) -> int:
+        return len(list(walk_tb(error.__traceback__)))
+
+    heart = heart_of("log")
+    error = OSError("the disk is full")
+    heart.fail(error)
+    lengths = set()
+    for _ in range(3):
+        with pytest.raises(OSError, match="the disk is full") as raised:
+            heart.room("log")
+        lengths.add(frames(raised.value))
+    assert len(lengths) == 1

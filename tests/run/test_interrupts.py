@@ -191,3 +191,23 @@ def test_a_runner_in_another_thread_leaves_interrupts_alone() -> None:
     thread.start()
     thread.join(LONG_S)
     assert handlers == [signal.default_int_handler]
+
+
+def test_a_hook_that_calls_another_runner_leaves_no_hole_for_an_interrupt() -> None:
+    """The hook is in the middle of the work of its own runner, and still is when the other one has answered."""
+    other: ThreadRunner[int] = ThreadRunner(print)
+    other.add_log("log")
+
+    with Guard() as guard:
+        guard.hold_interrupts()
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # where it is raised is what counts
+            with guard:
+                other.stats()
+                signal.raise_signal(signal.SIGINT)
+                went_on = True
+            raise AssertionError("the interrupt was lost")
+        assert went_on
+    finally:
+        guard.free_interrupts()
+        other.stop()

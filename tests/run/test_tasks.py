@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -465,3 +465,40 @@ def test_a_time_that_is_too_far_for_a_clock_ends_nothing() -> None:
         assert await runner.stop(far)
 
     asyncio.run(asyncio.wait_for(serve(), LONG_S))
+
+
+def test_a_commit_waits_for_that_of_an_earlier_stay_of_its_log() -> None:
+    store: list[int] = []
+    go_on = asyncio.Event()
+
+    async def commit(_: str, position: int, __: str) -> None:
+        if not store and not go_on.is_set():
+            await go_on.wait()
+        store.append(position)
+
+    async def main() -> None:
+        async with AsyncRunner(asyncio.sleep, commit=commit, config=RunnerConfig(commit_every_ms=1)) as runner:
+            runner.add_log("log", start=0)
+            await runner.submit("log", 0, None, 0)
+            await until(lambda: runner.stats().done == 1)
+            await asyncio.sleep(0.01)
+            runner.lose_log("log")
+            runner.add_log("log", start=0)
+            for offset in range(3):
+                await runner.submit("log", offset, None, 0)
+            await until(lambda: runner.stats().done == 4)
+            await asyncio.sleep(0.01)
+            assert store == []
+            go_on.set()
+            await runner.drain()
+            assert store[0] == 1
+            assert store[-1] == 3
+            assert store == sorted(store)
+
+    asyncio.run(main())
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONG_S):
+        while not is_so():  # noqa: ASYNC110  # figures wake nobody
+            await asyncio.sleep(0.001)

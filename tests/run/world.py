@@ -25,7 +25,7 @@ from keyshared.run.actions import (
     WriteLetter,
 )
 from keyshared.run.heart import Heart
-from keyshared.run.log import Log, Run
+from keyshared.run.log import Log, Run, Why
 
 Choose: TypeAlias = Callable[[int], int]
 TIMEOUT_MS = 50
@@ -260,8 +260,7 @@ class World:
         of_first = how.removeprefix(AFTER_THE_FIRST)
         raised = ENDS[of_first]()
         if run.log is self.stay and not run.log.is_gone and not run.is_abandoned:
-            is_too_slow = how in {"cancel", "ok"} and self.cancels and run.named_ms >= 0
-            self.note(messages_of(run), "fail" if is_too_slow else of_first, is_partly=of_first != how)
+            self.note(messages_of(run), as_it_counts(run, of_first), is_partly=of_first != how)
         return raised if raised is None or of_first == how else PartlyDone(1, raised)
 
     def note(self, messages: list[int], how: str, *, is_partly: bool) -> None:
@@ -339,9 +338,9 @@ class World:
                 self.queue.append(action)
                 assert len(self.queue) + len(self.running) <= self.workers + self.ahead, self.story
             case Cancel(run):
-                assert run not in self.cancelled or run.log.is_leaving, f"cancelled while it cleans up: {self.story}"
+                assert run not in self.cancelled, f"cancelled while it cleans up: {self.story}"
                 self.cancelled.add(run)
-            case Overdue(run, ran_ms, _):
+            case Overdue(run, ran_ms):
                 assert run in self.running, f"overdue in the queue: {self.story}"
                 assert ran_ms == self.now - (run.started_ms or 0) >= TIMEOUT_MS, f"overdue too early: {self.story}"
             case Withdraw(runs):
@@ -414,6 +413,13 @@ class World:
 
 def messages_of(run: Run[int]) -> list[int]:
     return [each.item for each in run.deliveries]
+
+
+def as_it_counts(run: Run[int], how: str) -> str:
+    """What an end means of a handler that may have been cancelled."""
+    if run.cancelled is Why.TIMEOUT:
+        return "reject" if how == "reject" else "fail"
+    return "cancel" if run.cancelled is Why.LEAVES and how == "ok" else how
 
 
 def bad_ends_of(run: Run[int]) -> list[str]:

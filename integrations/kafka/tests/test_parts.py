@@ -1,5 +1,6 @@
 """The parts alone: what no mock cluster can show, such as gaps, logs that were cut, and refused commits."""
 
+import asyncio
 import logging
 import os
 import pickle
@@ -20,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import Blocked, CursorAdvanced
 from keyshared.errors import ConfigError, KeyTypeError
-from keyshared.run import Letter, RunnerConfig, ThreadRunner
+from keyshared.run import AsyncRunner, Letter, NotAwaitedError, RunnerConfig, ThreadRunner
 from keyshared_kafka import (
     Hooks,
     NotBegunError,
@@ -32,7 +33,7 @@ from keyshared_kafka import (
     UnknownPartitionError,
 )
 from keyshared_kafka.commits import Commits
-from keyshared_kafka.engines import Threads
+from keyshared_kafka.engines import Engine, Tasks, Threads
 from keyshared_kafka.letters import headers_of
 from keyshared_kafka.member import Member
 from keyshared_kafka.records import with_records
@@ -254,6 +255,104 @@ def test_one_topic_is_a_list_of_one_and_a_handler_can_be_called() -> None:
         ParallelConsumer(OPTIONS, "orders", print)
     with pytest.raises(ConfigError):
         ParallelConsumer(OPTIONS, ["orders"], None)  # type: ignore[arg-type]
+
+
+def test_a_handler_that_yields_is_refused_before_anything_starts() -> None:
+    def handle(message: object) -> Any:
+        yield message
+
+    with pytest.raises(ConfigError, match=r"^handle is .*; it must be a function that does its work when it is called"):
+        ParallelConsumer(OPTIONS, ["orders"], handle)
+
+
+async def unheard(*_: object) -> None: ...
+
+
+@pytest.mark.parametrize("name", ["ended", "committed"])
+def test_a_hook_that_leaves_its_work_to_be_done_stops_the_consumer(name: str) -> None:
+    hooks = with_records(Hooks(**{name: lambda *_: unheard()}))
+    runner = ThreadRunner[int](print, commit=lambda *_: None, hooks=hooks)
+    runner.add_log("orders-0", start=0)
+    runner.submit("orders-0", 0, "a", 0)
+    with pytest.raises(NotAwaitedError, match=r"^a hook returned a coroutine"):
+        runner.drain()
+    with pytest.raises(NotAwaitedError):
+        runner.stop()
+
+
+@pytest.mark.parametrize("ends", ["with tasks", "with threads"])
+def test_a_partition_is_not_here_when_all_has_ended(ends: str) -> None:
+    consumer = ParallelConsumer(OPTIONS, ["orders"], print)
+
+    async def serve() -> None:
+        async with AsyncRunner[Any](unheard) as runner:
+            runner.add_log("orders-0", start=0)
+            consumer._engine = Tasks(runner, asyncio.get_running_loop(), threading.get_ident(), ())
+
+    if ends == "with tasks":
+        asyncio.run(serve())
+    else:
+        with ThreadRunner[Any](print) as runner:
+            runner.add_log("orders-0", start=0)
+            consumer._engine = Threads(runner)
+    assert consumer.stats().logs == {}
+    for ask in (consumer.why_blocked, consumer.unblock):
+        with pytest.raises(UnknownPartitionError):
+            ask("orders", 0, cast("Any", 7 if ask == consumer.why_blocked else "a"))
+
+
+def test_whoever_asks_a_loop_that_ends_is_answered() -> None:
+    for _ in range(20):
+        ended, engine = threading.Event(), list[Tasks]()
+
+        async def serve(engine: list[Tasks] = engine) -> None:
+            async with AsyncRunner[Any](unheard) as runner:
+                runner.add_log("orders-0", start=0)
+                engine.append(Tasks(runner, asyncio.get_running_loop(), threading.get_ident(), ()))
+                await asyncio.sleep(0.01)
+
+        def export(ended: threading.Event = ended, engine: list[Tasks] = engine) -> None:
+            while not ended.is_set():
+                if engine:
+                    engine[0].ask(lambda runner: runner.metrics())
+
+        exporters = [threading.Thread(target=export, daemon=True) for _ in range(3)]
+        for exporter in exporters:
+            exporter.start()
+        asyncio.run(serve())
+        ended.set()
+        for exporter in exporters:
+            exporter.join(10)
+        assert not any(exporter.is_alive() for exporter in exporters)
+
+
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_a_partition_whose_last_commit_fails_has_not_left_and_what_failed_is_raised_at_the_end(kind: str) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the broker is away")
+
+    def leave(engine: Engine) -> tuple[bool, bool]:
+        engine.add("orders-0", 0, None)
+        engine.add("orders-1", 0, None)
+        engine.give("orders-0", [(0, "a", cast("Any", 0))])
+        until(lambda: engine.ask(lambda runner: runner.stats().done) == 1)
+        return engine.remove(["orders-0", "orders-1"], 1_000), engine.remove(["orders-2"], 0)
+
+    if kind == "threads":
+        threads = Threads(ThreadRunner(print, commit=fail))
+        assert leave(threads) == (False, False)
+        with pytest.raises(OSError, match="the broker is away"):
+            threads.stop()
+        return
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        engine = Tasks(AsyncRunner(unheard, commit=fail), loop, threading.get_ident(), ())
+        assert await asyncio.to_thread(leave, engine) == (False, False)
+        with pytest.raises(OSError, match="the broker is away"):
+            await asyncio.to_thread(engine.stop)
+
+    asyncio.run(serve())
 
 
 def test_options_of_the_connection_reach_the_writer_of_dead_letters_and_those_of_a_consumer_do_not() -> None:
@@ -545,11 +644,6 @@ def test_a_batch_may_be_longer_than_what_is_kept_of_a_key_otherwise() -> None:
     assert consumer._config.max_loaded_per_key == 50
     with pytest.raises(ConfigError, match="batch is 'many'"):
         ParallelConsumer(OPTIONS, ["orders"], print, batch=cast("Any", "many"))
-
-
-def test_a_partition_that_a_stopped_runner_has_let_go_is_not_removed_once_more() -> None:
-    runner: Any = SimpleNamespace(stats=lambda: SimpleNamespace(logs={}))
-    assert not Threads(runner).remove(["orders-0"], 0)
 
 
 def test_the_end_of_a_log_is_asked_for_at_each_step_back_and_only_then() -> None:

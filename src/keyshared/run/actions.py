@@ -37,7 +37,6 @@ class Overdue(NamedTuple, Generic[Message]):
 
     run: Run[Message]
     ran_ms: int
-    is_first: bool
 
 
 class Withdraw(NamedTuple, Generic[Message]):

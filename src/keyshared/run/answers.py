@@ -11,19 +11,20 @@ from inspect import (
     isgenerator,
     isgeneratorfunction,
 )
-from typing import Any
+from typing import Any, NoReturn
 
 from keyshared._checks import check_callable
 from keyshared.errors import ArgumentError, MisuseError
 
-__all__ = ["NotAwaitedError", "check_answer", "check_function", "is_coroutine_function"]
+__all__ = ["NotAwaitedError", "check_answer", "check_function", "check_hook_answer", "is_coroutine_function"]
 
 
 class NotAwaitedError(MisuseError):
     """A function of the user returned something that nobody awaits or runs, so its work is not done.
 
     The runner stops with it: to go on would lose a message, a dead letter or a commit. Such answers are coroutines and
-    other awaitables where a thread calls the function, futures of `concurrent.futures`, and generators.
+    other awaitables where a thread calls the function, futures of `concurrent.futures`, and generators. A hook may
+    return a task or a future, which run by themselves.
 
     Attributes:
         answer: The name of the type of what it returned.
@@ -59,9 +60,28 @@ def check_answer(answer: object, function: str = "handle") -> None:
 the work is done, or give an AsyncRunner an `async def` function
     """
     if isawaitable(answer) or isgenerator(answer) or isasyncgen(answer) or isinstance(answer, Future):
-        if iscoroutine(answer):
-            answer.close()  # or Python warns that it was never awaited
-        raise NotAwaitedError(type(answer).__name__, function)
+        _refuse(answer, function)
+
+
+def check_hook_answer(answer: object) -> None:
+    """Raise `NotAwaitedError` if what a hook returned will never run. A task or a future runs by itself.
+
+    Example:
+        >>> check_hook_answer(Future())
+        >>> check_hook_answer(number for number in range(3))
+        Traceback (most recent call last):
+        ...
+        keyshared.run.answers.NotAwaitedError: a hook returned a generator, which nobody awaits or runs; return when \
+the work is done
+    """
+    if iscoroutine(answer) or isgenerator(answer) or isasyncgen(answer):
+        _refuse(answer, "a hook")
+
+
+def _refuse(answer: object, function: str) -> NoReturn:
+    if iscoroutine(answer):
+        answer.close()  # or Python warns that it was never awaited
+    raise NotAwaitedError(type(answer).__name__, function)
 
 
 def check_function(name: str, function: object, what: str, *, is_awaited: bool) -> None:

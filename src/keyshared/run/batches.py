@@ -7,10 +7,11 @@ from typing import NamedTuple, TypeVar
 
 from keyshared.effects import Deliver
 from keyshared.errors import ArgumentError
-from keyshared.run.log import Log, Run
-from keyshared.run.values import PartlyDone
+from keyshared.run.answers import NotAwaitedError
+from keyshared.run.log import Log, Run, Why
+from keyshared.run.values import PartlyDone, Reject
 
-__all__ = ["Verdict", "next_run", "runs_of", "timed_out", "verdict"]
+__all__ = ["Verdict", "next_run", "runs_of", "verdict"]
 
 Message = TypeVar("Message")
 
@@ -56,32 +57,29 @@ def _first_run(log: Log[Message], batch: tuple[Deliver[Message], ...]) -> Run[Me
     return Run(log, batch[:together], batch[together:])
 
 
-def verdict(run: Run[Message], raised: BaseException, overdue_ms: int | None) -> Verdict:
+def verdict(run: Run[Message], raised: BaseException, *, now_ms: int) -> Verdict:
     """Return what an exception means for the messages of a handler.
 
     Args:
-        run: The handler's.
+        run: The handler's. If it was cancelled because it ran for too long, that is its error.
         raised: The exception.
-        overdue_ms: The time, if the handler was cancelled because it ran for too long: then that is its error.
+        now_ms: The time.
     """
     many = len(run.deliveries)
     if isinstance(raised, PartlyDone) and raised.done < many:
-        error = _as_it_counts(run, raised.error, overdue_ms)
+        error = _as_it_counts(run, raised.error, now_ms=now_ms)
         told = raised if error is raised.error else PartlyDone(raised.done, error)
         return Verdict(raised.done, error, is_clear=True, raised=told)
     if isinstance(raised, PartlyDone):
         error = ArgumentError("done", raised.done, f"be below {many}, the length of the batch")
     else:
-        error = _as_it_counts(run, raised, overdue_ms)
+        error = _as_it_counts(run, raised, now_ms=now_ms)
     return Verdict(0, error, is_clear=many == 1, raised=error)
 
 
-def _as_it_counts(run: Run[Message], raised: BaseException, overdue_ms: int | None) -> BaseException:
-    if overdue_ms is None or isinstance(raised, Exception):
+def _as_it_counts(run: Run[Message], raised: BaseException, *, now_ms: int) -> BaseException:
+    if run.cancelled is not Why.TIMEOUT or isinstance(raised, NotAwaitedError | Reject):
         return raised
-    return timed_out(run, overdue_ms)
-
-
-def timed_out(run: Run[Message], overdue_ms: int) -> TimeoutError:
-    """Return the error of a handler that was cancelled because it ran for too long."""
-    return TimeoutError(f"it ran for {overdue_ms - (run.started_ms or 0)} ms and was cancelled")
+    error = TimeoutError(f"it ran for {now_ms - (run.started_ms or 0)} ms and was cancelled")
+    error.__cause__ = raised
+    return error

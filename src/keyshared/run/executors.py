@@ -70,7 +70,7 @@ class InExecutors:
 
     def close(self) -> None:
         """End all executors once what they run has ended."""
-        for executor in self._made:
+        for executor in [*self._made]:  # a worker may replace its own meanwhile
             executor.shutdown(wait=False)
 
     def _submit(self, executor: Executor, message: object) -> Future[None]:
@@ -85,7 +85,8 @@ class InExecutors:
         try:
             executor = self._make()
             if _is_in_processes(executor):
-                pickle.dumps(self._handle)  # or each message would fail, and be given up in the end
+                _check_it_travels(self._handle)
+            executor.submit(_do_nothing).result()  # what cannot start would give up each message that it never handled
         except BaseException as error:
             raise NoExecutorError(error) from error
         old = getattr(self._own, "executor", None)
@@ -95,6 +96,17 @@ class InExecutors:
         self._own.executor = executor
         self._made.append(executor)
         return executor
+
+
+def _check_it_travels(handle: Callable[[Any], object]) -> None:
+    """Raise what a process pool would raise: it would fail each message, which would be given up in the end."""
+    from multiprocessing.reduction import ForkingPickler  # noqa: PLC0415 - as below
+
+    ForkingPickler.dumps(handle)
+
+
+def _do_nothing() -> None:
+    """Show that an executor runs something."""
 
 
 def _is_in_processes(executor: Executor) -> bool:

@@ -84,23 +84,28 @@ class Guard:
         self.lock = Lock()
         self._bells: dict[Lock, None] = {}  # one for each thread that waits
         self._is_holding = False
+        self._before = _Place.OUTSIDE  # where the main thread was: a hook of another runner may call this one
         self._teller: int | None = None  # the thread that is in a hook, and has the lock
 
     def __enter__(self) -> Self:
         if self._teller is not None and self._teller == get_ident():
             raise CalledFromHookError
+        before = _Place.OUTSIDE
         if get_ident() == _INTERRUPTS.thread:
-            _INTERRUPTS.place = _Place.INSIDE
+            before, _INTERRUPTS.place = _INTERRUPTS.place, _Place.INSIDE
         self.lock.acquire()
+        self._before = before
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        before = self._before
         self.lock.release()
         if get_ident() == _INTERRUPTS.thread:
-            _INTERRUPTS.place = _Place.OUTSIDE
-            _INTERRUPTS.raise_pending()
+            _INTERRUPTS.place = before
+            if before is _Place.OUTSIDE:
+                _INTERRUPTS.raise_pending()
 
     def tell(self, call: Callable[..., None], *arguments: object) -> None:
         """Call a hook under the lock: what it calls must not wait for the lock."""

@@ -12,6 +12,7 @@ What it takes care of, beyond the dispatcher of each log:
 * whatever fails ends in an orderly stop that names the first error.
 """
 
+from asyncio import CancelledError
 from collections.abc import Iterable
 from functools import partial
 from typing import Final, TypeVar
@@ -37,7 +38,6 @@ from keyshared.errors import ArgumentError
 from keyshared.hashing.named import Key
 from keyshared.run.actions import (
     Action,
-    Cancel,
     Commit,
     LoadMany,
     Noticed,
@@ -45,9 +45,9 @@ from keyshared.run.actions import (
     WriteLetter,
 )
 from keyshared.run.answers import NotAwaitedError
-from keyshared.run.batches import Verdict, next_run, timed_out, verdict
+from keyshared.run.batches import Verdict, next_run, verdict
 from keyshared.run.figures import busiest_keys, rows_of
-from keyshared.run.log import Log, Run
+from keyshared.run.log import Log, Run, Why
 from keyshared.run.stays import Stays
 from keyshared.run.timeouts import Timeouts
 from keyshared.run.values import (
@@ -155,8 +155,8 @@ class Heart(Stays[Message]):
                 told.append(self._end_late(run, raised))
                 continue
             del run.log.runs[run]
-            if raised is None and self._was_cancelled(run):
-                raised = timed_out(run, self._now)  # noqa: PLW2901  # whatever it returned, nobody knows what it left out
+            if raised is None and run.cancelled is not None:
+                raised = CancelledError()  # noqa: PLW2901  # whatever it returned, nobody knows what it left out
             if raised is None:
                 well.setdefault(run.log, []).append(run)
                 told.append(None)
@@ -270,7 +270,9 @@ class Heart(Stays[Message]):
     def advance(self, *, now_ms: int | None = None) -> list[Action[Message]]:
         """Return what is to be done now, in this order where it matters: what was asked for before, starts, commits."""
         self._tick(now_ms)
-        self._alarms.ring(now_ms=self._now)
+        if not self._is_withdrawing:
+            self._alarms.ring(now_ms=self._now)
+        self._is_withdrawing = False
         self._turns.hand_out(self._start, self._hear, now_ms=self._now)
         if self._touched or self._rooms.refused:
             self._look_at_logs()
@@ -340,11 +342,7 @@ class Heart(Stays[Message]):
         self._settle(log, settle(*deliveries[many - 1].receipt, now_ms=self._now))
 
     def _verdict(self, run: Run[Message], raised: BaseException) -> Verdict:
-        return verdict(run, raised, self._now if self._was_cancelled(run) else None)
-
-    def _was_cancelled(self, run: Run[Message]) -> bool:
-        """Whether it has run for too long, and could be cancelled for that."""
-        return self._cancels and run.named_ms >= 0
+        return verdict(run, raised, now_ms=self._now)
 
     def _end_late(self, run: Run[Message], raised: BaseException | None) -> BaseException | None:
         """The answer of a handler that was let go counts for nothing."""
@@ -487,8 +485,7 @@ class Heart(Stays[Message]):
         for overdue in self._timeouts.look(now_ms=self._now):
             self._counts["overdue"] += 1
             self._out.append(overdue)
-            if self._cancels and overdue.is_first:  # it may take its time to clean up
-                self._out.append(Cancel(overdue.run))
+            self._cancel([overdue.run], Why.TIMEOUT)
         self._watch()
 
     # commits and room

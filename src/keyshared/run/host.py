@@ -26,7 +26,7 @@ from keyshared.run.actions import (
     Withdraw,
     WriteLetter,
 )
-from keyshared.run.answers import check_answer, check_function
+from keyshared.run.answers import check_function, check_hook_answer
 from keyshared.run.clock import now_ms
 from keyshared.run.heart import Heart
 from keyshared.run.log import Log, Run
@@ -141,6 +141,7 @@ class Host(ABC, Generic[Message]):
 
         Raises:
             UnknownLogError: There is no such log.
+            StoppedError: The runner has stopped; if an error made it stop, that is raised instead.
         """
         self._check_caller()
         with self._guard:
@@ -179,6 +180,7 @@ class Host(ABC, Generic[Message]):
 
         Raises:
             UnknownLogError: There is no such log.
+            StoppedError: The runner has stopped; if an error made it stop, that is raised instead.
         """
         self._check_caller()
         with self._guard:
@@ -215,6 +217,7 @@ class Host(ABC, Generic[Message]):
 
         Raises:
             UnknownLogError: There is no such log.
+            StoppedError: The runner has stopped; if an error made it stop, that is raised instead.
         """
         with self._guard:
             return self._heart.why_blocked(log, offset)
@@ -315,7 +318,7 @@ class Host(ABC, Generic[Message]):
         return leaving
 
     def _has_left(self, log: Log[Message]) -> bool:
-        if not log.is_gone and self._heart.error is not None:
+        if self._heart.error is not None and (not log.is_gone or log.is_unstorable):
             raise self._heart.error
         return log.is_finished
 
@@ -421,7 +424,7 @@ class Host(ABC, Generic[Message]):
         if hook is not None:
             try:
                 if (answer := hook(*arguments)) is not None:
-                    check_answer(answer, "a hook")
+                    check_hook_answer(answer)
             except BaseException as error:  # noqa: BLE001  # it stops the runner in order
                 self._heart.fail(error)
 

@@ -1,6 +1,7 @@
 """One stay of a log in a runner: its dispatcher, what the heart remembers of it, and what is handed out of it."""
 
 from collections.abc import Iterable
+from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
 from keyshared.config import DispatcherConfig
@@ -9,12 +10,19 @@ from keyshared.effects import Deliver
 from keyshared.placement.sole_owner import SoleOwner
 from keyshared.run.values import RunnerConfig
 
-__all__ = ["POOL", "Log", "Run"]
+__all__ = ["POOL", "Log", "Run", "Why"]
 
 POOL: Final = "workers"
 """The one consumer: workers differ in nothing, so a key may go to any of them."""
 
 Message = TypeVar("Message")
+
+
+class Why(Enum):
+    """Why a handler was cancelled."""
+
+    TIMEOUT = auto()
+    LEAVES = auto()
 
 
 class Run(Generic[Message]):
@@ -30,10 +38,21 @@ class Run(Generic[Message]):
         message: What the handler gets: a message, or a list of them.
         started_ms: Written by the runner when the handler begins: its timeout counts from here. None before.
         named_ms: When it was last said to be overdue; -1 if never.
+        cancelled: Why it was asked to end; None if it was not.
         is_abandoned: Whether it was let go: its answer no longer counts.
     """
 
-    __slots__ = ("behind", "deliveries", "delivery", "is_abandoned", "log", "message", "named_ms", "started_ms")
+    __slots__ = (
+        "behind",
+        "cancelled",
+        "deliveries",
+        "delivery",
+        "is_abandoned",
+        "log",
+        "message",
+        "named_ms",
+        "started_ms",
+    )
 
     def __init__(
         self, log: "Log[Message]", deliveries: tuple[Deliver[Message], ...], behind: tuple[Deliver[Message], ...] = ()
@@ -45,6 +64,7 @@ class Run(Generic[Message]):
         self.message: Any = [each.item for each in deliveries] if log.has_batches else self.delivery.item
         self.started_ms: int | None = None
         self.named_ms = -1
+        self.cancelled: Why | None = None
         self.is_abandoned = False
 
     @property

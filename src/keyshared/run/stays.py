@@ -1,7 +1,8 @@
 """The logs of a runner: they come, share its memory, and leave, one after another or all at its end."""
 
+from collections.abc import Iterable
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from keyshared._checks import check_text
 from keyshared.errors import ArgumentError
@@ -9,10 +10,13 @@ from keyshared.run.actions import Action, Cancel, Left, Stopped, Stopping, Withd
 from keyshared.run.alarms import Alarms
 from keyshared.run.commits import Commits
 from keyshared.run.leftovers import Leftovers
-from keyshared.run.log import Log
+from keyshared.run.log import Log, Run, Why
 from keyshared.run.rooms import Rooms
 from keyshared.run.turns import Turns
 from keyshared.run.values import RunnerConfig, StoppedError, UnknownLogError
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 __all__ = ["GRACE_MS", "Stays"]
 
@@ -33,12 +37,12 @@ class Stays(Generic[Message]):
         settles: Whether there is somebody to tell what is settled.
 
     Attributes:
-        error: What stopped it, if that was an error.
         is_stopping: Whether it takes nothing more.
     """
 
     def __init__(self, config: RunnerConfig, *, ahead: int, cancels: bool, commits: bool, settles: bool) -> None:
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
         self.is_stopping = False
         self._config = config
         self._cancels = cancels
@@ -55,6 +59,7 @@ class Stays(Generic[Message]):
         self._now = 0
         self._is_finished = True
         self._is_stopped = False
+        self._is_withdrawing = False  # until that is done, nobody is late
 
     def add_log(
         self, name: str, *, start: int | None = None, resume_from: str | None = None, now_ms: int | None = None
@@ -83,8 +88,7 @@ class Stays(Generic[Message]):
         self._tick(now_ms)
         log = self.log(name)
         self._leave(log, self._now)
-        if self._cancels:
-            self._out += [Cancel(run) for run in log.runs]
+        self._cancel(log.runs, Why.LEAVES)
         self._abandon(log)
         self._forget(log)
 
@@ -110,6 +114,15 @@ class Stays(Generic[Message]):
         return sum(log.dispatcher.stats().outstanding for log in self._logs.values())
 
     # the end
+
+    @property
+    def error(self) -> BaseException | None:
+        """What stopped it, with the traceback that it had then: each call that raises it would make that longer."""
+        return None if self._error is None else self._error.with_traceback(self._trace)
+
+    @error.setter
+    def error(self, error: BaseException) -> None:
+        self._error, self._trace = error, error.__traceback__
 
     def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
         """Make all logs leave; `Stopped` is the last action."""
@@ -159,6 +172,7 @@ class Stays(Generic[Message]):
     def _leave(self, log: Log[Message], until_ms: int) -> None:
         if not log.is_leaving and log.runs:
             self._out.append(Withdraw(tuple(log.runs)))
+            self._is_withdrawing = True
         log.is_leaving = True
         self._leaving[log] = None
         log.to_load.clear()
@@ -167,11 +181,18 @@ class Stays(Generic[Message]):
     def _end_of_time(self, log: Log[Message], until_ms: int) -> None:
         """Cancel what still runs, and wait for its end a little; or let it go at once if it cannot be cancelled."""
         if self._cancels and log.runs:
-            self._out += [Cancel(run) for run in log.runs]
+            self._cancel(log.runs, Why.LEAVES)
             self._alarms.at(until_ms + GRACE_MS, partial(self._abandon, log))
         else:
             self._abandon(log)
         self._alarms.at(until_ms + 2 * GRACE_MS, partial(self._forget, log, is_finished=False))
+
+    def _cancel(self, runs: Iterable[Run[Message]], why: Why) -> None:
+        """Cancel each once, whatever asks for it later: it may take its time to clean up."""
+        for run in runs:
+            if self._cancels and run.cancelled is None:
+                run.cancelled = why
+                self._out.append(Cancel(run))
 
     def _abandon(self, log: Log[Message]) -> None:
         """Stop waiting for what runs, and for dead letters that are not written."""

@@ -1,16 +1,18 @@
 """The runner for coroutines: tasks of one event loop."""
 
-from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, current_task, get_running_loop
+from asyncio import AbstractEventLoop, CancelledError, Future, Task, TimerHandle, current_task, get_running_loop, wait
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from inspect import isawaitable
+from threading import Lock
 from typing import Any, cast
 
 from keyshared._dispatch.health import MetricRow
 from keyshared.errors import ArgumentError
+from keyshared.run.actions import Commit
 from keyshared.run.answers import check_answer, check_function, is_coroutine_function
 from keyshared.run.awaits import WaitingTasks
 from keyshared.run.body import Body
@@ -96,7 +98,9 @@ class AsyncRunner(WaitingTasks[Message]):
         self._tasks: dict[Run[Message], Task[None]] = {}  # handlers that are coroutines, while they run
         self._workers = 0  # tasks that run them
         self._calling: set[Task[None]] = set()
+        self._commits: dict[str, Task[None]] = {}  # the last one of each log, until it is made
         self._loop: AbstractEventLoop | None = None
+        self._last_lock = Lock()
         self._is_step_due = False
         self._timer: TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -113,7 +117,8 @@ class AsyncRunner(WaitingTasks[Message]):
 
     def _last_metrics(self, busiest: int) -> list[MetricRow]:
         """Return the figures when the loop has ended, and nothing changes any more."""
-        return self._heart.metrics(busiest=busiest, now_ms=now_ms())
+        with self._last_lock:
+            return self._heart.metrics(busiest=busiest, now_ms=now_ms())
 
     def _check_caller(self) -> None:
         here = running_loop()
@@ -241,11 +246,22 @@ class AsyncRunner(WaitingTasks[Message]):
             self._heart.withdrawn(run)
 
     def _ask(self, asked: Asked[Message]) -> None:
-        task = get_running_loop().create_task(self._call(asked))
+        name = asked.log.name
+        former = self._commits.get(name) if isinstance(asked, Commit) else None
+        task = get_running_loop().create_task(self._call(asked, former))
         self._calling.add(task)
         task.add_done_callback(self._calling.discard)
+        if isinstance(asked, Commit):
+            self._commits[name] = task
+            task.add_done_callback(partial(self._committed, name))
 
-    async def _call(self, asked: Asked[Message]) -> None:
+    def _committed(self, name: str, task: Task[None]) -> None:
+        if self._commits.get(name) is task:
+            del self._commits[name]
+
+    async def _call(self, asked: Asked[Message], former: Task[None] | None) -> None:
+        if former is not None and not former.done():
+            await wait([former])  # of an earlier stay of the log: what is stored would go back
         if asked.log.is_gone:
             return  # it was lost in this turn of the loop
         name, function, arguments = self._call_of(asked)

@@ -31,7 +31,8 @@ class ThreadRunner(WaitingThreads[Message]):
 
     All methods may be called from any thread but not from a hook. Whatever fails in ``commit``, ``dead_letter``,
     ``load``, ``settled``, ``executor`` or a hook stops the runner: handlers finish, what is done is committed, and
-    every call but those for figures raises that error from then on, also one that waits.
+    every call raises that error from then on, also one that waits, but those for figures and those about a log that is
+    still leaving.
 
     Args:
         handle: Called with each message, or with a list of them (`RunnerConfig.batch`), by several threads.
@@ -112,7 +113,7 @@ class ThreadRunner(WaitingThreads[Message]):
         handle, ended = self._handle, self._ended
         while (run := self._next_run()) is not None:
             run.started_ms = now_ms()
-            raised: BaseException | None = None
+            raised = answer = None
             try:
                 if (answer := handle(run.message)) is not None:
                     check_answer(answer)
@@ -123,7 +124,7 @@ class ThreadRunner(WaitingThreads[Message]):
             except BaseException as error:  # noqa: BLE001  # every end is an answer
                 raised = error
             ended.append((run, raised, now_ms()))
-            del run, raised  # a thread that waits keeps no message alive
+            del run, raised, answer  # a thread that waits keeps no message alive
 
     def _next_run(self) -> Run[Message] | None:
         """Take the next run; who takes the last one fetches more before it begins."""

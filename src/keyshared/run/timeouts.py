@@ -46,7 +46,7 @@ class Timeouts(Generic[Message]):
             if due_ms > now_ms:
                 next_ms = min(next_ms, due_ms)
             else:
-                overdue.append(Overdue(run, now_ms - run.started_ms, is_first=run.named_ms < 0))
+                overdue.append(Overdue(run, now_ms - run.started_ms))
                 run.named_ms = now_ms
         self.due_ms = next_ms if runs else None
         return overdue

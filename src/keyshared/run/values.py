@@ -272,7 +272,7 @@ class RunnerStats(NamedTuple):
         held: Messages that were taken out of their log and have no worker yet: a handler of a lost log still works on
             their key, or older messages of their batch come first, one at a time, because one of them has failed.
         done: Handlers that returned.
-        failed: Handlers that raised, or ended in whatever way after a timeout had cancelled them.
+        failed: Handlers that raised, or ended in whatever way but by `Reject` after a timeout had cancelled them.
         rejected: Handlers that raised `Reject`.
         put_off: Handlers that raised `RetryLater`.
         released: Handlers that were cancelled, and deliveries that were taken back before they began.

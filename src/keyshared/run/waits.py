@@ -103,6 +103,8 @@ class WaitingThreads(Host[Message]):
 
         Raises:
             UnknownLogError: There is no such log.
+            StoppedError: The runner has stopped. If an error made it stop, such as that of the last commit of this log,
+                that is raised instead.
         """
         with self._guard:
             leaving = self._let_leave(log, within_ms)

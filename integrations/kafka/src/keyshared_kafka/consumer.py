@@ -5,7 +5,6 @@ import signal
 from asyncio import AbstractEventLoop, CancelledError, get_running_loop
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from inspect import iscoroutinefunction
 from threading import Event, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -17,6 +16,7 @@ from keyshared.errors import ConfigError
 from keyshared.run import (
     AsyncRunner,
     BusyKey,
+    EventLoopError,
     Hooks,
     Letter,
     RunnerConfig,
@@ -25,6 +25,7 @@ from keyshared.run import (
     ThreadRunner,
     UnknownLogError,
 )
+from keyshared.run.answers import check_function, is_coroutine_function
 from keyshared.run.signals import listening
 from keyshared_kafka.engines import Engine, Tasks, Threads
 from keyshared_kafka.errors import NotBegunError, UnknownPartitionError
@@ -134,9 +135,9 @@ class ParallelConsumer:
         producer: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        if not callable(handle):
-            raise ConfigError("handle", handle, "be something that can be called")
-        self._is_async = iscoroutinefunction(handle) or iscoroutinefunction(getattr(handle, "__call__", None))  # noqa: B004
+        with configuration():
+            check_function("handle", handle, "a message", is_awaited=True)
+        self._is_async = is_coroutine_function(handle)
         check_processes(processes, handle, is_async=self._is_async)
         options = options_of("options", options)
         self._topics = topics_of(topics)
@@ -279,7 +280,7 @@ class ParallelConsumer:
         log = name_of(topic, partition)
         try:
             return self._begun().ask(lambda runner: question(runner, log))
-        except UnknownLogError:
+        except (EventLoopError, StoppedError, UnknownLogError):  # when it has ended it has no partition either
             raise UnknownPartitionError(topic, partition) from None
 
     def _live(self, make: "Callable[[Member, Letters | None, Reader], Engine]") -> None:

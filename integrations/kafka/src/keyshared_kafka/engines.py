@@ -5,10 +5,12 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from keyshared.run import AsyncRunner, StoppedError, ThreadRunner
+from keyshared.run import AsyncRunner, StoppedError, ThreadRunner, UnknownLogError
+from keyshared.run.loops import ask_loop
 from keyshared_kafka.stays import Row
 
 if TYPE_CHECKING:
@@ -54,10 +56,14 @@ class Engine(Protocol):
         """
 
 
-def _those_of(runner: "Host[Message[Any, Any]]", logs: Sequence[str]) -> list[str]:
-    """Return those of some logs that are still there: a runner that an error has stopped has let all of them leave."""
-    there = runner.stats().logs
-    return [log for log in logs if log in there]
+def _has_let_go(runner: "Host[Message[Any, Any]]", error: BaseException) -> bool:
+    """Return False for a log that its runner has let go by itself, stopped by an error that `Engine.stop` raises.
+
+    Any other error is raised.
+    """
+    if error is not runner.error and not isinstance(error, StoppedError | UnknownLogError):
+        raise error
+    return False
 
 
 class Threads:
@@ -73,10 +79,14 @@ class Threads:
         self.runner.add_log(log, start=start, resume_from=token)
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
+        def remove(log: str) -> bool:
+            try:
+                return self.runner.remove_log(log, within_ms)
+            except BaseException as error:  # noqa: BLE001  # whatever has stopped the runner
+                return _has_let_go(self.runner, error)
+
         with ThreadPoolExecutor(len(logs)) as pool:  # each call waits, and all shall begin to leave at once
-            here = _those_of(self.runner, logs)
-            left = list(pool.map(lambda log: self.runner.remove_log(log, within_ms), here))  # before any False counts
-        return len(here) == len(logs) and all(left)
+            return all(list(pool.map(remove, logs)))  # before any False counts
 
     def lose(self, logs: Iterable[str]) -> None:
         for log in logs:
@@ -112,13 +122,10 @@ class Tasks:
         self._pools = pools
 
     def ask(self, question: "Callable[[Host[Message[Any, Any]]], Answer]") -> Answer:
-        if get_ident() == self._thread or not self._loop.is_running():
-            return question(self.runner)  # a loop cannot answer while its own thread waits, nor when it has ended
-
-        async def ask() -> Answer:
-            return question(self.runner)
-
-        return self._call(ask())
+        ask = partial(question, self.runner)
+        if get_ident() == self._thread:
+            return ask()  # a loop cannot answer while its own thread waits
+        return ask_loop(self._loop, ask, without=ask)
 
     def add(self, log: str, start: int | None, token: str | None) -> None:
         async def add() -> None:
@@ -127,10 +134,14 @@ class Tasks:
         self._call(add())
 
     def remove(self, logs: Sequence[str], within_ms: int) -> bool:
+        async def remove(log: str) -> bool:
+            try:
+                return await self.runner.remove_log(log, within_ms)
+            except BaseException as error:  # noqa: BLE001  # whatever has stopped the runner
+                return _has_let_go(self.runner, error)
+
         async def remove_all() -> bool:
-            here = _those_of(self.runner, logs)
-            left = await asyncio.gather(*(self.runner.remove_log(log, within_ms) for log in here))
-            return len(here) == len(logs) and all(left)
+            return all(await asyncio.gather(*map(remove, logs)))
 
         return self._call(remove_all())
 

@@ -38,13 +38,13 @@ def with_records(hooks: Hooks | None) -> Hooks:
     )
 
 
-def _both(ours: Callable[..., None], theirs: Callable[..., object] | None) -> Callable[..., None]:
+def _both(ours: Callable[..., None], theirs: Callable[..., object] | None) -> Callable[..., object]:
     if theirs is None:
         return ours
 
-    def both(*arguments: Any) -> None:  # noqa: ANN401 - whatever the hook gets
+    def both(*arguments: Any) -> object:  # noqa: ANN401 - whatever the hook gets
         ours(*arguments)
-        theirs(*arguments)
+        return theirs(*arguments)  # the runner looks at it
 
     return both
 
