@@ -359,6 +359,12 @@ def test_what_cannot_be_shortened_stays() -> None:
     assert () == shorten((), lambda _: True)
 
 
+def test_what_is_not_to_be_tried_and_who_has_no_place_is_passed_over() -> None:
+    steps = (Connect("c1"), Connect("c2"), Publish(b"a"), Nack(), Disconnect("c1"), Connect("c2"))
+    run = run_schedule(SmallDriver, steps, Guarantees(promises=set()), untried=frozenset({Nack}), max_consumers=1)
+    assert (Connect("c1"), Publish(b"a"), Disconnect("c1"), Connect("c2")) == run.taken
+
+
 def test_answers_are_recorded_with_the_deliveries_that_they_name() -> None:
     replay = small((Connect("c1"), Publish(b"a"), Publish(b"b"), Ack(1), Ack(0)))
     assert [1, 0] == [each.offset for each in replay.history if isinstance(each, Acked)]

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.errors import Flaky, FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.strategies import sampled_from
 from tests.kit.all_faults import FAULTS
 from tests.kit.broken_others import CursorOneTooFar, MovesWithoutDraining
 from tests.kit.small_broker import RETRY_MS, Message, SmallBroker, SmallDriver, SmallMachine
 
 from keyshared.testing import Delivery, Driver, Guarantees, Promise, Violation, trial
+from keyshared.testing.ending import HEALER
 from keyshared.testing.history import Connected
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule
@@ -40,7 +42,7 @@ def test_what_is_found_is_shortened_until_every_step_is_needed() -> None:
     found = find_violation(fault.machine)
     assert found is not None
     assert found.violation.promise is Promise.SAFE_CURSOR
-    claims, most, retry_ms, rest_ms, _ = fault.machine.world()
+    claims, most, retry_ms, rest_ms, *_ = fault.machine.world()
     for place in range(found.steps):
         fewer = found.schedule[:place] + found.schedule[place + 1 :]
         replay = run_schedule(
@@ -274,6 +276,64 @@ class NobodyHome(Driver):
 
     def receive(self, consumer: str) -> list[Delivery]:  # noqa: ARG002  # nobody gets anything
         return []
+
+
+class Onlooker(NobodyHome):
+    """Writes down for which world it was made. It knows no key but two, and loses everything."""
+
+    seen: ClassVar[set[object]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connected: set[str] = set()
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002  # it takes none
+        self.connected.add(consumer)
+        self.seen.update({consumer, len(self.connected)})
+
+    def disconnect(self, consumer: str) -> None:
+        self.connected.remove(consumer)
+
+    def publish(self, key: bytes | None) -> int:
+        if key not in {b"x", b"y"}:
+            raise LookupError(key)
+        return super().publish(key)
+
+    def nack(self, consumer: str, delivery: Delivery) -> bool | None: ...
+
+
+class OneConsumerMachine(KeySharedMachine):
+    """As a queue that is first in, first out claims it."""
+
+    driver_class = Onlooker
+    guarantees = Guarantees(promises={"key-order"}, total_order=True)
+    max_consumers = 1
+    keys = sampled_from([b"x", b"y"])
+    names = sampled_from(["one", "other"])
+
+
+def test_schedules_that_are_drawn_first_keep_to_the_world_of_the_machine() -> None:
+    Onlooker.seen = set()
+    assert _find_by_chance(OneConsumerMachine, settings(BUDGET, max_examples=60)) is None
+    assert Onlooker.seen - {HEALER} == {"one", "other", 1}
+
+
+def test_schedules_that_are_drawn_first_have_as_many_steps_as_the_settings_say() -> None:
+    Onlooker.seen = set()
+    loses = type("Loses", (OneConsumerMachine,), {"guarantees": Guarantees(promises={"no-loss"})})
+    few = settings(BUDGET, max_examples=60, stateful_step_count=3, phases=[Phase.generate])
+    found = _find_by_chance(loses, few)
+    assert found is not None
+    assert found.steps <= 3
+
+
+def test_what_is_shortened_keeps_to_the_keys_of_the_machine() -> None:
+    Onlooker.seen = set()
+    loses = type("Loses", (OneConsumerMachine,), {"guarantees": Guarantees(promises={"no-loss"})})
+    for found in (find_violation(loses), _find_by_chance(loses, BUDGET)):
+        assert found is not None
+        assert {step.key for step in found.schedule if isinstance(step, Publish)} <= {b"x", b"y"}
+        assert found.steps == 1
 
 
 def test_a_driver_claims_what_is_claimed_by_default() -> None:

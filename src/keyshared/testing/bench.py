@@ -135,7 +135,7 @@ class Bench:
             case steps.Poll(first, most):
                 return bool(first) or (most is not None and "receive_some" in self.abilities)
             case steps.Connect(consumer):
-                return consumer not in self.members
+                return consumer not in self.members and self._has_place()
             case steps.Disconnect(consumer) | steps.Flap(consumer):
                 return consumer in self.members
             case steps.StopReading(consumer):
@@ -342,6 +342,11 @@ class Bench:
         offset = self._answers.offset("publish_later", answer)
         self._earliest[offset] = until_ms
         self._enter(offset, key)
+
+    def _has_place(self) -> bool:
+        """Whether one more may be connected."""
+        most = self._world.max_consumers
+        return most is None or len(self.members) < most
 
     def _may_publish(self) -> bool:
         """Whether one more may enter the log. Offsets grow, so none does as long as one of them is not known."""

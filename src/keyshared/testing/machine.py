@@ -101,7 +101,8 @@ class KeySharedMachine(RuleBasedStateMachine):
         guarantees: What the broker claims. Set ``ack_timeout_ms`` if it takes unanswered messages back and its driver
             gives no `Expired`, with ``tolerance_ms`` if its timers are not exact; ``per_consumer`` if it has such a
             limit, which is then tried.
-        max_consumers: How many are connected at once.
+        max_consumers: How many are connected at once. Where consumers say what they want, the kit's own one joins
+            beside them in the end, who wants everything.
         max_outstanding: How many messages are published and not done at once; at most what the broker can take.
         retry_ms: How long a message may wait at most after it was nacked or has expired.
         rest_ms: How long the broker may need at most for anything: lets that much time pass, more than once, before
@@ -344,7 +345,7 @@ class KeySharedMachine(RuleBasedStateMachine):
     @classmethod
     def world(cls) -> World:
         """What the attributes of the class say of the broker."""
-        return World(cls.guarantees, cls.max_outstanding, cls.retry_ms, cls.rest_ms, cls.untried)
+        return World(cls.guarantees, cls.max_outstanding, cls.retry_ms, cls.rest_ms, cls.untried, cls.max_consumers)
 
     def blame(self, violation: Violation) -> None:
         """Fail the test.

@@ -71,6 +71,8 @@ def run_schedule(
     max_outstanding: int = 8,
     retry_ms: int = 0,
     rest_ms: int = 1_000,
+    untried: frozenset[type[Step]] = frozenset(),
+    max_consumers: int | None = None,
 ) -> ScheduleRun:
     """Take the steps of a schedule with a fresh broker, and write down what happens.
 
@@ -84,6 +86,8 @@ def run_schedule(
         max_outstanding: How many messages are published and not done at once; more are not published.
         retry_ms: How long a message may wait at most after it was nacked or has expired.
         rest_ms: How long the broker may need at most for anything.
+        untried: Kinds of steps that are passed over.
+        max_consumers: How many are connected at once; more do not join. None: any number.
 
     Returns:
         The history until the end, or until something was broken; what that was; and the steps that did something.
@@ -110,7 +114,7 @@ def run_schedule(
         raise _BrokenError
 
     claimed = Guarantees() if guarantees is None else guarantees
-    bench = Bench(driver, World(claimed, max_outstanding, retry_ms, rest_ms), blame)
+    bench = Bench(driver, World(claimed, max_outstanding, retry_ms, rest_ms, untried, max_consumers), blame)
     try:
         for step in schedule:
             bench.take(step)

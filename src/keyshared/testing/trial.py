@@ -9,6 +9,7 @@ from keyshared._checks import check_extra
 check_extra("testing", "hypothesis")
 
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.errors import Flaky, FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -19,7 +20,7 @@ from keyshared.testing.guarantees import Violation
 from keyshared.testing.history import Happening
 from keyshared.testing.machine import KeySharedMachine, PromiseBrokenError
 from keyshared.testing.replay import ScheduleRun, run_schedule, shorten
-from keyshared.testing.steps import Schedule, Step
+from keyshared.testing.steps import Publish, PublishLater, Schedule, Step
 from keyshared.testing.strategies import delays_ms, schedules
 
 __all__ = ["BUDGET", "Finding", "find_violation", "find_violations"]
@@ -118,12 +119,12 @@ def _find_by_chance(machine: type[KeySharedMachine], chosen: settings) -> Findin
     tries = 0
 
     @_first_fault_only(chosen)
-    @given(schedules(machine.driver_class, keys=machine.keys, delays=delays_ms(*machine.world().timeouts)))
+    @given(_schedules_of(machine, chosen))
     def search(schedule: Schedule) -> None:
         nonlocal tries
         if not found:
             tries += 1
-            run = _replay(machine, [step for step in schedule if type(step) not in machine.untried])
+            run = _replay(machine, schedule)
             if run.violation is not None:
                 found.append(Finding(run.violation, tries, run.history, run.taken, run.in_the_end))
 
@@ -131,6 +132,20 @@ def _find_by_chance(machine: type[KeySharedMachine], chosen: settings) -> Findin
     if not found:
         return None
     return _shortened(found[0], machine) if Phase.shrink in chosen.phases else found[0]
+
+
+def _schedules_of(machine: type[KeySharedMachine], chosen: settings) -> st.SearchStrategy[Schedule]:
+    """Draw what the machine would: who claims something for a small world only claims nothing beyond it."""
+    few: dict[str, st.SearchStrategy[str]] = {}
+    if machine.names is not KeySharedMachine.names:  # of the usual ones, most steps would be of somebody not there
+        few["names"] = machine.names
+    return schedules(
+        machine.driver_class,
+        keys=machine.keys,
+        delays=delays_ms(*machine.world().timeouts),
+        most=chosen.stateful_step_count,
+        **few,
+    )
 
 
 def find_violations(
@@ -192,7 +207,7 @@ def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
     found = _replay(machine, finding.schedule)
 
     def breaks(schedule: Schedule) -> bool:
-        return _is_like(_replay(machine, schedule), found, finding)
+        return _has_only(machine, schedule, finding.schedule) and _is_like(_replay(machine, schedule), found, finding)
 
     if not _is_like(found, found, finding):
         return finding
@@ -200,6 +215,15 @@ def _shortened(finding: Finding, machine: type[KeySharedMachine]) -> Finding:
     if shortest.violation is None or not _is_like(shortest, found, finding):
         return finding
     return Finding(shortest.violation, finding.examples, shortest.history, shortest.taken, shortest.in_the_end)
+
+
+def _has_only(machine: type[KeySharedMachine], schedule: Schedule, found: Schedule) -> bool:
+    """Whether the machine could publish all that: if it has keys of its own, plainer ones may be none of them."""
+    return machine.keys is KeySharedMachine.keys or _keys_of(schedule) <= _keys_of(found)
+
+
+def _keys_of(schedule: Schedule) -> set[bytes | None]:
+    return {step.key for step in schedule if isinstance(step, Publish | PublishLater)}
 
 
 def _is_like(replay: ScheduleRun, found: ScheduleRun, finding: Finding) -> bool:
@@ -221,4 +245,6 @@ def _replay(machine: type[KeySharedMachine], schedule: Iterable[Step]) -> Schedu
         max_outstanding=world.max_outstanding,
         retry_ms=world.retry_ms,
         rest_ms=world.rest_ms,
+        untried=world.untried,
+        max_consumers=world.max_consumers,
     )

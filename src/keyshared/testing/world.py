@@ -17,6 +17,7 @@ class World(NamedTuple):
         retry_ms: How long a message may wait at most after it was nacked or has expired.
         rest_ms: How long it may need at most for anything.
         untried: Kinds of steps that are passed over.
+        max_consumers: How many are connected at once; nobody else joins. None: any number.
     """
 
     guarantees: Guarantees = Guarantees()
@@ -24,6 +25,7 @@ class World(NamedTuple):
     retry_ms: int = 0
     rest_ms: int = 1_000
     untried: frozenset[type[Step]] = frozenset()
+    max_consumers: int | None = None
 
     @property
     def timeouts(self) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ FOUND_BY_SCHEDULES = ("PutsBackAtTheTail", "EvictionLoses", "MovesWithoutDrainin
 
 
 def replayed(machine: type[KeySharedMachine], schedule: Schedule) -> ScheduleRun:
-    claimed, most, retry_ms, rest_ms, _ = machine.world()
+    claimed, most, retry_ms, rest_ms, *_ = machine.world()
     driver = machine.driver_class
     return run_schedule(driver, schedule, claimed, max_outstanding=most, retry_ms=retry_ms, rest_ms=rest_ms)
 
