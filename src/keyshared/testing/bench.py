@@ -27,8 +27,17 @@ __all__ = ["Bench"]
 
 _Answer = TypeVar("_Answer")
 
+_OF_A_MESSAGE: Final = (
+    *(past.DeadLettered, past.Done, past.Dropped, past.Expired, past.Freed, past.Held, past.Redriven, past.Released),
+    *(past.Settled, past.Skipped),
+)
+
 _REMEMBERED_RECEIPTS: Final = 16
-_OTHER_HALVES: Final = {"kill_at": "restart", "begin_receive": "finish_receive", "begin_ack": "finish_ack"}
+_NEEDED: Final = (
+    *(("kill_at", "restart"), ("postpone", "advance"), ("publish_later", "advance")),
+    *(("begin_receive", "finish_receive"), ("finish_receive", "begin_receive")),
+    *(("begin_ack", "finish_ack"), ("finish_ack", "begin_ack")),
+)
 
 
 class Bench:
@@ -357,7 +366,8 @@ class Bench:
 
     def _meet(self, offset: int) -> None:
         """Learn that what may have been published was."""
-        if self._perhaps is not None and offset not in self._log:
+        if self._perhaps is not None and offset not in self._log and self._answers.is_next(offset):
+            self._answers.note(offset)
             (key, until_ms), self._perhaps = self._perhaps, None
             if until_ms is not None:
                 self._earliest[offset] = until_ms
@@ -590,8 +600,9 @@ class Bench:
         return [name for name in order if name in self.members and name not in busy]
 
     def _notice(self, happening: Happening) -> None:
-        if isinstance(happening, past.DeadLettered | past.Dropped | past.Held | past.Skipped | past.Settled):
+        if isinstance(happening, _OF_A_MESSAGE):
             self._meet(happening.offset)
+            self._answers.known("notices", happening, happening.offset, self._log)
         if isinstance(happening, past.Expired | past.Released):
             receipt = self.open.get((happening.consumer, happening.offset))
             if receipt is None or receipt.delivery.attempt != happening.attempt:
@@ -608,7 +619,7 @@ class Bench:
     def _receive(self, name: str, deliveries: Iterable[Delivery]) -> None:
         for delivery in self._answers.deliveries(deliveries):
             self._meet(delivery.offset)
-            self._answers.known(delivery, self._log)
+            self._answers.known("receive", delivery, delivery.offset, self._log)
             key = delivery.key.encode() if isinstance(delivery.key, str) else delivery.key
             self._tell(
                 past.Delivered(offset=delivery.offset, key=key, consumer=name, attempt=delivery.attempt, at_ms=self.now)
@@ -624,6 +635,6 @@ class Bench:
 
 def _check_halves(driver: str, has: frozenset[str]) -> None:
     """A driver with one half of an ability means to have both: without the other one it would never be tried."""
-    for half, other in _OTHER_HALVES.items():
+    for half, other in _NEEDED:
         if half in has and other not in has:
             raise UnsupportedError(driver, f"{other}, which {half} needs")
