@@ -510,6 +510,21 @@ def test_a_name_or_weight_for_which_the_function_of_the_hash_raises_changes_noth
     assert before == ring
 
 
+@pytest.mark.parametrize("answer", [-1, 256, "a", None])
+def test_a_name_or_key_of_which_the_function_of_the_hash_makes_no_hash_is_refused(answer: Any) -> None:
+    ring = HashRing(
+        ["a"], vnodes=3, key_hash=KeyHash("odd", 8, lambda data: answer if data[0] in b"bk" else data[-1]), slot_bits=8
+    )
+    before = ring.copy()
+    with pytest.raises(ArgumentError, match="name is 'b'; it must have points under the hash 'odd'; its function ret"):
+        ring.add("b")
+    assert before == ring
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="key is b'k'; it must have a hash 'odd'; its function returned"):
+            ring.owner(b"k")
+        assert [(0, 256, "a")] == list(ring.ranges.runs)  # from now on they are at hand
+
+
 def test_a_hash_without_its_package_says_so_when_a_name_joins() -> None:
     def missing(_: bytes) -> int:
         raise MissingExtraError("blake3", "celeriant")

@@ -43,6 +43,7 @@ __all__ = [
     "java_order",
     "refuse_hashed",
     "require",
+    "wrong_hash",
 ]
 
 
@@ -559,6 +560,27 @@ def refuse_hashed(
     if isinstance(error, KeySharedError):
         raise error
     raise ArgumentError(parameter, value, f"have {needs} {hash_name!r}; its function raised {shown(error)}") from error
+
+
+def wrong_hash(
+    hash_name: str, bits: int, value: object, answer: object, *, parameter: str = "key", needs: str = "a hash"
+) -> ArgumentError:
+    """Return the error for what the function of a hash has returned, if that is no hash.
+
+    Args:
+        hash_name: The name of the hash.
+        bits: How many bits it has.
+        value: What its function was called for.
+        answer: What was returned.
+        parameter: What the value is called in the error.
+        needs: What it has to have.
+
+    Example:
+        >>> print(wrong_hash("mine", 8, b"k", -1))
+        key is b'k'; it must have a hash 'mine'; its function returned -1, and no int of 8 bits
+    """
+    said = f"its function returned {shown(answer)}, and no int of {bits} bits"
+    return ArgumentError(parameter, value, f"have {needs} {hash_name!r}; {said}")
 
 
 def java_order(name: str) -> bytes:

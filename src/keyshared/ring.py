@@ -18,9 +18,16 @@ from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
-from keyshared._checks import check_int, check_number, check_several, configuration, refuse_hashed
+from keyshared._checks import check_int, check_number, check_several, configuration, refuse_hashed, wrong_hash
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
-from keyshared.hashing.named import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
+from keyshared.hashing.named import (
+    DANUBE_32,
+    DEFAULT_SLOT_BITS,
+    KEY_HASHES,
+    XXH64_SEED_42,
+    KeyHash,
+    pulsar_ring_hash,
+)
 from keyshared.placement.protocol import find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.ring_points import Point, RingPoints
@@ -36,6 +43,7 @@ __all__ = ["DEFAULT_VNODES", "HashRing"]
 DEFAULT_VNODES: Final = 100  # Danube and Pulsar 100; ketama 40 x weight x 4; uhashring 160
 _MOST_VNODES: Final = 1_000_000
 _DANUBE_BITS: Final = 32
+_POINTS: Final = "points under the hash"
 
 _DANUBE_ID_BITS: Final = 64
 
@@ -405,9 +413,23 @@ class HashRing:
         text, function = self._rules.point_text, self._key_hash.function
         point_name, index, rank = self._rules.point_name(name), member.index, member.rank
         try:
-            return [(function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop)]
+            points = [(function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop)]
         except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
-            refuse_hashed(self._key_hash.name, name, error, parameter="name", needs="points under the hash")
+            refuse_hashed(self._key_hash.name, name, error, parameter="name", needs=_POINTS)
+        if self._key_hash.name not in KEY_HASHES:
+            self._check_hashes(name, points)
+        return points
+
+    def _check_hashes(self, name: str, points: list[Point]) -> None:
+        """Raise unless these are hashes: a negative one would own slots all the same, and a text stop every change."""
+        hash_name, bits = self._key_hash.name, self._key_hash.bits
+        for hashed, _, _ in points:
+            try:
+                is_wrong = hashed >> bits
+            except TypeError:
+                is_wrong = True
+            if is_wrong:
+                raise wrong_hash(hash_name, bits, name, hashed, parameter="name", needs=_POINTS)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashRing):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, fill, subscription
 
-from keyshared.config import DispatcherConfig, Unmatched
+from keyshared.config import DispatcherConfig, DrainUnit, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import Deliver, Spilled
 from keyshared.errors import (
@@ -26,7 +26,7 @@ from keyshared.errors import (
 )
 from keyshared.hashing import KeyHash
 from keyshared.leases import LeaseQueue
-from keyshared.placement import SoleOwner
+from keyshared.placement import AssignedRanges, HashRange, SoleOwner
 from keyshared.ring import HashRing
 
 NOW = 1_000
@@ -601,6 +601,25 @@ class TestKeysThatAHashDoesNotTake:
             call(dispatcher)
         assert ("key", "é".encode()) == (caught.value.parameter, caught.value.value)
         assert isinstance(caught.value.__cause__, UnicodeDecodeError)
+        assert before == dispatcher.snapshot()
+
+    @pytest.mark.parametrize("answer", [-5, 1 << 70])
+    @pytest.mark.parametrize("placement", ["ring", "assigned"])
+    @pytest.mark.parametrize("unit", DrainUnit)
+    def test_a_key_without_a_slot_is_refused_whatever_the_placement(
+        self, answer: int, placement: str, unit: DrainUnit
+    ) -> None:
+        key_hash = KeyHash("odd", 16, lambda data: answer if data == b"k" else len(data))
+        made = (
+            HashRing(key_hash=key_hash)
+            if placement == "ring"
+            else AssignedRanges([(HashRange(0, 1 << 16), "ann")], key_hash=key_hash)
+        )
+        dispatcher = KeySharedDispatcher(made, DispatcherConfig(unit=unit))
+        dispatcher.add_consumer("ann")
+        before = dispatcher.snapshot()
+        with pytest.raises(ArgumentError, match="key is b'k'; it must have a hash 'odd'; its function returned"):
+            dispatcher.offer(0, "k")
         assert before == dispatcher.snapshot()
 
     def test_a_placement_is_refused(self) -> None:

@@ -195,11 +195,24 @@ def test_a_missing_package_is_found_out_at_import_and_told_at_use(monkeypatch: p
         assert extra == caught.value.extra
 
 
-def test_what_a_hash_function_raises_comes_out_and_a_shift_that_is_too_far_is_named() -> None:
+def test_what_a_hash_function_raises_names_the_key_and_so_does_a_shift_that_is_too_far() -> None:
     def broken(data: bytes) -> int:
-        raise ValueError(data)
+        raise KeyError(data)
 
-    with pytest.raises(ValueError, match="k"):
+    with pytest.raises(ArgumentError, match="key is b'k'; it must have a hash 'broken'; its function raised KeyError"):
         KeyHash("broken", 32, broken).slot(b"k", 16)
     with pytest.raises(ArgumentError, match="slot_bits is 33; it must be at most 32, the bits of length"):
         KeyHash("length", 32, len).slot(b"k", 33)
+
+
+@pytest.mark.parametrize("answer", [-1, -1 << 40, 1 << 32, "a", 3.5, None])
+def test_what_is_no_hash_is_refused(answer: Any) -> None:
+    with pytest.raises(
+        ArgumentError, match="key is b'k'; it must have a hash 'wrong'; its function returned"
+    ) as caught:
+        KeyHash("wrong", 32, lambda _: answer).slot(b"k", 16)
+    assert str(caught.value).endswith(", and no int of 32 bits")
+
+
+def test_the_least_and_the_greatest_hash_have_slots() -> None:
+    assert [0, 0xFFFF] == [KeyHash("edge", 32, lambda _, edge=edge: edge).slot(b"k", 16) for edge in (0, (1 << 32) - 1)]  # type: ignore[misc]

@@ -388,6 +388,15 @@ def test_a_key_for_which_the_function_of_the_hash_raises_is_named() -> None:
             ask(b"")
 
 
+@pytest.mark.parametrize("answer", [-1, -1 << 40, 256, 1 << 70, "a", 3.5, None])
+def test_a_key_of_which_the_function_of_the_hash_makes_no_hash_is_refused(answer: Any) -> None:
+    made = RangeMap.from_stops([8, 16], ["a", "b"], key_hash=KeyHash("wrong", 8, lambda _: answer), slot_bits=4)
+    for ask in (made.slot_of, made.owner_of, made.finder()):
+        with pytest.raises(ArgumentError, match="key is b'k'; it must have a hash 'wrong'; its function ret") as caught:
+            ask(b"k")
+        assert str(caught.value).endswith(", and no int of 8 bits")
+
+
 def test_a_hash_without_its_package_says_so() -> None:
     def missing(_: bytes) -> int:
         raise MissingExtraError("blake3", "celeriant")

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, overload
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_callable, check_int, check_text, configuration
+from keyshared._checks import check_callable, check_int, check_text, configuration, refuse_hashed, wrong_hash
 from keyshared.errors import ArgumentError, KeyTypeError
 from keyshared.hashing.celeriant import big_endian_slot, little_endian_slot
 from keyshared.hashing.pulsar import murmur3_32, range_slot_unchecked, ring_slot_unchecked
@@ -154,7 +154,7 @@ class KeyHash:
         name: What it is called in snapshots, with the version or seed ("xxh64:42").
         bits: Width of its unsigned result.
         function: Bytes to an int in ``range(2**bits)``; at module level if maps with this hash are to be pickled. It
-            may raise for a key: a placement then raises an `ArgumentError` that names the key.
+            may raise for a key: an `ArgumentError` then names the key, as it does if something else is returned.
 
     Raises:
         ConfigError: The name is empty, or the width is not an int from 1 to 64.
@@ -183,15 +183,24 @@ class KeyHash:
 
         Returns:
             An int in ``range(2**slot_bits)``.
+
+        Raises:
+            ArgumentError: The function raises for the key, or returns no hash; or there are too many slot bits.
         """
         try:
-            return self.function(key) >> self.bits - slot_bits
+            hashed = self.function(key)
+        except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
+            refuse_hashed(self.name, key, error)
+        try:
+            is_wrong = hashed >> self.bits  # what is left of an int that is negative or too large
+        except TypeError:
+            is_wrong = True
+        if is_wrong:
+            raise wrong_hash(self.name, self.bits, key, hashed)
+        try:
+            return hashed >> self.bits - slot_bits
         except ValueError:  # looked at only when the shift was refused: this is called for each key
-            if slot_bits > self.bits:
-                raise ArgumentError(
-                    "slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}"
-                ) from None
-            raise
+            raise ArgumentError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}") from None
 
 
 def _xxh64_seed_42(data: bytes) -> int:
