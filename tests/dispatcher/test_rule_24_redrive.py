@@ -37,6 +37,7 @@ from keyshared.errors import (
     WindowFullError,
 )
 
+LAST_LETTER = (1 << 63) - (1 << 31) - 1
 LATER = RetryPolicy(max_redeliveries=3, base_delay_ms=50)
 
 
@@ -59,9 +60,9 @@ def ignored(offset: int, attempt: int, reason: IgnoredReason) -> Ignored:
     return Ignored(offset, None, attempt, Call.REDRIVE, reason)
 
 
-def restored(dispatcher: KeySharedDispatcher, **items: Any) -> Watched:
+def restored(dispatcher: KeySharedDispatcher, **others: Any) -> Watched:
     state = json.loads(json.dumps(dispatcher.snapshot()))
-    return Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0, **items)
+    return Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0, **others)
 
 
 class TestPlace:
@@ -279,6 +280,15 @@ class TestRefused:
         with pytest.raises(ArgumentError):
             dispatcher.redrive("a1", [letter])
 
+    def test_an_attempt_that_leaves_no_room_for_more_is_refused(self) -> None:
+        dispatcher = redriving("ann")
+        fill(dispatcher, "a1")
+        bury(dispatcher, 0)
+        before = dispatcher.snapshot()
+        with pytest.raises(ArgumentError, match=f"attempt is {LAST_LETTER + 1}; it must be below {LAST_LETTER + 1}: "):
+            dispatcher.redrive("a1", [StoredLetter(0, LAST_LETTER + 1)])
+        assert before == dispatcher.snapshot()
+
     def test_an_offset_that_may_still_be_offered_is_refused_with_all_others(self) -> None:
         dispatcher = redriving("ann")
         fill(dispatcher, "a1", "a1")
@@ -467,6 +477,26 @@ class TestSnapshot:
         assert dispatcher.stats() == again.stats()
         assert dispatcher.handle_timeout(now_ms=60) == again.handle_timeout(now_ms=60)
         assert "item" in [each.item for each in again.in_flight()]
+
+    def test_the_greatest_letter_that_is_taken_is_stored_however_often_it_fails(self) -> None:
+        dispatcher = redriving("ann", retry=LATER)
+        fill(dispatcher, "a1")
+        bury(dispatcher, 0)
+        dispatcher.redrive("a1", [StoredLetter(0, LAST_LETTER)])
+        for attempt in range(LAST_LETTER + 1, LAST_LETTER + 4):
+            dispatcher = restored(dispatcher)
+            assert [attempt] == [each.attempt for each in dispatcher.in_flight("ann")]
+            dispatcher.nack(0, "ann", attempt)
+            dispatcher.handle_timeout(now_ms=dispatcher.next_deadline_ms())
+
+    def test_letters_of_the_last_epoch_come_back(self) -> None:
+        dispatcher = restored(redriving("ann"), epoch=(1 << 31) - 1)
+        dispatcher.offer(0, "a1")
+        (first,) = dispatcher.in_flight("ann")
+        (letter,) = [each for each in dispatcher.reject(0, "ann", first.attempt) if isinstance(each, DeadLetter)]
+        dispatcher.dead_lettered(0)
+        (again,) = dispatcher.redrive("a1", [StoredLetter(letter.offset, letter.attempt)])
+        assert again == deliver(0, "a1", "ann", letter.attempt + 1)
 
     def test_a_blocked_one_is_blocked_again(self) -> None:
         dispatcher = redriving("ann", poison=Poison.BLOCK)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_int, check_offset, checked_list
+from keyshared._checks import OFFSET_STOP, check_int, check_offset, checked_list
 from keyshared._dispatch.endings import REMEMBERED_DELIVERIES, Ended
 from keyshared._dispatch.members import Member
 from keyshared._window.lanes import BLOCKED, DEAD_LETTERING, IN_FLIGHT, Entry
@@ -31,7 +31,8 @@ Receipt = tuple[int, str, int]
 """Offset, consumer and attempt: what names one delivery."""
 
 _offset_of: Final = itemgetter(0)
-_LAST_ATTEMPT: Final = OFFSET_STOP - 1
+_ROOM: Final = 1 << 31  # deliveries of one message: more than any will ever have, and half of those of the last epoch
+_LETTERS_STOP: Final = OFFSET_STOP - _ROOM
 MAX_REASON: Final = 500
 """Characters that the reason of a failure may have: it is kept and stored for each message that has one."""
 
@@ -41,7 +42,7 @@ class StoredLetter(NamedTuple, Generic[Item_co]):
 
     Attributes:
         offset: The message's offset, under which it comes back.
-        attempt: Its last delivery; what comes now has a higher number.
+        attempt: Its last delivery, from 0 to below 2**63 - 2**31; what comes now has a higher number.
         item: A passenger that comes back with its `Deliver`.
     """
 
@@ -113,8 +114,8 @@ def sorted_letters(letters: Sequence[object]) -> list[StoredLetter[Any]]:
         if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
             raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
         check_offset("offset", letter[0])
-        if check_int("attempt", letter[1], 0) >= _LAST_ATTEMPT:
-            raise ArgumentError("attempt", letter[1], f"be below {_LAST_ATTEMPT}: the next one has {OFFSET_BITS} bits")
+        if check_int("attempt", letter[1], 0) >= _LETTERS_STOP:
+            raise ArgumentError("attempt", letter[1], f"be below {_LETTERS_STOP}: the next ones have higher numbers")
         checked.append(StoredLetter(*letter))
     return sorted(checked, key=_offset_of)
 
