@@ -428,8 +428,8 @@ class SlowBooks:
             if isinstance(happening, Nacked) and happening.reason is not None:
                 message.said, message.may_have_said = happening.reason, False
             message.end_was_only_seen = False
+            message.failures += not isinstance(happening, Released)
         if names_last:
-            message.failures += message.is_surely(OPEN) and not isinstance(happening, Released)
             self.give_back(message)
 
     def give_back(self, message: Message) -> None:

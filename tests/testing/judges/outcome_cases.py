@@ -484,6 +484,47 @@ OUTCOME_CASES = [
         TWICE,
     ),
     Case(
+        "a nack that was only seen is a failure when the system says so too",
+        Promise.ATTEMPTS,
+        [
+            *(A, published(0), delivered(0), nacked(0, counted=None), nacked(0), delivered(0, attempt=2)),
+            *(nacked(0, attempt=2, counted=None), nacked(0, attempt=2), delivered(0, attempt=3)),
+        ],
+        (5, 7, 8),
+        TWICE,
+    ),
+    Case(
+        "a nack that was only seen has not counted, and its delivery has expired",
+        Promise.ATTEMPTS,
+        [
+            *(A, published(0), delivered(0), nacked(0), delivered(0, attempt=2)),
+            *(nacked(0, attempt=2, counted=None), Expired(offset=0, consumer="a", attempt=2), delivered(0, attempt=3)),
+        ],
+        (4, 6, 7),
+        TWICE,
+    ),
+    Case(
+        "a nack that was only seen is no failure where its delivery was given back",
+        Promise.ATTEMPTS,
+        [
+            *(A, published(0), delivered(0), nacked(0), delivered(0, attempt=2)),
+            *(nacked(0, attempt=2, counted=None), released(0, attempt=2), delivered(0, attempt=3)),
+        ],
+        None,
+        TWICE,
+    ),
+    Case(
+        "an expiry that is told is a failure also where the time of the delivery says so",
+        Promise.ATTEMPTS,
+        [
+            *(A, published(0), delivered(0, at_ms=0), Expired(offset=0, consumer="a", attempt=1, at_ms=10)),
+            *(delivered(0, attempt=2, at_ms=10), Expired(offset=0, consumer="a", attempt=2, at_ms=20)),
+            delivered(0, attempt=3, at_ms=20),
+        ],
+        (4, 5, 6),
+        Guarantees(promises={"attempts"}, max_attempts=2, ack_timeout_ms=10),
+    ),
+    Case(
         "a message that has failed twice has no answer in the end",
         Promise.ATTEMPTS,
         [A, published(0), delivered(0), nacked(0), delivered(0, attempt=2), nacked(0, attempt=2), AtRest()],

@@ -265,8 +265,8 @@ class Bookkeeper(Lives):
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
-            message.failed += found is Standing.CURRENT and type(happening) is not Released
             if found in PERHAPS_OPEN:
+                message.failed += type(happening) is not Released
                 self._note_wishes(message, happening, seen)
             elif message.unsaid and type(happening) is not Nacked:
                 said = message.unsaid_of(happening.consumer, happening.attempt)
