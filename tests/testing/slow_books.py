@@ -58,7 +58,7 @@ class Message:
     failures: int = 0
     not_before_ms: int | None = None  # as somebody asked, since its last delivery
     said: str | None = None  # by the last failure that said anything
-    may_have_said: bool = False  # another reason since then: a nack that was only seen
+    may_have_said: set[str] = field(default_factory=set)  # since then: nacks that were only seen
     nack_was_only_seen: bool = False  # of its last delivery
     unsaid: list[Delivered] = field(default_factory=list)  # deliveries that ended without a row of their own
     end_was_only_seen: bool = False  # of its last delivery: the system may still say how that ended
@@ -415,7 +415,7 @@ class SlowBooks:
                 message.came_back |= OPEN in message.can_be
                 message.can_be |= {EXPIRED} if OPEN in message.can_be else set()
                 message.end_was_only_seen = message.nack_was_only_seen = True
-                message.may_have_said |= happening.reason is not None
+                message.may_have_said |= set() if happening.reason is None else {happening.reason}
             return
         is_open = names_last and (message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen)
         if not is_open and not isinstance(happening, Nacked):
@@ -426,7 +426,7 @@ class SlowBooks:
             if isinstance(happening, Released) and happening.until_ms is not None:
                 message.not_before_ms = happening.until_ms
             if isinstance(happening, Nacked) and happening.reason is not None:
-                message.said, message.may_have_said = happening.reason, False
+                message.said, message.may_have_said = happening.reason, set()
             message.end_was_only_seen = False
             message.failures += not isinstance(happening, Released)
         if names_last:

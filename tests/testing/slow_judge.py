@@ -405,8 +405,8 @@ class SlowJudge(SlowBooks):
     def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
         known = self.outstanding.get(happening.offset)
         is_told = known is not None and (known.said is not None or known.is_published)
-        if isinstance(happening, DeadLettered) and is_told and known is not None and not known.may_have_said:
-            yield from [Promise.REASON_TRAVELS] * (happening.reason != known.said)
+        if isinstance(happening, DeadLettered) and is_told and known is not None:
+            yield from [Promise.REASON_TRAVELS] * (happening.reason not in {known.said, *known.may_have_said})
         if not self.log_is_told:
             return
         message = self.outstanding.get(happening.offset)

@@ -96,6 +96,31 @@ DELAY_CASES = [
         [A, published(0), delivered(0), failed(0, "refused", counted=None), DeadLettered(offset=0)],
     ),
     Case(
+        "a nack that was only seen has counted, and the dead letter says why",
+        Promise.REASON_TRAVELS,
+        [
+            *(A, published(0), delivered(0), failed(0, "refused", counted=None), nacked(0)),
+            DeadLettered(offset=0, reason="refused"),
+        ],
+    ),
+    Case(
+        "nacks were only seen, and the dead letter says what none of them said",
+        Promise.REASON_TRAVELS,
+        [
+            *(A, published(0), delivered(0), failed(0, "refused", counted=None), failed(0, "full", counted=None)),
+            DeadLettered(offset=0, reason="lost"),
+        ],
+        (1, 5),
+    ),
+    Case(
+        "many nacks were only seen, and nobody remembers what each of them said",
+        Promise.REASON_TRAVELS,
+        [
+            *(A, published(0), delivered(0), *(failed(0, f"try {number}", counted=None) for number in range(10))),
+            DeadLettered(offset=0, reason="try 9"),
+        ],
+    ),
+    Case(
         "a nack that was only seen has counted, so the dead letter says why",
         Promise.REASON_TRAVELS,
         [

@@ -6,7 +6,7 @@ from keyshared.testing.guarantees import Promise, Violation
 from keyshared.testing.history import DeadLettered, Delivered, Happening, Nacked, Published, Released
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.delivery_promises import NO_DELIVERY
-from keyshared.testing.judges.entries import Message, Seen
+from keyshared.testing.judges.entries import REASONS, Message, Seen
 from keyshared.testing.judges.judge import Judge, Judgement
 
 __all__ = ["NotEarly", "ReasonTravels"]
@@ -64,10 +64,10 @@ class ReasonTravels(Judge):
     def _dead_lettered(self, seen: Seen, happening: DeadLettered, message: Message | None) -> Iterator[Violation]:
         if message is None or (message.named is None and type(message.published.happening) is Delivered):
             return  # what was said before the history began it does not tell
-        if message.perhaps_named:
-            return  # whether that nack counted nobody knows
+        if len(message.perhaps_named) > REASONS:
+            return  # not all of them are remembered
         said = None if message.named is None else _reason(message.named)
-        if happening.reason != said:
+        if happening.reason != said and happening.reason not in message.perhaps_named:
             text = f"the dead letter of offset {message.offset} says {happening.reason!r}, and its failure {said!r}"
             yield self.blame(text, message.named or message.published, seen)
 

@@ -260,7 +260,7 @@ class Bookkeeper(Lives):
         elif message is not None and standing(message, happening.consumer, happening.attempt) in PERHAPS_OPEN:
             self._end_perhaps(message, seen, can_wait=True)
             message.presumed = message.perhaps_nacked = True  # the system may still say how the delivery has ended
-            message.perhaps_named |= happening.reason is not None
+            message.name_perhaps(happening.reason)
 
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
@@ -278,7 +278,7 @@ class Bookkeeper(Lives):
         if isinstance(happening, Released) and happening.until_ms is not None:
             message.asked = seen
         elif isinstance(happening, Nacked) and happening.reason is not None:
-            message.named, message.perhaps_named = seen, False
+            message.named, message.perhaps_named = seen, ()
 
     def _answer(
         self, seen: Seen, happening: Settled | DeadLettered | Dropped | Skipped, message: Message | None

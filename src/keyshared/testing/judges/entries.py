@@ -9,6 +9,7 @@ from keyshared.testing.history import Delivered, Happening, Held, HoldReason, Pu
 
 __all__ = [
     "PERHAPS_OPEN",
+    "REASONS",
     "SLACK",
     "Lane",
     "LaneId",
@@ -29,6 +30,7 @@ __all__ = [
 
 LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice what lives in it
+REASONS: Final = 8  # of nacks that were only seen, for each message; where there are more, it may be any
 _REMEMBERED_DELIVERIES: Final = 8  # of a message, beside the last one
 _DECIDED_BY_SOMEBODY: Final = frozenset({HoldReason.BLOCKED, HoldReason.OTHER})
 
@@ -161,7 +163,7 @@ class Message:
         self.odd: Seen | None = None  # a delivery that tells of another key, and is not judged yet
         self.asked: Seen | None = None  # what asked that it shall not be delivered before some time
         self.named: Seen | None = None  # the last failure that named a reason
-        self.perhaps_named = False  # a nack named another one since then, and was only seen
+        self.perhaps_named: tuple[str, ...] = ()  # what nacks named since then that were only seen; see REASONS
         self.noted = False  # an ack came that did not count at once
         self.is_listed = False
 
@@ -203,6 +205,11 @@ class Message:
             del self.earlier[0]
             self.forgotten = True
         self.earlier.append(last)
+
+    def name_perhaps(self, reason: str | None) -> None:
+        """Remember what a nack says of which nobody knows whether it counted."""
+        if reason is not None and reason not in self.perhaps_named and len(self.perhaps_named) <= REASONS:
+            self.perhaps_named += (reason,)
 
     def leave_unsaid(self) -> None:
         """Remember that no row of its own has told how the last delivery ended: one may still follow."""
