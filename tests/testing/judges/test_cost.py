@@ -7,7 +7,17 @@ import pytest
 from tests.steps import steps_of
 
 from keyshared.testing import Checker, Guarantees, Promise
-from keyshared.testing.history import Acked, Connected, Delivered, Happening, Held, HoldReason, Nacked, Published
+from keyshared.testing.history import (
+    Acked,
+    Connected,
+    Delivered,
+    Happening,
+    Held,
+    HoldReason,
+    Nacked,
+    Published,
+    Quiet,
+)
 
 FEW: Final = 20
 MANY: Final = 320
@@ -51,6 +61,47 @@ def violations(history: Iterable[Happening], claims: dict[str, Any]) -> list[Any
 def test_a_happening_that_breaks_a_limit_takes_no_more_steps_the_more_of_them_there_were(limit: str) -> None:
     make, claims, _ = HISTORIES[limit]
     few, many = (steps_of(violations, make(count), claims) / count for count in (FEW, MANY))
+
+    assert many < 1.5 * few
+
+
+def only_nacked(count: int, *after: Happening) -> list[Happening]:
+    """A message of each key whose nack was only seen, one that waits behind it, and then something else."""
+    history: list[Happening] = [Connected(consumer="c")]
+    for number in range(count):
+        offset, key = 2 * number, b"%d" % number
+        history += [Published(offset=each, key=key) for each in (offset, offset + 1)]
+        history.append(Delivered(offset=offset, key=key, consumer="c", attempt=1))
+        history += [Nacked(offset=offset, consumer="c", attempt=1), *after]
+    return history
+
+
+def passed(count: int) -> list[Happening]:
+    """Then the next message of each key goes out."""
+    history = only_nacked(count)
+    for number in range(count):
+        history.append(Delivered(offset=2 * number + 1, key=b"%d" % number, consumer="c", attempt=1))
+    return history
+
+
+def judge_all(history: Iterable[Happening], **claims: Any) -> None:
+    checker = Checker(Guarantees(promises={Promise.KEY_ORDER, Promise.PROGRESS}, per_key=None, **claims))
+    assert not [violation for happening in history for violation in checker.feed(happening)]
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("timeout", [None, 10])
+def test_quiet_takes_no_more_steps_the_more_nacks_were_only_seen(timeout: int | None) -> None:
+    few, many = (
+        steps_of(judge_all, only_nacked(count, Quiet(at_ms=0)), ack_timeout_ms=timeout) / count for count in (FEW, MANY)
+    )
+
+    assert many < 1.5 * few
+
+
+@pytest.mark.no_cover
+def test_a_delivery_takes_no_more_steps_the_more_nacks_of_other_keys_were_only_seen() -> None:
+    few, many = (steps_of(judge_all, passed(count)) / count for count in (FEW, MANY))
 
     assert many < 1.5 * few
 

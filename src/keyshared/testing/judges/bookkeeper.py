@@ -117,7 +117,7 @@ class Bookkeeper(Lives):
             if self._leases:
                 self._expire(at_ms)
         seen = Seen(position, happening, self.now)
-        if self.unsure_at and type(happening) is AtRest:
+        if self._overdue and type(happening) is AtRest:
             self._notice_expiries(seen)
         return seen
 
@@ -351,7 +351,7 @@ class Bookkeeper(Lives):
 
     def _end_block(self, seen: Seen, happening: Quiet | AtRest) -> None:  # noqa: ARG002  # as all of them
         self.changes.in_block = False
-        if self.unsure_at:
+        if self._overdue:
             self._notice_expiries(seen)
 
     def _own(self, seen: Seen, happening: Owned) -> None:

@@ -91,7 +91,7 @@ class Lane:
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
         self.turn = 0  # how many happenings there were when it was last delivered from, or got below its limit
         self.waits_since = 0  # how many there were when something began to wait in it where nothing had waited
-        self.unsure = 0  # how many may be open, or not
+        self.unsure: dict[int, Message] | None = None  # which may be open, or not; None as long as there was none
         self.doubtful: dict[int, Message] | None = None  # which may be done, or not; None as long as there was none
         self.newest: Message | None = None  # of what was published, done or not
 

@@ -12,6 +12,8 @@ from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Message, Seen,
 __all__ = ["Lives"]
 
 _AtConsumers: TypeAlias = dict[str, dict[int, Message]]
+_Lease: TypeAlias = tuple[int, Message, Seen]
+"""When something becomes of which delivery."""
 
 
 class Lives(Books):
@@ -19,12 +21,13 @@ class Lives(Books):
 
     def __init__(self, guarantees: Guarantees, remembered_keys: int) -> None:
         super().__init__(guarantees, remembered_keys)
-        self._leases: deque[tuple[int, Message, Seen]] = deque()
+        self._leases: deque[_Lease] = deque()
+        self._overdue: deque[_Lease] = deque()  # those that may have expired, and when they have by any clock
         self._has_units = guarantees.unit_of is not None
 
     def entries(self) -> int:
         """How much is kept, in entries of all books."""
-        return super().entries() + len(self._leases)
+        return super().entries() + len(self._leases) + len(self._overdue)
 
     # --- it comes ---------------------------------------------------------------------------------------------------
 
@@ -80,8 +83,12 @@ class Lives(Books):
         timeout = self.guarantees.ack_timeout_ms
         if timeout is not None and seen.now is not None:
             self._leases.append((seen.now + timeout - self.guarantees.tolerance_ms, message, seen))
-            if len(self._leases) > 2 * len(self.messages) + SLACK:
-                self._leases = deque(lease for lease in self._leases if is_running(lease))
+            self._leases = self._of_the_living(self._leases)
+
+    def _of_the_living(self, leases: deque[_Lease]) -> deque[_Lease]:
+        """Drop what is over, if it is most of it."""
+        is_long = len(leases) > 2 * len(self.messages) + SLACK
+        return deque(lease for lease in leases if is_running(lease)) if is_long else leases
 
     # --- its delivery ends ------------------------------------------------------------------------------------------
 
@@ -122,17 +129,20 @@ class Lives(Books):
             self._close(message)
             message.unsure = message.came_back = True
             message.since = seen
-            message.lane.unsure += 1
+            lane = message.lane
+            lane.unsure = {} if lane.unsure is None else lane.unsure
+            lane.unsure[message.offset] = message
             _enter(self.unsure_at, name, message)
             self.unsure_units.opened(message, name)
         message.can_wait |= can_wait
 
     def _make_sure(self, message: Message, seen: Seen) -> None:
         """A delivery that may have ended has ended by now."""
-        name = message.consumer
+        name, others = message.consumer, message.lane.unsure
         assert name is not None
+        assert others is not None
         message.unsure = False
-        message.lane.unsure -= 1
+        del others[message.offset]
         _strike(self.unsure_at, name, message)
         self.unsure_units.closed(message, name)
         self.changed[message.lane.id] = message.lane
@@ -146,21 +156,18 @@ class Lives(Books):
             if is_running(lease):
                 self._end_perhaps(message, seen, can_wait=True)
                 message.presumed = True
+                self._overdue.append((lease[0] + 2 * self.guarantees.tolerance_ms, message, seen))
+        self._overdue = self._of_the_living(self._overdue)
 
     def _notice_expiries(self, seen: Seen) -> None:
         """A system that had time to act has noticed which deliveries are overdue."""
-        presumed = [message for held in self.unsure_at.values() for message in held.values() if message.presumed]
-        for message in filter(self._is_overdue, presumed):
-            self._make_sure(message, seen)
-            self._put_back(message, message.since)
-
-    def _is_overdue(self, message: Message) -> bool:
-        """Whether a delivery that may have expired has done so by any clock."""
-        timeout, delivered = self.guarantees.ack_timeout_ms, message.delivered
-        assert delivered is not None
-        if timeout is None or delivered.now is None or self.now is None:
-            return False
-        return delivered.now + timeout + self.guarantees.tolerance_ms <= self.now
+        overdue, now = self._overdue, self.now
+        while overdue and now is not None and overdue[0][0] <= now:
+            lease = overdue.popleft()
+            message = lease[1]
+            if is_running(lease):
+                self._make_sure(message, seen)
+                self._put_back(message, message.since)
 
     # --- it is done -------------------------------------------------------------------------------------------------
 
