@@ -208,6 +208,8 @@ class SlowBooks:
         """Whether an answer that names the last delivery may be of one before it, as there is no number to tell."""
         if self.names(message, answer) != "last" or None not in {answer.attempt, message.last_attempt}:
             return False
+        if self.may_name_older(message, answer.attempt):
+            return True
         before = [each for each in message.deliveries[:-1] if each.consumer == answer.consumer]
         return any(None in {each.attempt, answer.attempt} or each.attempt == answer.attempt for each in before)
 

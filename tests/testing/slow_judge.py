@@ -397,6 +397,8 @@ class SlowJudge(SlowBooks):
                 yield Promise.FENCE
         elif not isinstance(happening, Nacked) and self.unsaid_of(message, happening):
             pass  # it says how a delivery ended that had no such row
+        elif not isinstance(happening, Nacked) and self.may_name_older(message, happening.attempt):
+            pass  # or one of before the history
         elif self.names(message, happening) != "last" or not (
             message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen
         ):

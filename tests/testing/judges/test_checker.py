@@ -527,8 +527,8 @@ def test_a_queue_that_is_passed_over_again_and_again_costs_no_memory() -> None:
 
 def deliver_and_ack(checker: Checker, offsets: Iterable[int]) -> None:
     for offset in offsets:
-        checker.feed(Delivered(offset=offset, consumer="a"))
-        checker.feed(Acked(offset=offset, consumer="a"))
+        checker.feed(Delivered(offset=offset, consumer="a", attempt=1))
+        checker.feed(Acked(offset=offset, consumer="a", attempt=1))
 
 
 def test_of_what_is_older_than_the_history_only_some_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

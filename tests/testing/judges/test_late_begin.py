@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.testing.judges.happenings import acked, delivered, nacked, published
+from tests.testing.judges.happenings import acked, delivered, nacked, published, released
 
 from keyshared.testing import Checker, Guarantees, Promise, check_history
 from keyshared.testing.history import (
@@ -135,6 +135,28 @@ def test_an_ack_of_a_delivery_from_before_the_history_may_count_while_none_is_op
     assert [(1, 2)] == blamed([*OLD, acked(5, "b", attempt=1, counted=True)], "fence")
     told: list[Happening] = [published(5), *back[1:]]
     assert [(1, 3)] == blamed([*told, acked(5, "b", attempt=1, counted=True)], "fence")
+
+
+UNNUMBERED: list[Happening] = [published(10), delivered(5, attempt=None)]
+
+
+def test_an_answer_without_a_number_may_be_of_a_delivery_from_before_the_history() -> None:
+    for answer in (acked, nacked):
+        assert [] == blamed([*UNNUMBERED, answer(5, attempt=None, counted=False)], "no-loss")
+        begun: list[Happening] = [published(5), UNNUMBERED[1], answer(5, attempt=None, counted=False)]
+        assert [(1, 2)] == blamed(begun, "no-loss")
+    seen: list[Happening] = [*UNNUMBERED, acked(5, attempt=None)]
+    assert [] == blamed([*seen, delivered(5, attempt=None)], "no-loss")
+    assert [] == blamed([*seen, acked(5, attempt=None, counted=True)], "no-loss")
+
+
+def test_the_end_of_a_delivery_from_before_the_history_may_be_told_late() -> None:
+    assert [] == blamed([*OLD, released(5, attempt=1)], "fence")
+    assert [] == blamed([*OLD, Expired(offset=5, consumer="b", attempt=1)], "fence")
+    assert [(1, 2)] == blamed([*OLD, released(5, attempt=3)], "fence")
+    ended: list[Happening] = [nacked(5, attempt=None), released(5, attempt=None)]
+    assert [] == blamed([*UNNUMBERED, *ended], "fence")
+    assert [(1, 3)] == blamed([published(5), UNNUMBERED[1], *ended], "fence")
 
 
 def test_where_nobody_says_whether_such_an_ack_counted_its_message_may_be_done() -> None:

@@ -410,6 +410,8 @@ class Fence(Judge):
     def _released(self, seen: Seen, happening: Expired | Released, message: Message | None) -> Iterable[Violation]:
         if message is not None and message.unsaid and message.unsaid_of(happening.consumer, happening.attempt):
             return ()  # it says how a delivery ended that had no such row
+        if message is not None and message.may_be_older_than(happening.attempt):
+            return ()  # likewise, of one from before the history
         return self._ended(
             seen, happening, message, ", and ended it" if message is not None and message.is_open else ""
         )

@@ -187,9 +187,9 @@ class Message:
     @property
     def may_be_older(self) -> bool:
         """Whether it may have been delivered before the history: neither its publication is told nor attempt 1."""
-        return self._may_be_older_than(None)
+        return self.may_be_older_than(None)
 
-    def _may_be_older_than(self, attempt: int | None) -> bool:
+    def may_be_older_than(self, attempt: int | None) -> bool:
         """Whether this attempt, or any, may have been made before the first one that is told."""
         first = self.published.happening
         return isinstance(first, Delivered) and first.attempt != 1 and _may_be_before(attempt, first.attempt)
@@ -221,13 +221,9 @@ class Message:
 
     def had(self, consumer: str, attempt: int | None) -> bool:
         """Whether an earlier delivery than the last one was this. What is forgotten, or was never told, is believed."""
-        return self.was_told(consumer, attempt) or self._may_be_older_than(attempt)
-
-    def was_told(self, consumer: str, attempt: int | None) -> bool:
-        """Whether the history has told of such an earlier delivery. What is forgotten of it is believed."""
         if any(name == consumer and _same(attempt, number) for name, number in self.earlier or ()):
             return True
-        return self.forgotten and _may_be_before(attempt, self.attempt)
+        return self.may_be_older_than(attempt) or (self.forgotten and _may_be_before(attempt, self.attempt))
 
 
 class Member:
@@ -261,7 +257,7 @@ def standing(message: Message | None, consumer: str, attempt: int | None) -> Sta
 
 def may_name_earlier(message: Message, consumer: str, attempt: int | None) -> bool:
     """Whether an answer that fits the last delivery may be of an earlier one: a number is missing that would tell."""
-    return (attempt is None or message.attempt is None) and message.was_told(consumer, attempt)
+    return (attempt is None or message.attempt is None) and message.had(consumer, attempt)
 
 
 def may_be_done_by(message: Message, found: Standing, guarantees: Guarantees) -> bool:
