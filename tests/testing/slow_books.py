@@ -420,9 +420,16 @@ class SlowBooks:
                 message.may_have_said |= set() if happening.reason is None else {happening.reason}
             return
         is_open = names_last and (message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen)
-        if not is_open and not isinstance(happening, Nacked):
-            for each in self.unsaid_of(message, happening)[:1]:
+        is_numbered = None not in {happening.attempt, message.last_attempt}
+        if not isinstance(happening, Nacked) and not (is_open and is_numbered):
+            late = self.unsaid_of(message, happening)[:1]
+            for each in late:
                 message.unsaid.remove(each)
+            if is_open and (late or self.may_name_older(message, happening.attempt)):  # it may be the end of either
+                message.came_back |= OPEN in message.can_be
+                message.can_be |= {EXPIRED} if OPEN in message.can_be else set()
+                message.end_was_only_seen = True
+                return
         is_told_late = names_last and message.end_was_only_seen
         if names_last and (message.can_be & {OPEN, EXPIRED} or is_told_late):
             if isinstance(happening, Released) and happening.until_ms is not None:

@@ -37,6 +37,7 @@ __all__ = ["OUTCOME_CASES"]
 
 TWICE_AT_A = (*(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
+BACK_AT_A = (A, published(0), delivered(0, attempt=None), gone("a"), A, delivered(0, attempt=None))
 OUTCOME_CASES = [
     Case(
         "the cursor follows what is done over gaps",
@@ -482,6 +483,35 @@ OUTCOME_CASES = [
         ],
         None,
         TWICE,
+    ),
+    Case(
+        "an end without a number may be that of the delivery before, and this one is still open",
+        Promise.NO_LOSS,
+        [*BACK_AT_A, released(0, attempt=None), Quiet(), AtRest()],
+    ),
+    Case(
+        "the ends of both deliveries are told, and nothing comes",
+        Promise.NO_LOSS,
+        [*BACK_AT_A, released(0, attempt=None), released(0, attempt=None), AtRest()],
+        (7, 8),
+    ),
+    Case(
+        "an end with a number is that of the delivery which has it",
+        Promise.NO_LOSS,
+        [A, published(0), delivered(0), gone("a"), A, delivered(0, attempt=2), released(0, attempt=2), AtRest()],
+        (6, 7),
+    ),
+    Case(
+        "an expiry without a number may be one from before the history, and this delivery is still open",
+        Promise.NO_LOSS,
+        [
+            A,
+            published(9, L),
+            delivered(0, attempt=None),
+            Expired(offset=0, consumer="a"),
+            acked(9, counted=True),
+            AtRest(),
+        ],
     ),
     Case(
         "a nack that was only seen is a failure when the system says so too",

@@ -265,13 +265,26 @@ class Bookkeeper(Lives):
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
-            if found in PERHAPS_OPEN:
+            is_open, is_late = found in PERHAPS_OPEN, False
+            if (not is_open or happening.attempt is None or message.attempt is None) and type(happening) is not Nacked:
+                is_late = self._is_told_late(message, happening)
+            if is_open and is_late:
+                self._end_perhaps(message, seen, can_wait=True)
+                message.presumed = True
+                return
+            if is_open:
                 message.failed += type(happening) is not Released
                 self._note_wishes(message, happening, seen)
-            elif message.unsaid and type(happening) is not Nacked:
-                said = message.unsaid_of(happening.consumer, happening.attempt)
-                message.unsaid = [each for each in message.unsaid if each is not said]
             self._end_of(message, found, seen)
+
+    def _is_told_late(self, message: Message, happening: Expired | Released) -> bool:
+        """Whether this may say how an earlier delivery ended, of which no row of its own has told that."""
+        named = happening.consumer, happening.attempt
+        said = message.unsaid_of(*named)
+        if said is None:
+            return message.may_be_older_than(happening.attempt)
+        message.unsaid = [each for each in message.unsaid or () if each is not said]
+        return True
 
     def _note_wishes(self, message: Message, happening: Nacked | Expired | Released, seen: Seen) -> None:
         """Remember what whoever ended a delivery wants to be kept to."""

@@ -83,7 +83,9 @@ class Books:
     def perhaps_nacked(self, lane: Lane) -> list[Message]:
         """What holds a lane if its nack, which was only seen, has counted, oldest first: O(unsure ones of the lane)."""
         unsure = lane.unsure or {}
-        found = [each for each in unsure.values() if each.perhaps_nacked and not each.doubtful and self.holds_its_key(each)]
+        found = [
+            each for each in unsure.values() if each.perhaps_nacked and not each.doubtful and self.holds_its_key(each)
+        ]
         return sorted(found, key=lambda message: message.offset)
 
     def lowest(self) -> Message | None:
