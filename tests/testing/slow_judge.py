@@ -125,6 +125,8 @@ class SlowJudge(SlowBooks):
             if superseded is not None:
                 self.turns.hand_on(superseded)
         self.apply(happening)
+        if isinstance(happening, Delivered):
+            self.see_what_was_done(happening)
         self.turns.note_ends(open_before)
         self.turns.look(happening)
         self.groups.look(happening)
@@ -245,6 +247,20 @@ class SlowJudge(SlowBooks):
         open_ones = [each for each in lane if each.is_surely(OPEN)]
         too_many = Promise.BOUNDS in claimed and most is not None and len(open_ones) + 1 >= most
         return too_many or (Promise.ONE_HOLDER in claimed and older.consumer != happening.consumer)
+
+    def see_what_was_done(self, happening: Delivered) -> None:
+        """What is open or done is done, if the delivery would break what is claimed while it is open."""
+        message = self.outstanding.get(happening.offset)
+        if message is None:
+            return
+        others = [each for each in self.lane(message.offset, message.key) if each is not message]
+        claimed, most = self.claims.promises, self.most_open(message.key)
+        beside = [each for each in others if each.is_surely(OPEN)]
+        is_full = Promise.BOUNDS in claimed and most is not None and len(beside) + 1 >= most
+        for each in others:
+            is_elsewhere = Promise.ONE_HOLDER in claimed and each.consumer != happening.consumer
+            if each.can_be == {OPEN, DONE} and (is_full or is_elsewhere):
+                self.finish(each)
 
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""

@@ -116,7 +116,8 @@ DELAY_CASES = [
         "many nacks were only seen, and nobody remembers what each of them said",
         Promise.REASON_TRAVELS,
         [
-            *(A, published(0), delivered(0), *(failed(0, f"try {number}", counted=None) for number in range(10))),
+            *(A, published(0), delivered(0)),
+            *(failed(0, f"try {number}", counted=None) for number in range(10)),
             DeadLettered(offset=0, reason="try 9"),
         ],
     ),

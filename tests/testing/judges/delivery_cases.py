@@ -197,6 +197,16 @@ DELIVERY_CASES = [
         (3, 5),
     ),
     Case(
+        "a nack that was only seen changes nothing for a delivery that has expired by any clock",
+        Promise.KEY_ORDER,
+        [
+            *(A, published(0), delivered(0, at_ms=0), Quiet(at_ms=20), nacked(0, counted=None)),
+            *(published(1), delivered(1)),
+        ],
+        (2, 6),
+        Guarantees(per_key=2, ack_timeout_ms=10),
+    ),
+    Case(
         "what a nack that was only seen may leave open is older than nothing that goes out",
         Promise.KEY_ORDER,
         [A, published(0), published(1), delivered(0), delivered(1), nacked(1, counted=None), nacked(0), delivered(0)],

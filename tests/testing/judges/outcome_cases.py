@@ -2,6 +2,7 @@
 
 from tests.testing.judges.happenings import (
     K2,
+    PAIRS,
     UNFENCED,
     UNITS,
     A,
@@ -37,6 +38,7 @@ __all__ = ["OUTCOME_CASES"]
 
 TWICE_AT_A = (*(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),)
 TWICE = Guarantees(promises={"attempts"}, max_attempts=2)
+UNCLEAR = (*TWICE_AT_A, acked(0, attempt=None), published(1))  # whether its last delivery is open, or all is done
 BACK_AT_A = (A, published(0), delivered(0, attempt=None), gone("a"), A, delivered(0, attempt=None))
 OUTCOME_CASES = [
     Case(
@@ -483,6 +485,51 @@ OUTCOME_CASES = [
         ],
         None,
         TWICE,
+    ),
+    Case(
+        "what may be done or open is done when the next of its key goes out, as only one may be open",
+        Promise.NO_LOSS,
+        [*UNCLEAR, delivered(1), delivered(0, attempt=None)],
+        (8,),
+    ),
+    Case(
+        "what may be done or open is done when the next of its key goes elsewhere",
+        Promise.NO_LOSS,
+        [B, *UNCLEAR, delivered(1, "b"), delivered(0, attempt=None)],
+        (9,),
+        PAIRS,
+    ),
+    Case(
+        "what may be done or open stays so where two of a key may be",
+        Promise.NO_LOSS,
+        [*UNCLEAR, delivered(1), delivered(0, attempt=None)],
+        None,
+        PAIRS,
+    ),
+    Case(
+        "what may be done or open stays so where no limit is claimed",
+        Promise.NO_LOSS,
+        [*UNCLEAR, delivered(1), delivered(0, attempt=None)],
+        None,
+        Guarantees(promises={"no-loss", "one-holder"}),
+    ),
+    Case(
+        "what may wait as well is not done when the next of its key goes out",
+        Promise.NO_LOSS,
+        [*UNCLEAR, nacked(0, attempt=None, counted=None), delivered(1), delivered(0, attempt=None)],
+    ),
+    Case(
+        "what may wait as well may do so before an ack that may be of another delivery",
+        Promise.NO_LOSS,
+        [
+            *(*TWICE_AT_A, nacked(0, attempt=None, counted=None), acked(0, attempt=None), published(1)),
+            *(delivered(1), delivered(0, attempt=None)),
+        ],
+    ),
+    Case(
+        "what may be done or open is done when the next goes out, and the system says so too",
+        Promise.NO_LOSS,
+        [*UNCLEAR, delivered(1), acked(0, attempt=None, counted=True), acked(1)],
     ),
     Case(
         "an end without a number may be that of the delivery before, and this one is still open",

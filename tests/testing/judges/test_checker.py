@@ -92,6 +92,32 @@ def test_a_message_that_comes_back_again_and_again_costs_no_memory() -> None:
     assert checker.entries() < 20
 
 
+def retried(messages: int) -> Iterator[Happening]:
+    """Each is nacked, delivered to the same consumer again, and acked, without numbers."""
+    yield Connected(consumer="a")
+    for offset in range(messages):
+        yield Published(offset=offset, key=b"k")
+        yield Delivered(offset=offset, key=b"k", consumer="a")
+        yield Nacked(offset=offset, consumer="a", counted=True)
+        yield Delivered(offset=offset, key=b"k", consumer="a")
+        yield Acked(offset=offset, consumer="a")
+
+
+def test_acks_without_a_number_cost_no_memory_once_the_next_of_a_key_goes_out() -> None:
+    checker = Checker(Guarantees(promises={"no-loss", "bounds"}))
+    assert [] == list(checker.violations(retried(500)))
+    assert checker.entries() < 600  # acks that a system may still tell of
+
+
+def test_acks_without_a_number_are_counted_where_they_keep_something_from_being_judged() -> None:
+    promises = {"one-holder", "key-order", "no-loss", "progress"}
+    for number in (0, 3):
+        checker = Checker(Guarantees(promises=promises, progress_ms=5))
+        assert [] == list(checker.violations([*retried(number), Quiet(at_ms=0)]))
+        unclear = {str(each.promise) for each in checker.unjudged() if f"{number} acks without a number" in each.reason}
+        assert (promises if number else set()) == unclear
+
+
 def test_what_does_not_make_way_costs_no_memory_once_it_is_done() -> None:
     checker = Checker(Guarantees(promises={"latest-only"}, latest_only=True))
     for older in range(0, 1_000, 2):

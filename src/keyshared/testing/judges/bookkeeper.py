@@ -186,8 +186,10 @@ class Bookkeeper(Lives):
             self._deliver_again(message, happening, seen)
         if message.held is not None:
             self._unhold(message)
-        self._open(message, happening, seen)
         lane = message.lane
+        if lane.unclear:
+            self._settle_what_was_done(lane, seen, happening)
+        self._open(message, happening, seen)
         place = lane.place
         if place is None and isinstance(lane.id, bytes):
             place = lane.place = self.places.note(lane.id, is_idle=False)
@@ -230,8 +232,8 @@ class Bookkeeper(Lives):
         elif found in PERHAPS_OPEN and may_name_earlier(message, happening.consumer, happening.attempt):
             message.noted = True
             if happening.counted is None:
-                self._end_perhaps(message, seen, can_wait=False)
-                self._doubt(message)
+                self.ambiguous += 1
+                self._end_or_not(message, seen)
         elif found is Standing.CURRENT and happening.counted is None:
             self._settle(message, seen)
         elif found in _OLDER_DELIVERIES:
@@ -249,8 +251,9 @@ class Bookkeeper(Lives):
             self._settle(message, seen)
             return
         if found is Standing.STALE:
-            self._end_perhaps(message, seen, can_wait=False)
-        self._doubt(message)
+            self._end_or_not(message, seen)
+        else:
+            self._doubt(message)
 
     def _nack(self, seen: Seen, happening: Nacked, message: Message | None) -> None:
         if happening.counted is False:
@@ -259,14 +262,20 @@ class Bookkeeper(Lives):
             self._release(seen, happening, message)
         elif message is not None and standing(message, happening.consumer, happening.attempt) in PERHAPS_OPEN:
             self._end_perhaps(message, seen, can_wait=True)
-            message.presumed = message.perhaps_nacked = True  # the system may still say how the delivery has ended
+            message.presumed = True  # the system may still say how the delivery has ended
+            if message.unsure:
+                lane = message.lane
+                lane.nacked = {} if lane.nacked is None else lane.nacked
+                lane.nacked[message.offset] = message
             message.name_perhaps(happening.reason)
 
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
             is_open, is_late = found in PERHAPS_OPEN, False
-            if (not is_open or happening.attempt is None or message.attempt is None) and type(happening) is not Nacked:
+            if (not is_open or happening.attempt is None or message.attempt is None) and not isinstance(
+                happening, Nacked
+            ):
                 is_late = self._is_told_late(message, happening)
             if is_open and is_late:
                 self._end_perhaps(message, seen, can_wait=True)

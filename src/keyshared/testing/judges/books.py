@@ -40,6 +40,7 @@ class Books:
         self.unsure_units = UnitBook(guarantees.unit_of)
         self.early = EarlyBook()
         self.open = self.spilled = self.loading = self.doubtful = 0
+        self.ambiguous = 0  # acks that may be of an earlier delivery: a number is missing that would tell
         self.last_published: Seen | None = None
         self.last_offset: int | None = None  # which that was
         self.first_offset: int | None = None  # the lowest that was published
@@ -81,11 +82,9 @@ class Books:
         return None
 
     def perhaps_nacked(self, lane: Lane) -> list[Message]:
-        """What holds a lane if its nack, which was only seen, has counted, oldest first: O(unsure ones of the lane)."""
-        unsure = lane.unsure or {}
-        found = [
-            each for each in unsure.values() if each.perhaps_nacked and not each.doubtful and self.holds_its_key(each)
-        ]
+        """What holds a lane if its nack, which was only seen, has counted, oldest first: O(such nacks of the lane)."""
+        nacked = lane.nacked or {}
+        found = [each for each in nacked.values() if not each.doubtful and self.holds_its_key(each)]
         return sorted(found, key=lambda message: message.offset)
 
     def lowest(self) -> Message | None:
@@ -130,6 +129,11 @@ class Books:
     def is_older(self, offset: int) -> bool:
         """Whether an offset is lower than all that was published: it may be older than the history."""
         return self.first_offset is not None and offset < self.first_offset
+
+    def why_unclear(self) -> str | None:
+        """What keeps the checker from knowing which messages are done, if anything does."""
+        reason = "acks without a number may be of an earlier delivery, so that their messages may be done or still open"
+        return f"{self.ambiguous} {reason}" if self.ambiguous else None
 
     def told_early(self) -> dict[int, Seen]:
         """What has told first of each message that is not published yet: O(outstanding and early messages)."""

@@ -44,7 +44,7 @@ class OneHolder(Judge):
         return {Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return self.books.why_unclear() if Delivered in self.books.kinds else NO_DELIVERY
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         if message is not None and not message.lane.holders and self.guarantees.unit_of is None:
@@ -83,7 +83,7 @@ class KeyOrder(Judge):
     def missing(self) -> str | None:
         if Published not in self.books.kinds:
             return NO_PUBLISHED
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return self.books.why_unclear() if Delivered in self.books.kinds else NO_DELIVERY
 
     def _delivered(self, seen: Seen, happening: Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset = self.books, happening.offset

@@ -76,8 +76,8 @@ class Lane:
     """The outstanding messages of one key, or one message that has none."""
 
     __slots__ = (
-        *("doubtful", "holders", "id", "listed", "most_open", "newest", "open", "place", "size"),
-        *("turn", "turn_limit", "unsure", "waits_since"),
+        *("doubtful", "holders", "id", "listed", "most_open", "nacked", "newest", "open", "place", "size"),
+        *("turn", "turn_limit", "unclear", "unsure", "waits_since"),
     )
 
     def __init__(self, id: LaneId, guarantees: Guarantees, place: Place | None) -> None:  # noqa: A002  # the field's name
@@ -91,7 +91,9 @@ class Lane:
         self.listed: list[int] = []  # heap of the offsets that are not open, and some that no longer belong here
         self.turn = 0  # how many happenings there were when it was last delivered from, or got below its limit
         self.waits_since = 0  # how many there were when something began to wait in it where nothing had waited
-        self.unsure: dict[int, Message] | None = None  # which may be open, or not; None as long as there was none
+        self.unsure = 0  # how many may be open, or not
+        self.nacked: dict[int, Message] | None = None  # those of a nack that was only seen; None: there was none
+        self.unclear: dict[str, dict[int, Message]] | None = None  # what is open at whom, or done; likewise
         self.doubtful: dict[int, Message] | None = None  # which may be done, or not; None as long as there was none
         self.newest: Message | None = None  # of what was published, done or not
 
@@ -124,7 +126,6 @@ class Message:
         "noted",
         "odd",
         "offset",
-        "perhaps_nacked",
         "perhaps_named",
         "presumed",
         "previous",
@@ -149,7 +150,6 @@ class Message:
         self.unsaid: list[tuple[str | None, int | None]] | None = (
             None  # deliveries that ended without a row of their own
         )
-        self.perhaps_nacked = False  # its last delivery: a nack of it was only seen
         self.doubtful = False
         self.can_wait = True
         self.consumer: str | None = None  # of the last delivery

@@ -4,7 +4,7 @@ from collections import deque
 from heapq import heapify, heappush
 from typing import TypeAlias
 
-from keyshared.testing.guarantees import Guarantees
+from keyshared.testing.guarantees import Guarantees, Promise
 from keyshared.testing.history import Delivered, Held, HoldReason
 from keyshared.testing.judges.books import Books
 from keyshared.testing.judges.entries import SLACK, Lane, LaneId, Message, Seen, is_running
@@ -69,7 +69,7 @@ class Lives(Books):
         name, lane = happening.consumer, message.lane
         message.is_open, message.consumer, message.attempt = True, name, happening.attempt
         message.since = message.delivered = seen
-        message.can_wait = message.presumed = message.perhaps_nacked = False
+        message.can_wait = message.presumed = False
         message.asked = None
         lane.open += 1
         lane.turn = self.position
@@ -129,20 +129,51 @@ class Lives(Books):
             self._close(message)
             message.unsure = message.came_back = True
             message.since = seen
-            lane = message.lane
-            lane.unsure = {} if lane.unsure is None else lane.unsure
-            lane.unsure[message.offset] = message
+            message.lane.unsure += 1
             _enter(self.unsure_at, name, message)
             self.unsure_units.opened(message, name)
-        message.can_wait |= can_wait
+        if can_wait:
+            message.can_wait = True
+            self._clear(message)
+
+    def _end_or_not(self, message: Message, seen: Seen) -> None:
+        """A delivery goes on, or has ended with its message."""
+        self._end_perhaps(message, seen, can_wait=False)
+        self._doubt(message)
+        name, lane = message.consumer, message.lane
+        assert name is not None
+        if message.unsure and not message.can_wait:
+            lane.unclear = {} if lane.unclear is None else lane.unclear
+            _enter(lane.unclear, name, message)
+
+    def _clear(self, message: Message) -> None:
+        """It may be something else than open or done, or is not both any more."""
+        unclear, name = message.lane.unclear, message.consumer
+        assert name is not None
+        if unclear and message.offset in unclear.get(name, ()):
+            _strike(unclear, name, message)
+
+    def _settle_what_was_done(self, lane: Lane, seen: Seen, happening: Delivered) -> None:
+        """What is open or done is done by the time that something of its key goes out which could not if it were open.
+
+        If it were open all the same, the delivery would be the fault; so nobody is blamed who has none.
+        """
+        claimed, unclear = self.guarantees.promises, lane.unclear or {}
+        is_full = Promise.BOUNDS in claimed and lane.most_open is not None and lane.open + 1 >= lane.most_open
+        is_at_one = Promise.ONE_HOLDER in claimed
+        done = [name for name in unclear if is_full or (is_at_one and name != happening.consumer)]
+        for message in [each for name in done for each in unclear[name].values()]:
+            self._settle(message, seen)
 
     def _make_sure(self, message: Message, seen: Seen) -> None:
         """A delivery that may have ended has ended by now."""
-        name, others = message.consumer, message.lane.unsure
+        name, lane = message.consumer, message.lane
         assert name is not None
-        assert others is not None
         message.unsure = False
-        del others[message.offset]
+        lane.unsure -= 1
+        if lane.nacked:
+            lane.nacked.pop(message.offset, None)
+        self._clear(message)
         _strike(self.unsure_at, name, message)
         self.unsure_units.closed(message, name)
         self.changed[message.lane.id] = message.lane

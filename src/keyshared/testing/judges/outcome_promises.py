@@ -186,8 +186,9 @@ class NoLoss(Judge):
                 f"{self.unmatched} acks that counted, of what was done, may be what the system says of acks before; "
                 f"only the last {_REMEMBERED_ACKS:,} of these are remembered"
             ): self.unmatched,
+            self.books.why_unclear(): self.books.ambiguous,
         }
-        return "; ".join(reason for reason, holds in reasons.items() if holds) or None
+        return "; ".join(reason for reason, holds in reasons.items() if reason and holds) or None
 
     def entries(self) -> int:
         return len(self.unpublished) + len(self.acked)

@@ -63,8 +63,9 @@ class Progress(Judge):
         if Connected not in kinds:
             return "nobody is Connected in the history, so it does not say who has room"
         if self.guarantees.progress_ms is None or self.guarantees.unit_of is not None:
-            return None if kinds & {Quiet, AtRest} else self._never_quiet
-        return None if kinds & {Quiet, AtRest} or self.books.now is not None else "the history has no times"
+            return self.books.why_unclear() if kinds & {Quiet, AtRest} else self._never_quiet
+        has_times = kinds & {Quiet, AtRest} or self.books.now is not None
+        return self.books.why_unclear() if has_times else "the history has no times"
 
     @property
     def _never_quiet(self) -> str:
