@@ -125,8 +125,6 @@ class SlowJudge(SlowBooks):
             if superseded is not None:
                 self.turns.hand_on(superseded)
         self.apply(happening)
-        if isinstance(happening, Delivered):
-            self.see_what_was_done(happening)
         self.turns.note_ends(open_before)
         self.turns.look(happening)
         self.groups.look(happening)
@@ -247,6 +245,11 @@ class SlowJudge(SlowBooks):
         open_ones = [each for each in lane if each.is_surely(OPEN)]
         too_many = Promise.BOUNDS in claimed and most is not None and len(open_ones) + 1 >= most
         return too_many or (Promise.ONE_HOLDER in claimed and older.consumer != happening.consumer)
+
+    def apply(self, happening: Happening) -> None:
+        super().apply(happening)
+        if isinstance(happening, Delivered):
+            self.see_what_was_done(happening)
 
     def see_what_was_done(self, happening: Delivered) -> None:
         """What is open or done is done, if the delivery would break what is claimed while it is open."""

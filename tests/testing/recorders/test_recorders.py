@@ -12,9 +12,18 @@ from tests.testing.recorders.sample import SAMPLES, histories, note
 
 from keyshared import RetryPolicy, effects
 from keyshared.run import Hooks, NotAwaitedError, PartlyDone, RetryLater, RunnerConfig, ThreadRunner
-from keyshared.testing import Guarantees, GuaranteesError, check_history, merge_histories, read_jsonl
+from keyshared.testing import (
+    Checker,
+    Guarantees,
+    GuaranteesError,
+    Promise,
+    check_history,
+    merge_histories,
+    read_jsonl,
+)
 from keyshared.testing.history import (
     Acked,
+    AtRest,
     Committed,
     Delivered,
     Dropped,
@@ -25,7 +34,7 @@ from keyshared.testing.history import (
     Released,
     Skipped,
 )
-from keyshared.testing.recorders import sqs
+from keyshared.testing.recorders import celery, sqs
 from keyshared.testing.recorders.celery import CeleryRecorder
 from keyshared.testing.recorders.jetstream import JetStreamRecorder
 from keyshared.testing.recorders.kafka import KafkaRecorder
@@ -511,12 +520,12 @@ def told_of_handlers(handle: Callable[[Messages], None], size: int) -> list[Happ
     return heard.history
 
 
-def begun(*offsets: int) -> list[Happening]:
-    return [Delivered(offset=offset, key=b"k", consumer="a") for offset in offsets]
+def begun(*offsets: int, attempt: int | None = None) -> list[Happening]:
+    return [Delivered(offset=offset, key=b"k", consumer="a", attempt=attempt) for offset in offsets]
 
 
-def acked(*offsets: int) -> list[Happening]:
-    return [Acked(offset=offset, consumer="a") for offset in offsets]
+def acked(*offsets: int, attempt: int | None = None) -> list[Happening]:
+    return [Acked(offset=offset, consumer="a", attempt=attempt) for offset in offsets]
 
 
 def released(reason: str, *offsets: int) -> list[Happening]:
@@ -541,7 +550,8 @@ def test_all_messages_of_a_batch_of_this_library_end() -> None:
 def test_a_batch_of_which_a_part_is_done_ends_as_its_handler_says() -> None:
     assert told_of_handlers(failing_once(PartlyDone(1, ValueError())), 3) == [
         *(*begun(0, 1, 2), *acked(0), Nacked(offset=1, consumer="a", counted=True, reason="ValueError")),
-        *(*released("batch_broken", 2), *begun(1), *acked(1), *begun(2), *acked(2)),
+        *(*released("batch_broken", 2), *begun(1, attempt=2), *acked(1, attempt=2)),
+        *(*begun(2, attempt=2), *acked(2, attempt=2)),
     ]
 
 
@@ -549,7 +559,7 @@ def test_a_batch_of_which_a_part_is_done_ends_as_its_handler_says() -> None:
 def test_an_error_that_names_no_message_of_a_batch_is_the_failure_of_none(error: BaseException) -> None:
     history = told_of_handlers(failing_once(error), 3)
     assert history[:6] == [*begun(0, 1, 2), *released(type(error).__name__, 0, 1, 2)]
-    assert [each for each in history if isinstance(each, Acked)] == acked(0, 1, 2)
+    assert [each for each in history if isinstance(each, Acked)] == acked(0, 1, 2, attempt=2)
 
 
 class SomeAreDone(PartlyDone):
@@ -589,8 +599,83 @@ def test_what_is_put_off_or_cancelled_has_not_failed() -> None:
     of_all: dict[str, Any] = {"offset": 0, "consumer": "a", "at_ms": 1_000}
     assert heard.history[1::2] == [
         Released(reason="RetryLater", **of_all),
-        Released(reason="CancelledError", **of_all),
-        Released(reason="SystemExit", **of_all),
-        Released(reason="NotAwaitedError", **of_all),
-        Nacked(counted=True, reason="ValueError", **of_all),
+        Released(reason="CancelledError", attempt=2, **of_all),
+        Released(reason="SystemExit", attempt=3, **of_all),
+        Released(reason="NotAwaitedError", attempt=4, **of_all),
+        Nacked(counted=True, reason="ValueError", attempt=5, **of_all),
     ]
+
+
+def test_a_message_is_numbered_when_it_goes_to_its_handler_again() -> None:
+    numbers: list[int | None] = []
+    recorder = KafkaRecorder(lambda _, each: numbers.append(getattr(each, "attempt", None)), "a", lambda: None)
+
+    def try_once(raised: BaseException | None = None) -> tuple[int | None, int | None]:
+        numbers.clear()
+        recorder.begun(kafka_message(5))
+        recorder.ended("q-0", 5, raised)
+        began, ended = numbers
+        return began, ended
+
+    of_revoked = [SimpleNamespace(topic="q", partition=0)]
+    ends: list[Callable[[], None]] = [
+        lambda: recorder.on_revoke(None, of_revoked),
+        lambda: recorder.given_up("q-0", 5),
+        lambda: recorder.committed("q-0", 6),
+        lambda: recorder.noticed("q-0", Skipped(offset=5, reason="nobody")),
+        lambda: None,
+    ]
+    for end in ends:
+        assert (None, None) == try_once(ValueError())
+        recorder.committed("q-0", 5)
+        assert (2, 2) == try_once(ValueError())
+        end()
+        assert (3, 3) == try_once() if end is ends[-1] else (None, None) == try_once()
+
+
+def test_what_comes_back_to_the_same_process_is_done_for_sure_when_it_is_acked() -> None:
+    tried: list[Happening] = []
+    recorder = KafkaRecorder(lambda _, happening: tried.append(happening), "a", lambda: None)
+    for raised in (ValueError(), None):
+        recorder.begun(kafka_message(0))
+        recorder.ended("q-0", 0, raised)
+    assert_judged(tried)
+
+
+def assert_judged(tried: list[Happening]) -> None:
+    """A message that is done goes out again, which is seen; and nothing is left unjudged."""
+    checker = Checker(Guarantees(promises={"no-loss"}))
+    history = [Published(offset=0, key=b"k"), *tried, Delivered(offset=0, key=b"k", consumer="b"), AtRest()]
+    assert [Promise.NO_LOSS] == [each.promise for each in checker.violations(history)]
+    assert [] == checker.unjudged()
+
+
+def run_of_task(retries: int, *, redelivered: bool = False) -> Any:
+    info = {"routing_key": "q", "redelivered": redelivered}
+    request = SimpleNamespace(headers={"keyshared_offset": 0}, delivery_info=info, retries=retries)
+    return SimpleNamespace(request=request)
+
+
+def numbers_of(runs: list[tuple[Any, str]]) -> tuple[list[int | None], list[Happening]]:
+    heard = Heard()
+    recorder = CeleryRecorder(heard.write, "a", lambda *_: "k", clock=lambda: None)
+    for run, state in runs:
+        recorder.begun(run, [], {})
+        recorder.ended(run, state)
+    return [each.attempt for each in heard.history if isinstance(each, Delivered)], heard.history
+
+
+def test_a_retry_is_numbered_where_the_task_ran_before() -> None:
+    retried = [(run_of_task(0), "RETRY"), (run_of_task(1), "RETRY"), (run_of_task(2), "SUCCESS")]
+    numbers, history = numbers_of(retried)
+    assert [None, 2, 3] == numbers
+    assert_judged(history)
+    assert [None, 2, None] == numbers_of([*retried[:2], (run_of_task(2, redelivered=True), "SUCCESS")])[0]
+    assert [None, None] == numbers_of([(run_of_task(1), "RETRY"), (run_of_task(3), "SUCCESS")])[0]
+    assert [None, None] == numbers_of([(run_of_task(0), "SUCCESS"), (run_of_task(1), "SUCCESS")])[0]
+    assert [None, None] == numbers_of([(run_of_task(0), "REJECTED"), (run_of_task(0), "SUCCESS")])[0]
+
+
+def test_only_some_tasks_are_remembered_for_their_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(celery, "_REMEMBERED", 0)
+    assert [None, None] == numbers_of([(run_of_task(0), "RETRY"), (run_of_task(1), "SUCCESS")])[0]

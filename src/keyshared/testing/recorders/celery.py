@@ -1,9 +1,10 @@
 """Write down what producers and workers of Celery do with the tasks of a queue."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from keyshared.testing.history import Acked, Delivered, Dropped, Happening, Nacked, Published, Released
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
@@ -11,17 +12,29 @@ from keyshared.testing.recorders.log import Clock, Write, check_given, wall_cloc
 __all__ = ["CeleryRecorder"]
 
 _HEADER: Final = "keyshared_offset"
+_REMEMBERED: Final = 1_000  # messages that may come again
 _STILL_TO_DO: Final[Mapping[str | None, Callable[..., Happening]]] = {
     "RETRY": partial(Nacked, counted=True),
     "REJECTED": Released,
 }
 
 
+class _Run(NamedTuple):
+    """The last one of a task in this process: which retry it was, and its number in the history, if it has one."""
+
+    retries: int
+    attempt: int | None
+
+
+_FORGOTTEN: Final = _Run(0, None)
+
+
 class CeleryRecorder:
     """Listens to the signals of Celery.
 
     The log is the routing key. Celery numbers neither messages nor deliveries, so whoever publishes a task gives it an
-    offset in a header of its message, which a retry keeps.
+    offset in a header of its message, which a retry keeps. A retry that runs where the task ran before gets a number
+    from the recorder, by Celery's count of retries: without one, its end might be that of the run before.
 
     Args:
         write: Where to.
@@ -53,6 +66,7 @@ class CeleryRecorder:
         self._next_offset = number
         self._clock = clock
         self._last = 0
+        self._runs: OrderedDict[int, _Run] = OrderedDict()
 
     def listen(self, signals: Any) -> None:  # noqa: ANN401  # no client is imported, here and below
         """Be told of all that this process publishes and works on from now on."""
@@ -75,19 +89,32 @@ class CeleryRecorder:
     def begun(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], **_: Any) -> None:  # noqa: ANN401
         """Take a task that begins to run."""
         if (named := self._named(task)) is not None:
-            self._write(_log_of(task), Delivered(**named, key=self._key(args, kwargs)))
+            run = self._runs[named["offset"]] = self._next_run(task, self._runs.pop(named["offset"], None))
+            if len(self._runs) > _REMEMBERED:
+                self._runs.popitem(last=False)
+            self._write(_log_of(task), Delivered(**named, attempt=run.attempt, key=self._key(args, kwargs)))
 
     def ended(self, task: Any, state: str | None, **_: Any) -> None:  # noqa: ANN401
         """Take a task that has run: it is done, given up, or comes again."""
         named = self._named(task)
         if named is None:
             return
+        run = self._runs.get(named["offset"], _FORGOTTEN)
+        if state not in _STILL_TO_DO:
+            self._runs.pop(named["offset"], None)
         if state == "SUCCESS":
-            self._write(_log_of(task), Acked(**named))
+            self._write(_log_of(task), Acked(**named, attempt=run.attempt))
         elif state in _STILL_TO_DO:
-            self._write(_log_of(task), _STILL_TO_DO[state](**named))
+            self._write(_log_of(task), _STILL_TO_DO[state](**named, attempt=run.attempt))
         else:
             self._write(_log_of(task), Dropped(offset=named["offset"], reason=state, at_ms=named["at_ms"]))
+
+    def _next_run(self, task: Any, before: "_Run | None") -> "_Run":  # noqa: ANN401
+        """Number the retry of a run that was here. What the broker delivers again has no number: others may have it."""
+        retries = getattr(task.request, "retries", None) or 0
+        is_next = before is not None and before.retries == retries - 1
+        is_numbered = is_next and not task.request.delivery_info.get("redelivered")
+        return _Run(retries, retries + 1 if is_numbered else None)
 
     def _named(self, task: Any) -> dict[str, Any] | None:  # noqa: ANN401
         offset = (task.request.headers or {}).get(_HEADER)

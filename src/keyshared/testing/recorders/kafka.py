@@ -19,6 +19,9 @@ class KafkaRecorder:
     claim neither safe-cursor nor no-loss. How long a `RetryLater` puts a message off is not told: whoever gets the
     partition next need not know.
 
+    A message that goes to a handler once more while this process has its partition gets a number from the recorder:
+    without one, the end of its handler might be that of the handler before.
+
     The end of a handler names no delivery. When a message goes to a handler again after its partition was revoked, the
     next end is taken for that of the new delivery. So the old handler has to end first, as it does in this library's
     runners.
@@ -35,6 +38,7 @@ class KafkaRecorder:
         self._consumer = consumer
         self._clock = clock
         self._begun: dict[str, set[int]] = {}
+        self._tries: dict[str, dict[int, int]] = {}  # how often what is not done went to its handler
 
     def published(self, error: object, message: Any) -> None:  # noqa: ANN401  # no client is imported, here and below
         """Take a message that the cluster has; as ``on_delivery`` of a producer."""
@@ -46,7 +50,9 @@ class KafkaRecorder:
         """Take a message that goes to its handler."""
         log, offset = _log_of(message.topic(), message.partition()), message.offset()
         self._begun.setdefault(log, set()).add(offset)
-        self._write(log, Delivered(offset=offset, key=_key_of(message), consumer=self._consumer, at_ms=self._clock()))
+        tries = self._tries.setdefault(log, {})
+        tries[offset] = tries.get(offset, 0) + 1
+        self._write(log, Delivered(key=_key_of(message), **self._named(log, offset)))
 
     def ended(
         self,
@@ -72,24 +78,29 @@ class KafkaRecorder:
         if _is_a("PartlyDone", error):
             done, error, behind = error.done, error.error, 1
         for offset in batch[:done]:
-            self._end(log, Acked(offset=offset, consumer=self._consumer, at_ms=self._clock()))
+            self._end(log, Acked(**self._named(log, offset)))
+            self._is_done(log, offset)
         for offset in batch[done : done + behind]:
-            self._end(log, self._ended_badly(offset, error, is_clear=behind == 1))
+            self._end(log, self._ended_badly(log, offset, error, is_clear=behind == 1))
         for offset in batch[done + behind :]:
-            self._end(log, self._released(offset, "batch_broken"))
+            self._end(log, self._released(log, offset, "batch_broken"))
 
     def given_up(self, log: str, offset: int, reason: str | None = None) -> None:
         """Take a message that is done although its handler has failed: a dead letter is written, or nobody wants it."""
+        self._is_done(log, offset)
         self._write(log, Dropped(offset=offset, reason=reason, at_ms=self._clock()))
 
     def noticed(self, log: str, effect: Any) -> None:  # noqa: ANN401
         """Take a notice of what was dropped or skipped; as `Hooks.noticed` of this library's runners has it."""
         kind = _ENDS.get(type(effect).__name__)
         if kind is not None:
+            self._is_done(log, effect.offset)
             self._write(log, kind(offset=effect.offset, reason=str(effect.reason), at_ms=self._clock()))
 
     def committed(self, log: str, position: int, token: str = "") -> None:  # noqa: ARG002
         """Take a commit that was made; as `Hooks.committed` of this library's runners has it."""
+        for offset in [each for each in self._tries.get(log, ()) if each < position]:
+            self._is_done(log, offset)
         self._write(log, Committed(resume_offset=position, at_ms=self._clock()))
 
     def on_commit(self, error: object, partitions: Iterable[Any]) -> None:
@@ -103,7 +114,8 @@ class KafkaRecorder:
         for each in partitions:
             log = _log_of(each.topic, each.partition)
             for offset in sorted(self._begun.pop(log, ())):
-                self._write(log, self._released(offset, "revoked"))
+                self._write(log, self._released(log, offset, "revoked"))
+            self._tries.pop(log, None)  # another process may have it before it comes back
 
     def _end(self, log: str, end: Acked | Nacked | Released) -> None:
         begun = self._begun.get(log, set())
@@ -111,16 +123,23 @@ class KafkaRecorder:
             begun.discard(end.offset)
             self._write(log, end)
 
-    def _ended_badly(self, offset: int, error: Any, *, is_clear: bool) -> Nacked | Released:  # noqa: ANN401
+    def _is_done(self, log: str, offset: int) -> None:
+        self._tries.get(log, {}).pop(offset, None)
+
+    def _named(self, log: str, offset: int) -> dict[str, Any]:
+        tries = self._tries.get(log, {}).get(offset, 0)
+        attempt = tries if tries > 1 else None
+        return {"offset": offset, "consumer": self._consumer, "attempt": attempt, "at_ms": self._clock()}
+
+    def _ended_badly(self, log: str, offset: int, error: Any, *, is_clear: bool) -> Nacked | Released:  # noqa: ANN401
         reason = type(error).__name__
         is_excused = _is_a("RetryLater", error) or _is_a("NotAwaitedError", error)
         if is_clear and isinstance(error, Exception) and not is_excused:
-            at_ms = self._clock()
-            return Nacked(offset=offset, consumer=self._consumer, counted=True, reason=reason, at_ms=at_ms)
-        return self._released(offset, reason)
+            return Nacked(counted=True, reason=reason, **self._named(log, offset))
+        return self._released(log, offset, reason)
 
-    def _released(self, offset: int, reason: str) -> Released:
-        return Released(offset=offset, consumer=self._consumer, reason=reason, at_ms=self._clock())
+    def _released(self, log: str, offset: int, reason: str) -> Released:
+        return Released(reason=reason, **self._named(log, offset))
 
 
 def _is_a(name: str, error: object) -> bool:
