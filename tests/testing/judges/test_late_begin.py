@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.testing.judges.happenings import acked, delivered, nacked, published, released
+from tests.testing.judges.happenings import acked, connected, delivered, nacked, published, released
 
 from keyshared.testing import Checker, Guarantees, Promise, check_history
 from keyshared.testing.history import (
@@ -16,6 +16,7 @@ from keyshared.testing.history import (
     Expired,
     Happening,
     Published,
+    Quiet,
     Settled,
     SettledBy,
 )
@@ -198,6 +199,16 @@ def test_that_a_backlog_is_older_is_said_wherever_it_stands(place: int) -> None:
     log: list[Happening] = [published(10), delivered(10), acked(10)]
     assert OLDER == why_not_in_full([*backlog[:place], log[0], *backlog[place:], *log[1:]])
     assert why_not_in_full(log) is None
+
+
+@pytest.mark.parametrize("backlog", [delivered(3), acked(3, counted=True)])
+@pytest.mark.parametrize("place", range(2))
+def test_that_what_is_older_may_hold_keys_is_said(backlog: Happening, place: int) -> None:
+    log: list[Happening] = [published(10, b"l"), delivered(10, key=b"l"), connected("a"), Quiet()]
+    for history, is_said in (([*log[:place], backlog, *log[place:]], True), (log, False)):
+        checker = Checker(Guarantees(promises={"progress"}))
+        assert [] == list(checker.violations(history))
+        assert is_said == any("may hold keys" in each.reason for each in checker.unjudged())
 
 
 def test_that_an_end_is_older_is_said_also_without_a_delivery() -> None:

@@ -141,6 +141,7 @@ class Bookkeeper(Lives):
     def _publish(self, seen: Seen, happening: Published, message: Message | None) -> None:
         self.changes.in_block = False
         offset, previous, early = happening.offset, self.last_offset, self.early
+        told = self.told_early() if previous is None else {}
         if message is not None:  # it was delivered before its publication was written down
             message.published, message.previous, message.odd = seen, previous, None
             message.key = happening.key
@@ -155,6 +156,7 @@ class Bookkeeper(Lives):
             early.published(offset, is_first=previous is None)
         if previous is None:
             self.first_offset = offset
+            self.has_older |= any(each < offset for each in told)
         self.last_published, self.last_offset = seen, offset
         self.log_is_told = True
 
@@ -181,6 +183,7 @@ class Bookkeeper(Lives):
         if message is None:
             if self.is_over(happening.offset):
                 return  # there is nothing to book it under
+            self.has_older |= self.is_older(happening.offset)
             message = self._add(seen, happening.offset, happening.key, None)
         elif message.delivered is not None:
             self._deliver_again(message, happening, seen)
@@ -312,6 +315,7 @@ class Bookkeeper(Lives):
 
     def _answer_early(self, offset: int, seen: Seen) -> None:
         if not self.is_over(offset):
+            self.has_older |= self.is_older(offset)
             self.early.done(offset, None, seen, is_older=self.is_older(offset))
             self.ended.append(offset)
 

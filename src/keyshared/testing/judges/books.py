@@ -44,6 +44,7 @@ class Books:
         self.last_published: Seen | None = None
         self.last_offset: int | None = None  # which that was
         self.first_offset: int | None = None  # the lowest that was published
+        self.has_older = False  # something lower was told of
         self.redriven_to: int | None = None  # the greatest offset that has come back
         self.log_is_told = False  # what was published, which many promises need
         self.committed: Seen | None = None

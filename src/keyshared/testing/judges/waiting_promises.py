@@ -63,9 +63,13 @@ class Progress(Judge):
         if Connected not in kinds:
             return "nobody is Connected in the history, so it does not say who has room"
         if self.guarantees.progress_ms is None or self.guarantees.unit_of is not None:
-            return self.books.why_unclear() if kinds & {Quiet, AtRest} else self._never_quiet
+            return self._not_in_full() if kinds & {Quiet, AtRest} else self._never_quiet
         has_times = kinds & {Quiet, AtRest} or self.books.now is not None
-        return self.books.why_unclear() if has_times else "the history has no times"
+        return self._not_in_full() if has_times else "the history has no times"
+
+    def _not_in_full(self) -> str | None:
+        older = "what is older than the history, and was not told of, may hold keys that seem to wait for nothing"
+        return "; ".join(filter(None, (self.books.why_unclear(), older if self.books.has_older else None))) or None
 
     @property
     def _never_quiet(self) -> str:
