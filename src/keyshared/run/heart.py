@@ -12,7 +12,6 @@ What it takes care of, beyond the dispatcher of each log:
 * whatever fails ends in an orderly stop that names the first error.
 """
 
-from asyncio import CancelledError
 from collections.abc import Iterable
 from functools import partial
 from typing import Final, TypeVar
@@ -62,6 +61,7 @@ from keyshared.run.values import (
 __all__ = ["Heart"]
 
 _FIRST_LETTER_DELAY_MS: Final = 100
+_RETURNED_ANYWAY: Final = "it was cancelled, and returned all the same"
 _COUNTS: Final = ("done", "failed", "rejected", "put_off", "released", "late", "overdue", "letters", "commits")
 
 Message = TypeVar("Message")
@@ -156,7 +156,7 @@ class Heart(Stays[Message]):
                 continue
             del run.log.runs[run]
             if raised is None and run.cancelled is not None:
-                raised = CancelledError()  # noqa: PLW2901  # whatever it returned, nobody knows what it left out
+                raised = BaseException(_RETURNED_ANYWAY)  # noqa: PLW2901  # nobody knows what it left out
             if raised is None:
                 well.setdefault(run.log, []).append(run)
                 told.append(None)

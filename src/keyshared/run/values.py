@@ -237,7 +237,8 @@ class Hooks:
     Args:
         ended: A handler has ended: log, the offsets of its messages in order (several of a batch), what it raised or
             None, milliseconds that it ran. `PartlyDone` says which of them has ended with its error; if a coroutine
-            was cancelled after its timeout, the error is a `TimeoutError`.
+            was cancelled after its timeout, the error is a `TimeoutError`; one that was cancelled because its log
+            leaves, and returned all the same, has a `BaseException` that says so.
         overdue: A handler has run for `RunnerConfig.timeout_ms` or a multiple of it: log, offset (the first one of a
             batch), milliseconds.
         committed: A commit was made: log, position, token.
