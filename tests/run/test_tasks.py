@@ -468,11 +468,13 @@ def test_a_time_that_is_too_far_for_a_clock_ends_nothing() -> None:
 
 
 def test_a_commit_waits_for_that_of_an_earlier_stay_of_its_log() -> None:
+    begun: list[int] = []
     store: list[int] = []
     go_on = asyncio.Event()
 
     async def commit(_: str, position: int, __: str) -> None:
-        if not store and not go_on.is_set():
+        begun.append(position)
+        if len(begun) == 1:
             await go_on.wait()
         store.append(position)
 
