@@ -24,6 +24,7 @@ __all__ = [
     "check_callable",
     "check_enum",
     "check_extra",
+    "check_hashed",
     "check_int",
     "check_kind",
     "check_log_offset",
@@ -43,7 +44,6 @@ __all__ = [
     "java_order",
     "refuse_hashed",
     "require",
-    "wrong_hash",
 ]
 
 
@@ -562,10 +562,10 @@ def refuse_hashed(
     raise ArgumentError(parameter, value, f"have {needs} {hash_name!r}; its function raised {shown(error)}") from error
 
 
-def wrong_hash(
-    hash_name: str, bits: int, value: object, answer: object, *, parameter: str = "key", needs: str = "a hash"
-) -> ArgumentError:
-    """Return the error for what the function of a hash has returned, if that is no hash.
+def check_hashed(
+    hash_name: str, bits: int, value: object, answer: int, *, parameter: str = "key", needs: str = "a hash"
+) -> None:
+    """Raise unless the function of a hash has returned one: an int that is neither negative nor too large.
 
     Args:
         hash_name: The name of the hash.
@@ -575,12 +575,23 @@ def wrong_hash(
         parameter: What the value is called in the error.
         needs: What it has to have.
 
+    Raises:
+        ArgumentError: It is none.
+
     Example:
-        >>> print(wrong_hash("mine", 8, b"k", -1))
-        key is b'k'; it must have a hash 'mine'; its function returned -1, and no int of 8 bits
+        >>> check_hashed("mine", 8, b"k", -1)
+        Traceback (most recent call last):
+        ...
+        keyshared.errors.ArgumentError: key is b'k'; it must have a hash 'mine'; its function returned -1, and no int \
+of 8 bits
     """
-    said = f"its function returned {shown(answer)}, and no int of {bits} bits"
-    return ArgumentError(parameter, value, f"have {needs} {hash_name!r}; {said}")
+    try:
+        is_wrong = answer >> bits  # something is left of what is negative or too large
+    except TypeError:
+        is_wrong = True
+    if is_wrong:
+        said = f"its function returned {shown(answer)}, and no int of {bits} bits"
+        raise ArgumentError(parameter, value, f"have {needs} {hash_name!r}; {said}")
 
 
 def java_order(name: str) -> bytes:

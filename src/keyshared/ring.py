@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self
 
-from keyshared._checks import check_int, check_number, check_several, configuration, refuse_hashed, wrong_hash
+from keyshared._checks import check_hashed, check_int, check_number, check_several, configuration, refuse_hashed
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing.named import (
     DANUBE_32,
@@ -424,12 +424,7 @@ class HashRing:
         """Raise unless these are hashes: a negative one would own slots all the same, and a text stop every change."""
         hash_name, bits = self._key_hash.name, self._key_hash.bits
         for hashed, _, _ in points:
-            try:
-                is_wrong = hashed >> bits
-            except TypeError:
-                is_wrong = True
-            if is_wrong:
-                raise wrong_hash(hash_name, bits, name, hashed, parameter="name", needs=_POINTS)
+            check_hashed(hash_name, bits, name, hashed, parameter="name", needs=_POINTS)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HashRing):

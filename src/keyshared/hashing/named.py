@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, overload
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_callable, check_int, check_text, configuration, refuse_hashed, wrong_hash
+from keyshared._checks import check_callable, check_hashed, check_int, check_text, configuration, refuse_hashed
 from keyshared.errors import ArgumentError, KeyTypeError
 from keyshared.hashing.celeriant import big_endian_slot, little_endian_slot
 from keyshared.hashing.pulsar import murmur3_32, range_slot_unchecked, ring_slot_unchecked
@@ -188,19 +188,23 @@ class KeyHash:
             ArgumentError: The function raises for the key, or returns no hash; or there are too many slot bits.
         """
         try:
+            slot = self.function(key) >> self.bits - slot_bits
+            if not slot >> slot_bits:  # something is left of what is negative or too large
+                return slot
+        except Exception:  # noqa: BLE001, S110  # told below: this is called for each key
+            pass
+        return self._checked_slot(key, slot_bits)
+
+    def _checked_slot(self, key: bytes, slot_bits: int) -> int:
+        """As `slot`, and says what is wrong."""
+        try:
             hashed = self.function(key)
         except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
             refuse_hashed(self.name, key, error)
-        try:
-            is_wrong = hashed >> self.bits  # what is left of an int that is negative or too large
-        except TypeError:
-            is_wrong = True
-        if is_wrong:
-            raise wrong_hash(self.name, self.bits, key, hashed)
-        try:
-            return hashed >> self.bits - slot_bits
-        except ValueError:  # looked at only when the shift was refused: this is called for each key
-            raise ArgumentError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}") from None
+        check_hashed(self.name, self.bits, key, hashed)
+        if slot_bits > self.bits:
+            raise ArgumentError("slot_bits", slot_bits, f"be at most {self.bits}, the bits of {self.name}")
+        return hashed >> self.bits - slot_bits
 
 
 def _xxh64_seed_42(data: bytes) -> int:

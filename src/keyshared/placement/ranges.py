@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int, check_kind, check_several, check_text, checked_rows, refuse_hashed, wrong_hash
+from keyshared._checks import check_int, check_kind, check_several, check_text, checked_rows
 from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.hashing.named import (
     DEFAULT_SLOT_BITS,
@@ -224,16 +224,12 @@ class RangeMap:
         """
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
         try:
-            hashed = self._function(data)
-        except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
-            refuse_hashed(self._key_hash.name, data, error)
-        try:
-            slot = hashed >> self._shift
-            if not slot >> self._slot_bits:  # something is left of what is negative or too large
+            slot = self._function(data) >> self._shift
+            if not slot >> self._slot_bits:  # as in KeyHash.slot(), which says what is wrong
                 return slot
-        except (TypeError, ValueError):  # it is no int
+        except Exception:  # noqa: BLE001, S110  # likewise
             pass
-        raise wrong_hash(self._key_hash.name, self._key_hash.bits, data, hashed)
+        return self._key_hash.slot(data, self._slot_bits)
 
     def owner(self, slot: int) -> str | None:
         """Return the owner of a slot.
@@ -291,16 +287,12 @@ class RangeMap:
         # slot_of() written out: the two calls it saves are a third of a lookup
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
         try:
-            hashed = self._function(data)
-        except Exception as error:  # noqa: BLE001  # as in slot_of()
-            refuse_hashed(self._key_hash.name, data, error)
-        try:
-            slot = hashed >> self._shift
+            slot = self._function(data) >> self._shift
             if slot >= 0:  # before the first run, bisection would find the first one
                 return self._runs[bisect_right(self._stops, slot)]
-        except (IndexError, TypeError, ValueError):  # it is too large, or no int
+        except Exception:  # noqa: BLE001, S110  # slot_of() says what is wrong
             pass
-        raise wrong_hash(self._key_hash.name, self._key_hash.bits, data, hashed)
+        return self.owner(self.slot_of(data))
 
     def finder(self) -> Callable[[bytes], str | None]:
         """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
@@ -319,16 +311,12 @@ class RangeMap:
 
         def find(key: bytes) -> str | None:
             try:
-                hashed = function(key)
-            except Exception as error:  # noqa: BLE001  # as in slot_of()
-                refuse_hashed(self._key_hash.name, key, error)
-            try:
-                slot = hashed >> shift
+                slot = function(key) >> shift
                 if slot >= 0:  # as in owner_of()
                     return runs[bisect_right(stops, slot)]
-            except (IndexError, TypeError, ValueError):  # likewise
+            except Exception:  # noqa: BLE001, S110  # likewise
                 pass
-            raise wrong_hash(self._key_hash.name, self._key_hash.bits, key, hashed)
+            return self.owner(self.slot_of(key))
 
         return find
 
