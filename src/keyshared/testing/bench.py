@@ -28,15 +28,27 @@ __all__ = ["Bench"]
 _Answer = TypeVar("_Answer")
 
 _OF_A_MESSAGE: Final = (
-    *(past.DeadLettered, past.Done, past.Dropped, past.Expired, past.Freed, past.Held, past.Redriven, past.Released),
-    *(past.Settled, past.Skipped),
+    past.DeadLettered,
+    past.Done,
+    past.Dropped,
+    past.Expired,
+    past.Freed,
+    past.Held,
+    past.Redriven,
+    past.Released,
+    past.Settled,
+    past.Skipped,
 )
 
 _REMEMBERED_RECEIPTS: Final = 16
 _NEEDED: Final = (
-    *(("kill_at", "restart"), ("postpone", "advance"), ("publish_later", "advance")),
-    *(("begin_receive", "finish_receive"), ("finish_receive", "begin_receive")),
-    *(("begin_ack", "finish_ack"), ("finish_ack", "begin_ack")),
+    ("kill_at", "restart"),
+    ("postpone", "advance"),
+    ("publish_later", "advance"),
+    ("begin_receive", "finish_receive"),
+    ("finish_receive", "begin_receive"),
+    ("begin_ack", "finish_ack"),
+    ("finish_ack", "begin_ack"),
 )
 
 

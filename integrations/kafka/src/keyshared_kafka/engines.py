@@ -56,14 +56,10 @@ class Engine(Protocol):
         """
 
 
-def _has_let_go(runner: "Host[Message[Any, Any]]", error: BaseException) -> bool:
-    """Return False for a log that its runner has let go by itself, stopped by an error that `Engine.stop` raises.
-
-    Any other error is raised.
-    """
+def _check_let_go(runner: "Host[Message[Any, Any]]", error: BaseException) -> None:
+    """Raise why a log could not leave, unless its runner let it go by itself, stopped by what `Engine.stop` raises."""
     if error is not runner.error and not isinstance(error, StoppedError | UnknownLogError):
         raise error
-    return False
 
 
 class Threads:
@@ -83,7 +79,8 @@ class Threads:
             try:
                 return self.runner.remove_log(log, within_ms)
             except BaseException as error:  # noqa: BLE001  # whatever has stopped the runner
-                return _has_let_go(self.runner, error)
+                _check_let_go(self.runner, error)
+                return False
 
         with ThreadPoolExecutor(len(logs)) as pool:  # each call waits, and all shall begin to leave at once
             return all(list(pool.map(remove, logs)))  # before any False counts
@@ -138,7 +135,8 @@ class Tasks:
             try:
                 return await self.runner.remove_log(log, within_ms)
             except BaseException as error:  # noqa: BLE001  # whatever has stopped the runner
-                return _has_let_go(self.runner, error)
+                _check_let_go(self.runner, error)
+                return False
 
         async def remove_all() -> bool:
             return all(await asyncio.gather(*map(remove, logs)))

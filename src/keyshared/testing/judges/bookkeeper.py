@@ -265,7 +265,6 @@ class Bookkeeper(Lives):
             self._release(seen, happening, message)
         elif message is not None and standing(message, happening.consumer, happening.attempt) in PERHAPS_OPEN:
             self._end_perhaps(message, seen, can_wait=True)
-            message.presumed = True  # the system may still say how the delivery has ended
             if message.unsure:
                 lane = message.lane
                 lane.nacked = {} if lane.nacked is None else lane.nacked
@@ -275,24 +274,21 @@ class Bookkeeper(Lives):
     def _release(self, seen: Seen, happening: Nacked | Expired | Released, message: Message | None) -> None:
         if message is not None:
             found = standing(message, happening.consumer, happening.attempt)
-            is_open, is_late = found in PERHAPS_OPEN, False
-            if (not is_open or happening.attempt is None or message.attempt is None) and not isinstance(
-                happening, Nacked
-            ):
-                is_late = self._is_told_late(message, happening)
-            if is_open and is_late:
+            is_open = found in PERHAPS_OPEN
+            if self._is_told_late(message, happening, is_open=is_open) and is_open:
                 self._end_perhaps(message, seen, can_wait=True)
-                message.presumed = True
                 return
             if is_open:
                 message.failed += type(happening) is not Released
                 self._note_wishes(message, happening, seen)
             self._end_of(message, found, seen)
 
-    def _is_told_late(self, message: Message, happening: Expired | Released) -> bool:
+    def _is_told_late(self, message: Message, happening: Nacked | Expired | Released, *, is_open: bool) -> bool:
         """Whether this may say how an earlier delivery ended, of which no row of its own has told that."""
-        named = happening.consumer, happening.attempt
-        said = message.unsaid_of(*named)
+        has_numbers = happening.attempt is not None and message.attempt is not None
+        if isinstance(happening, Nacked) or (is_open and has_numbers):
+            return False
+        said = message.unsaid_of(happening.consumer, happening.attempt)
         if said is None:
             return message.may_be_older_than(happening.attempt)
         message.unsaid = [each for each in message.unsaid or () if each is not said]

@@ -133,7 +133,7 @@ class Lives(Books):
             _enter(self.unsure_at, name, message)
             self.unsure_units.opened(message, name)
         if can_wait:
-            message.can_wait = True
+            message.can_wait = message.presumed = True  # the system may still say how the delivery has ended
             self._clear(message)
 
     def _end_or_not(self, message: Message, seen: Seen) -> None:
@@ -186,7 +186,6 @@ class Lives(Books):
             _, message, seen = lease
             if is_running(lease):
                 self._end_perhaps(message, seen, can_wait=True)
-                message.presumed = True
                 self._overdue.append((lease[0] + 2 * self.guarantees.tolerance_ms, message, seen))
         self._overdue = self._of_the_living(self._overdue)
 
