@@ -216,3 +216,14 @@ def test_what_is_no_hash_is_refused(answer: Any) -> None:
 
 def test_the_least_and_the_greatest_hash_have_slots() -> None:
     assert [0, 0xFFFF] == [KeyHash("edge", 32, lambda _, edge=edge: edge).slot(b"k", 16) for edge in (0, (1 << 32) - 1)]  # type: ignore[misc]
+
+
+def test_a_hash_that_raises_is_asked_once_more_for_its_error() -> None:
+    errors = [OSError("not now")]
+
+    def sometimes(_: bytes) -> int:
+        if errors:
+            raise errors.pop()
+        return 0xAB
+
+    assert KeyHash("sometimes", 8, sometimes).slot(b"key", 4) == 0xA
