@@ -114,7 +114,7 @@ def check_int(
         value: The number.
         least: The smallest one allowed; None for no bound.
         alternative: Ends the sentence, for example ``", or None for never"``.
-        most: The greatest one allowed, if ``least`` is given; None for no bound.
+        most: The greatest one allowed, if ``least`` is given; None for 63 bits.
 
     Returns:
         The number.
@@ -128,13 +128,15 @@ def check_int(
         ...
         keyshared.errors.ArgumentError: limit is 0; it must be an int of at least 1
     """
-    # A bool is an int to Python, but never a number that somebody meant.
+    # A bool is an int to Python, but never meant as a number.
     if type(value) is not int or (least is not None and value < least) or (most is not None and value > most):
         if least is None:
             bounds = ""
         else:
             bounds = f" of at least {shown(least)}" if most is None else f" from {shown(least)} to {shown(most)}"
         raise ArgumentError(parameter, value, f"be an int{bounds}{alternative}")
+    if most is None and not -OFFSET_STOP < value < OFFSET_STOP:
+        raise ArgumentError(parameter, value, f"be an int of at most {OFFSET_BITS} bits{alternative}")
     return value
 
 

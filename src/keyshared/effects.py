@@ -1,12 +1,12 @@
-"""What a dispatcher tells its host to know or to do, as immutable values.
+"""The effects of a call: what the host has to know or to do, as immutable values.
 
 A call of the dispatcher returns a list of effects in this order:
 
 1. *notices*: `Ignored`, `Evicted`, `Released`, `Blocked`, `Dropped`, `Skipped`, `Settled`, `Spilled`, in the order
-   they happened; then `Done`, if the configuration asks for it; never needed for correctness;
+   they happened; then `Done`, if the configuration asks for it. A host that ignores notices is still correct;
 2. *sessions of keys*: `KeyEnded`, `KeyEnding`, `KeyBegun`, in the order they happened; a `KeyEnding` is an obligation;
-3. *obligations*: `DeadLetter`, then `Load`, then `Deliver` in service order; they can be asked for again, and checked
-   just before acting on them;
+3. *obligations*: `DeadLetter`, then `Load`, then `Deliver`, those of each consumer in service order. The order between
+   consumers is not promised. `outstanding_effects` returns them again, `is_current` says whether one still holds;
 4. *state*: at most one `CursorAdvanced`, at most one `Resumed`; of these the last one seen wins.
 
 Every effect is an absolute fact, never a delta: applying it twice does no harm. All are tuples with named fields,
@@ -69,7 +69,7 @@ _OWN: Final = frozenset(["__doc__", "__module__", "__slots__"])
 
 
 class Call(StrEnum):
-    """A call that can be answered with `Ignored`: the method of that name."""
+    """A call that can return `Ignored`: the method of that name."""
 
     ACK = "ack"  # also each receipt of ack_many
     NACK = "nack"
@@ -90,17 +90,17 @@ class IgnoredReason(StrEnum):
     UNKNOWN_OFFSET = "unknown_offset"  # never offered, or settled before
     NOT_HOLDER = "not_holder"  # that attempt went to another consumer
     UNKNOWN_ATTEMPT = "unknown_attempt"  # no such attempt was ever delivered
-    STALE_ATTEMPT = "stale_attempt"  # the attempt has ended on the books
-    FORGOTTEN_ATTEMPT = "forgotten_attempt"  # older than what is remembered: nobody can tell whether it was delivered
+    STALE_ATTEMPT = "stale_attempt"  # the attempt has ended
+    FORGOTTEN_ATTEMPT = "forgotten_attempt"  # older than the attempts that are remembered: it may have been delivered
     LATE_ACK_NOTED = "late_ack_noted"  # a newer attempt is open: however that one ends, it will count as acked
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     BLOCKED = "blocked"  # poisoned and waiting for unblock or park
     NOT_DEAD_LETTERING = "not_dead_lettering"  # dead_lettered() for a message that is not being archived
-    NOT_LOADING = "not_loading"  # loaded() for a message nobody asked for
+    NOT_LOADING = "not_loading"  # loaded() for a message without a pending Load
     IS_OUTSTANDING = "is_outstanding"  # redrive() of a message that is outstanding: there is no second copy
     IS_QUARANTINED = "is_quarantined"  # redrive() of a key whose messages all go to the dead-letter store
     NOT_BLOCKED = "not_blocked"  # park() or unblock_offset() for a message that is not blocked
-    NOT_FLUSHING = "not_flushing"  # flushed() for a session that nobody asked to flush, or that has ended
+    NOT_FLUSHING = "not_flushing"  # flushed() for a session without a pending KeyEnding
 
 
 class ReleaseReason(StrEnum):
@@ -118,7 +118,7 @@ class ReleaseReason(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Which policy of the user gave a message up."""
+    """Which policy of the user gave up a message."""
 
     POISON = "poison"
     EVICTED = "evicted"
@@ -136,7 +136,7 @@ class KeyEnd(StrEnum):
     """Why a session of a key has ended."""
 
     IDLE = "idle"  # nothing of the key was open for as long as sessions linger
-    MOVED = "moved"  # the key belongs to somebody else, or to nobody
+    MOVED = "moved"  # the key belongs to another consumer, or to none
     LEFT = "left"  # its consumer leaves
     LOST = "lost"  # its consumer is gone, or came back without what it had
     FLUSH_TIMEOUT = "flush_timeout"  # its consumer did not flush in time
@@ -175,17 +175,17 @@ class BlockReason(StrEnum):
     BLOCKED = "blocked"
     QUARANTINED = "quarantined"  # its key is: it goes to the dead-letter store when its turn comes
     DRAINING = "draining"  # the key has moved; its previous owner still holds deliveries of its drain unit
-    NO_CONSUMER = "no_consumer"  # nobody connected accepts the key, or its owner by the placement has not joined
+    NO_CONSUMER = "no_consumer"  # no connected consumer accepts the key, or its owner by the placement has not joined
     UNOWNED = "unowned"  # its slot is a hole, or the connected consumers that accept it own nothing
     CONSUMER_INACTIVE = "consumer_inactive"
     CONSUMER_FULL = "consumer_full"
-    FLUSHING = "flushing"  # its consumer has still to flush what it keeps for the key
-    GROUP_FULL = "group_full"  # as much of its group is in flight as may be
+    FLUSHING = "flushing"  # its consumer has to flush its state of the key first
+    GROUP_FULL = "group_full"  # its group has as many open deliveries as it may have
     GROUP_PAUSED = "group_paused"
-    GROUP_RATE = "group_rate"  # its group has no token now
+    GROUP_RATE = "group_rate"  # its group has no permit now
     LOADING = "loading"
-    SUBSCRIPTION_FULL = "subscription_full"  # as much is in flight as may be, at all consumers together
-    TOKEN_FULL = "token_full"  # noqa: S105  # the restart token is near its budget: only the lowest message goes out
+    ACK_HOLES = "ack_holes"  # too many settled stretches above the lowest message: only that one goes out
+    SUBSCRIPTION_FULL = "subscription_full"  # all consumers together have as many open deliveries as they may have
     WINDOW_FULL = "window_full"  # spilled, its turn has come, and no slot is free to load it
 
 
@@ -210,7 +210,7 @@ def _equal_by_class(cls: type[_Value]) -> type[_Value]:
 
 
 class _WithFields(tuple[Any, ...]):
-    """What `_fields_in_a_tuple` adds, for type checkers."""
+    """The attributes that `_fields_in_a_tuple` adds, for type checkers."""
 
     __slots__ = ()
 
@@ -219,7 +219,7 @@ class _WithFields(tuple[Any, ...]):
 
         def _asdict(self) -> dict[str, Any]: ...
 
-        def _replace(self, **fields: Any) -> Self: ...  # noqa: ANN401  # whatever type a field has
+        def _replace(self, **fields: Any) -> Self: ...  # noqa: ANN401  # the type of the field
 
 
 @dataclass_transform(frozen_default=True)
@@ -243,9 +243,9 @@ class Ignored(NamedTuple):
 
     Attributes:
         offset: The offset that was named, or None where the call names none.
-        consumer: Who was named, or None where the call names nobody.
+        consumer: The consumer that was named, or None where the call names none.
         attempt: The attempt that was named, or the session; None where the call names neither.
-        call: Which call this answers.
+        call: The call that returns this.
         reason: Why nothing changed.
     """
 
@@ -269,11 +269,11 @@ class Evicted(NamedTuple):
 
 @_equal_by_class
 class Released(NamedTuple):
-    """A delivery has ended, and not by its ack. If its consumer did not ask for that, tell it to stop working on it.
+    """A delivery has ended without an ack. If its consumer did not ask for that, tell it to stop that work.
 
     Attributes:
         offset: The message.
-        consumer: Who held it.
+        consumer: The consumer that had it.
         attempt: Which delivery of it.
         reason: How it ended.
         failures: How often the message has failed, this time included if it was a failure.
@@ -290,13 +290,13 @@ class Released(NamedTuple):
 
 @_equal_by_class
 class Blocked(NamedTuple):
-    """A poisoned message now holds its key until somebody calls ``unblock`` or ``park``.
+    """A message that is blocked: its key waits for a call of ``unblock`` or ``park``.
 
     Attributes:
         offset: The message.
         key: Its key.
         failures: How often it had failed.
-        reason: What the last failure that named a reason said; None if none did.
+        reason: The reason of the last failure that named one; None if none did.
     """
 
     offset: int
@@ -322,12 +322,12 @@ class Dropped(NamedTuple):
 
 @_equal_by_class
 class Skipped(NamedTuple):
-    """A message was settled because nobody can ever get it.
+    """A message was settled without a delivery that counted.
 
     Attributes:
         offset: The message.
         key: Its key.
-        reason: No consumer accepts its key, or it can no longer be read.
+        reason: Why.
     """
 
     offset: int
@@ -352,7 +352,7 @@ class Settled(NamedTuple):
 
 @_equal_by_class
 class Spilled(NamedTuple):
-    """The message is tracked but its payload is not wanted now: drop it.
+    """The dispatcher tracks the message and does not need its payload now: drop it.
 
     A `Load` will ask for it when its turn is near.
 
@@ -365,7 +365,7 @@ class Spilled(NamedTuple):
 
 @_equal_by_class
 class Done(NamedTuple):
-    """A message is settled. With ``tell_settled`` each offered offset gets exactly one, in the call that settles it.
+    """A message is settled. With ``tell_settled`` the call that settles an offered offset returns exactly one.
 
     Attributes:
         offset: The message.
@@ -380,11 +380,11 @@ class Done(NamedTuple):
 
 @_equal_by_class
 class KeyBegun(NamedTuple):
-    """A consumer will get messages of a key: it may load or allocate what it keeps for the key.
+    """A consumer will get messages of a key: it may load or allocate its state of the key.
 
     Attributes:
-        key: The key; b"" for all messages with ``ordering_required``.
-        consumer: Who.
+        key: The key.
+        consumer: The consumer of the session.
         session: Number of this session, which never comes again for the key.
     """
 
@@ -395,13 +395,13 @@ class KeyBegun(NamedTuple):
 
 @_equal_by_class
 class KeyEnding(NamedTuple):
-    """Flush what the consumer keeps for a key, then confirm with ``flushed(key, session)``.
+    """Flush the consumer's state of a key, then confirm with ``flushed(key, session)``.
 
-    Until then, or until its time is over, the key waits.
+    The key waits for that, or for the end of ``flush_ms``.
 
     Attributes:
         key: The key.
-        consumer: Who.
+        consumer: The consumer of the session.
         session: Number of the session that has to end.
     """
 
@@ -412,11 +412,11 @@ class KeyEnding(NamedTuple):
 
 @_equal_by_class
 class KeyEnded(NamedTuple):
-    """A consumer keeps nothing for a key any more; the next session of it may begin anywhere.
+    """The session of a key has ended; the next session of the key may begin at any consumer.
 
     Attributes:
         key: The key.
-        consumer: Who.
+        consumer: The consumer of the session.
         session: Number of the session that has ended.
         reason: Why it had to end, or how: its consumer was lost, or did not flush in time.
     """
@@ -440,7 +440,7 @@ class DeadLetter(_WithFields, Generic[Item_co]):
         attempt: The last delivery's number, 0 if it was never delivered (a quarantined key).
         failures: How often it failed.
         item: The passenger given to ``offer``.
-        reason: What the last failure that named a reason said; None if none did.
+        reason: The reason of the last failure that named one; None if none did.
     """
 
     __slots__ = ()
@@ -455,7 +455,7 @@ class DeadLetter(_WithFields, Generic[Item_co]):
 
 @_equal_by_class
 class Load(NamedTuple):
-    """Read this spilled message again and hand it in with ``loaded(offset, item)``, or say ``gone(offset)``.
+    """Read this spilled message again, then call ``loaded(offset, item)``; or ``gone(offset)`` if that is impossible.
 
     Attributes:
         offset: The message.
@@ -474,7 +474,7 @@ class Deliver(_WithFields, Generic[Item_co]):
     Attributes:
         offset: The message.
         key: Its key as bytes, or None.
-        consumer: Who gets it.
+        consumer: The consumer that gets it.
         attempt: Number of this delivery: a fence that comes back with the ack. Grows with each delivery of the message.
         failures: How many earlier deliveries of it failed.
         item: The passenger given to ``offer``.
@@ -491,7 +491,7 @@ class Deliver(_WithFields, Generic[Item_co]):
 
     @property
     def receipt(self) -> tuple[int, str, int]:
-        """What names this delivery in ``ack(*receipt)``, ``nack``, ``extend``, ``reject`` and ``release``."""
+        """The arguments that name this delivery: ``ack(*receipt)``, ``nack(*receipt)``, ``extend(*receipt)``."""
         return self.offset, self.consumer, self.attempt  # pragma: no cover  # replaced below
 
 
@@ -512,7 +512,7 @@ class CursorAdvanced(NamedTuple):
 
 @_equal_by_class
 class Resumed(NamedTuple):
-    """After a pause (``free_slots == 0``) there is room again: read on.
+    """After a pause (``free_slots == 0``) messages may be offered again: read on.
 
     Attributes:
         free_slots: How many messages may be offered now.

@@ -1,4 +1,4 @@
-"""What a dispatcher is told once: its limits, its times, and what becomes of a message that failed."""
+"""The settings of a dispatcher: limits, times, and what becomes of a message that failed."""
 
 from keyshared.config.dispatcher import (
     DEFAULT_ACK_TIMEOUT_MS,
@@ -13,10 +13,11 @@ from keyshared.config.dispatcher import (
     OnEvict,
     Unmatched,
 )
-from keyshared.config.groups import GroupLimits
-from keyshared.config.look_ahead import (
+from keyshared.config.limits import (
     DEFAULT_LOOK_AHEAD_PER_CONSUMER,
     DEFAULT_LOOK_AHEAD_PER_SUBSCRIPTION,
+    GroupLimits,
+    KeySessions,
     LookAhead,
     look_ahead_limit,
 )
@@ -27,10 +28,8 @@ from keyshared.config.retry import (
     Backoff,
     Poison,
     RetryPolicy,
-    Then,
 )
 from keyshared.config.rules import Rules
-from keyshared.config.sessions import KeySessions
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",
@@ -55,7 +54,6 @@ __all__ = [
     "Poison",
     "RetryPolicy",
     "Rules",
-    "Then",
     "Unmatched",
     "look_ahead_limit",
 ]

@@ -1,15 +1,13 @@
-"""Every knob of the dispatcher, checked once, with the precedent of each default beside it."""
+"""Every setting of the dispatcher, checked once, with the precedent of each default beside it."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_position, configuration
-from keyshared.config.groups import GroupLimits
-from keyshared.config.look_ahead import LookAhead
+from keyshared.config.limits import GroupLimits, KeySessions, LookAhead
 from keyshared.config.retry import Backoff, Poison, RetryPolicy
-from keyshared.config.sessions import KeySessions
-from keyshared.cursor import LEAST_TOKEN_BUDGET
 from keyshared.errors import ArgumentError, SnapshotError, shown
 
 __all__ = [
@@ -24,6 +22,8 @@ __all__ = [
     "DrainUnit",
     "OnEvict",
     "Unmatched",
+    "settings_from_json",
+    "settings_to_json",
 ]
 
 DEFAULT_WINDOW: Final = (
@@ -33,17 +33,14 @@ DEFAULT_MAX_TRACKED: Final = (
     1_000_000  # an offset costs some hundred bytes; Pulsar persists 10 000 ack holes, then forgets them
 )
 DEFAULT_MAX_IN_FLIGHT_PER_CONSUMER: Final = (
-    1_000  # Danube 1 000, Pulsar's receiver queue 1 000 (its unacked limit is 50 000)
+    50  # in 30 s that is 0.6 s a message, as Kafka's 500 records in 5 min; Danube and Pulsar's receiver queue 1 000
 )
 DEFAULT_MAX_IN_FLIGHT_PER_KEY: Final = (
     1  # Danube 1, SQS FIFO 1 a group (or a batch), parallel-consumer 1 a key; Pulsar unlimited
 )
-DEFAULT_MAX_LOADED_PER_KEY: Final = 1_000  # a tenth of the window, so that one hot key leaves room for others
+DEFAULT_MAX_LOADED_PER_KEY: Final = 1_000  # a tenth of the window, so that one hot key leaves capacity for others
 DEFAULT_ACK_TIMEOUT_MS: Final = 30_000  # Danube 30 s, SQS visibility 30 s; Pulsar's is off by default
 DEFAULT_INACTIVE_GRACE_MS: Final = 3_000  # Danube 6 heartbeats of 500 ms
-
-
-_Kind = TypeVar("_Kind", bound=StrEnum)
 
 
 class OnEvict(StrEnum):
@@ -54,19 +51,19 @@ class OnEvict(StrEnum):
 
 
 class Unmatched(StrEnum):
-    """What becomes of a message that no consumer's filters accept.
+    """What becomes of a message whose key no connected consumer accepts.
 
-    A message that they accept, but that nobody owns, waits: its slot is a hole, or those who accept it own nothing.
-    Only the policy to raise is asked about it too.
+    A message whose key a consumer accepts, but no consumer owns, waits: its slot is a hole, or the consumers that
+    accept it own nothing. Only `ERROR` refuses it too.
     """
 
-    SKIP = "skip"  # settled and reported as skipped (Danube)
     HOLD = "hold"  # waits for a consumer that accepts it
-    ERROR = "error"  # the offer raises, also for a key that nobody owns
+    SKIP = "skip"  # settled and reported as skipped (Danube): a restart of its only consumer loses it
+    ERROR = "error"  # the offer raises, also for a key that no consumer owns
 
 
 class DrainUnit(StrEnum):
-    """What is handed over as a whole when keys move: nothing of it goes out while somebody else holds some of it."""
+    """What moves as a whole: nothing of it goes to the new owner while another consumer has open deliveries of it."""
 
     KEY = "key"  # one key (SQS FIFO a group, parallel-consumer a key)
     HASH = "hash"  # every key of a slot of the placement (Pulsar's PIP-379)
@@ -78,44 +75,43 @@ class DispatcherConfig:
     """Limits, times and policies of a `KeySharedDispatcher`.
 
     Args:
-        window: Messages that are loaded at once: outstanding ones whose payload the host keeps. ``pull(only=)`` may
-            load one more, the lowest one.
-        max_tracked: Offsets that are outstanding at once, loaded or not.
-        max_in_flight_per_consumer: Open deliveries of a consumer that sets no limit of its own.
-        max_in_flight_per_key: Open deliveries of one key, always at one consumer; counts for nothing where
-            ``Rules(limit_of=...)`` says it of each key.
+        window: Messages whose payload the host keeps, at most. ``pull(only=)`` may load one more, the lowest one.
+        max_tracked: Outstanding messages, loaded or not.
+        max_in_flight_per_consumer: Open deliveries of a consumer that sets no limit of its own. A delivery that its
+            consumer has not begun times out too: keep the limit below ``ack_timeout_ms`` by the time of one message.
+        max_in_flight_per_key: Open deliveries of one key, always at one consumer; ``Rules(limit_of=...)`` replaces it.
         max_in_flight: Open deliveries of all consumers together; None for no limit but theirs.
         batch_per_key: Messages of one key that go out in one turn; above 1 they are a batch, and nothing more of the
             key goes out until all of it has ended.
         max_loaded_per_key: Loaded messages of one key; more of them are tracked without their payload.
-        ack_timeout_ms: How long a delivery stays open without an answer; None for ever.
+        ack_timeout_ms: How long a delivery may stay open without an answer; None for ever.
         retry: How often and how late a failed message is delivered again.
-        poison: What is done with it when that is exhausted.
+        poison: What becomes of a message whose retries are exhausted.
+        archive_blocked: Whether a message goes to the dead letters before it is blocked. Only with ``Poison.BLOCK``.
+        quarantine: Whether the newer messages of its key follow a dead letter, in order, until the key is unblocked.
+            Only with ``Poison.DEAD_LETTER``.
         on_evict: What becomes of the open deliveries of an evicted consumer.
-        unmatched: What becomes of a message that nobody accepts.
+        unmatched: What becomes of a message whose key no connected consumer accepts.
         inactive_grace_ms: How long an inactive consumer keeps its keys; None for ever.
         drain_timeout_ms: How long a key that moved waits for the previous owner's deliveries; None for ever.
-        ordering_required: The whole subscription is one lane.
+        ordering_required: Whether the whole subscription is one lane: every message gets the key ``b""``.
         redrive: Whether dead letters may come back with ``redrive``.
-        unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key know no
+        unit: What a consumer has to finish before anything of it goes to the next owner. Units above a key refuse
             filters: with them two keys of one slot may rightly be at two consumers.
-        latest_only: Whether a message that waits for its first delivery is given up when a newer one of its key comes;
-            ``Rules(latest_only=...)`` says it of some keys.
+        latest_only: Whether a newer message of a key replaces those that wait for their first delivery;
+            ``Rules(latest_only=...)`` decides for single keys.
         measure: Whether ages and counts are kept for `health`.
-        start: What ``resume_offset`` answers before the first offer.
+        start: The value of ``resume_offset`` before the first offer.
         group: The limits of each group of keys for which none are set; groups need `Rules`.
         tell_settled: Whether each offered message gets one `Done` when it is settled.
-        spill: Whether the payload of what has to wait may be dropped and loaded again. False: every payload is the
-            host's to keep, ``window`` bounds all that is outstanding, and ``max_tracked`` and ``max_loaded_per_key``
-            count for nothing.
-        max_waiting_per_key: Messages of one key that may wait, those that are open not counted; beyond that an offer of
-            the key is refused. Needs ``spill=False``; None for no limit.
-        max_waiting_per_consumer: The same of all keys that one consumer owns.
-        look_ahead: How many messages may wait for the consumers that are connected before there is no free slot; None
-            for no such limit.
-        token_bytes: How long the text of `cursor_token` should be at most: above three quarters of that only the lowest
-            outstanding message goes out, until one half. At least 74; None for no such budget, and where ``redrive``,
-            ``latest_only`` or ``max_in_flight`` is set or there are groups.
+        spill: Whether the payload of a message that waits may be dropped and loaded again. False: the host keeps every
+            payload, ``window`` bounds all outstanding messages, ``max_tracked`` and ``max_loaded_per_key`` are unused.
+        max_waiting_per_key: Messages of one key that may wait, open ones not counted; once the limit is reached,
+            offering that key raises. Needs ``spill=False``; None for no limit.
+        look_ahead: How many messages may wait, by the number of connected consumers; None for no such limit.
+        max_ack_holes: Settled stretches above the lowest outstanding message; with more of them only the lowest
+            message goes out. Bounds the cursor token. None for no bound. Refused together with settings under which
+            the lowest message could wait for another one: ``redrive``, ``latest_only``, ``max_in_flight``, groups.
         sessions: Whether consumers are told when a key begins and ends at them, and how long that may take.
 
     Raises:
@@ -136,8 +132,10 @@ class DispatcherConfig:
     ack_timeout_ms: int | None = DEFAULT_ACK_TIMEOUT_MS
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poison: Poison = Poison.DEAD_LETTER
+    archive_blocked: bool = False
+    quarantine: bool = False
     on_evict: OnEvict = OnEvict.REDELIVER
-    unmatched: Unmatched = Unmatched.SKIP
+    unmatched: Unmatched = Unmatched.HOLD
     inactive_grace_ms: int | None = DEFAULT_INACTIVE_GRACE_MS
     drain_timeout_ms: int | None = None
     ordering_required: bool = False
@@ -150,189 +148,186 @@ class DispatcherConfig:
     tell_settled: bool = False
     spill: bool = True
     max_waiting_per_key: int | None = None
-    max_waiting_per_consumer: int | None = None
     look_ahead: LookAhead | None = None
-    token_bytes: int | None = None
+    max_ack_holes: int | None = None
     sessions: KeySessions | None = None
 
     @configuration()
     def __post_init__(self) -> None:
-        self._check_limits()
-        self._check_waiting()
-        self._check_times()
-        self._check_kinds()
-        if self.ordering_required:
-            self._check_ordering()
+        for name, least in _LEAST.items():
+            check_int(name, getattr(self, name), least)
+        for name, (least, alternative) in _LEAST_OR_NONE.items():
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), least, alternative)
+        for name in _SWITCHES:
+            check_bool(name, getattr(self, name))
+        for name, kind in _ENUMS.items():
+            check_enum(name, getattr(self, name), kind)
+        for name, values in _PARTS.items():
+            if getattr(self, name) is not None or name not in _MAY_BE_NONE:
+                check_kind(name, getattr(self, name), values, ", or None" if name in _MAY_BE_NONE else "")
+        if self.start is not None:
+            check_position("start", self.start, "be None or an int")
+        self._check_memory()
+        self._check_together()
 
     def to_json(self) -> dict[str, object]:
-        """Every field as plain data that JSON can hold, for snapshots and logs.
+        """Return every setting as plain data that JSON can hold, for snapshots and logs.
 
         Returns:
-            A dict that `from_json` takes back.
+            A dict that `from_json` accepts.
 
         Example:
             >>> DispatcherConfig(poison=Poison.BLOCK).to_json()["poison"]
-            'BLOCK'
+            'block'
         """
-        plain: dict[str, object] = {name: getattr(self, name) for name in _names(DispatcherConfig)}
-        retry: dict[str, object] = {name: getattr(self.retry, name) for name in _names(RetryPolicy)}
-        if self.sessions is not None:
-            plain["sessions"] = {name: getattr(self.sessions, name) for name in _names(KeySessions)}
-        plain["retry"] = retry | {"backoff": self.retry.backoff.value}
-        plain["group"] = {name: getattr(self.group, name) for name in _names(GroupLimits)}
-        if self.look_ahead is not None:
-            plain["look_ahead"] = {name: getattr(self.look_ahead, name) for name in _names(LookAhead)}
-        plain["poison"] = self.poison.name
-        plain["on_evict"] = self.on_evict.value
-        plain["unmatched"] = self.unmatched.value
-        plain["unit"] = self.unit.value
-        return plain
+        return settings_to_json(self)
 
     @classmethod
     def from_json(cls, data: object) -> Self:
         """Rebuild a configuration from `to_json`.
 
         Args:
-            data: What `to_json` returned, or what JSON made of it.
+            data: What `to_json` returned, or what JSON made of it. An absent setting takes its default.
 
         Returns:
             An equal configuration.
 
         Raises:
-            SnapshotError: A field is missing, unknown, of the wrong type or out of range.
+            SnapshotError: A setting is unknown, of the wrong type or out of range.
 
         Example:
             >>> config = DispatcherConfig(window=100)
-            >>> DispatcherConfig.from_json(config.to_json()) == config
+            >>> DispatcherConfig.from_json(config.to_json()) == config == DispatcherConfig.from_json({"window": 100})
             True
         """
-        values = _exact_fields("config", data, DispatcherConfig)
-        retry = _exact_fields("config.retry", values["retry"], RetryPolicy)
-        group = _exact_fields("config.group", values["group"], GroupLimits)
-        try:
-            retry["backoff"] = _member(Backoff, "backoff", retry["backoff"])
-            values["retry"] = RetryPolicy(**retry)
-            values["group"] = GroupLimits(**group)
-            values["poison"] = Poison.from_name(values["poison"])
-            values["on_evict"] = _member(OnEvict, "on_evict", values["on_evict"])
-            values["unmatched"] = _member(Unmatched, "unmatched", values["unmatched"])
-            values["unit"] = _member(DrainUnit, "unit", values["unit"])
-            if values["look_ahead"] is not None:
-                values["look_ahead"] = LookAhead(**_exact_fields("config.look_ahead", values["look_ahead"], LookAhead))
-            if values["sessions"] is not None:
-                values["sessions"] = KeySessions(**_exact_fields("config.sessions", values["sessions"], KeySessions))
-            return cls(**values)
-        except ArgumentError as error:
-            parameter = f"config: {error.parameter}"
-            raise SnapshotError(parameter, error.value, error.requirement) from error
+        config: Self = settings_from_json("config", data, cls, _PARTS | _ENUMS | {"backoff": Backoff})
+        return config
 
-    def _check_limits(self) -> None:
-        for name in (
-            "window",
-            "max_tracked",
-            "max_in_flight_per_consumer",
-            "max_in_flight_per_key",
-            "batch_per_key",
-            "max_loaded_per_key",
-        ):
-            check_int(name, getattr(self, name), 1)
-        if self.max_in_flight is not None:
-            check_int("max_in_flight", self.max_in_flight, 1, ", or None for no limit")
-        if self.spill and self.max_tracked < self.window:
+    def _check_memory(self) -> None:
+        if self.max_waiting_per_key is not None and self.spill:
+            raise ArgumentError(
+                "max_waiting_per_key", self.max_waiting_per_key, "be None unless spill is False: spilled messages wait"
+            )
+        if not self.spill:
+            return
+        if self.max_tracked < self.window:
             raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
-        if self.batch_per_key > 1 and self.max_in_flight_per_key > 1:
-            requirement = "be 1 with max_in_flight_per_key above 1: a key is worked on in batches or in a pipeline"
-            raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
-        if self.batch_per_key > 1 and self.latest_only:
-            requirement = "be 1 with latest_only: there would never be two messages for a batch"
-            raise ArgumentError("batch_per_key", self.batch_per_key, requirement)
         for name in ("max_in_flight_per_key", "batch_per_key"):
-            if self.spill and self.max_loaded_per_key < getattr(self, name):
-                requirement = f"be at least {name}, {shown(getattr(self, name))}: what is in flight is loaded"
+            if self.max_loaded_per_key < getattr(self, name):
+                requirement = f"be at least {name}, {shown(getattr(self, name))}: open deliveries are loaded"
                 raise ArgumentError("max_loaded_per_key", self.max_loaded_per_key, requirement)
 
-    def _check_waiting(self) -> None:
-        check_bool("spill", self.spill)
-        for name in ("max_waiting_per_key", "max_waiting_per_consumer"):
-            limit = getattr(self, name)
-            if limit is None:
-                continue
-            check_int(name, limit, 1, ", or None for no limit")
-            if self.spill:
-                requirement = "be None unless spill is False: what is spilled waits without a limit of its own"
-                raise ArgumentError(name, limit, requirement)
-        if self.look_ahead is not None:
-            check_kind("look_ahead", self.look_ahead, LookAhead, ", or None for no limit")
-        if self.token_bytes is not None:
-            check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BUDGET, ", or None for no budget")
-            if self.max_in_flight is not None:
-                requirement = "be None with max_in_flight: the lowest message could wait for room in the subscription"
-                raise ArgumentError("token_bytes", self.token_bytes, requirement)
-            if self.redrive:
-                requirement = (
-                    "be None with redrive: the lowest message could wait for one that has come back and is held"
-                )
-                raise ArgumentError("token_bytes", self.token_bytes, requirement)
-            if self.latest_only:
-                requirement = "be None with latest_only: what is superseded is settled although nothing goes out"
-                raise ArgumentError("token_bytes", self.token_bytes, requirement)
-
-    def _check_times(self) -> None:
-        for name, least in (("ack_timeout_ms", 1), ("inactive_grace_ms", 0), ("drain_timeout_ms", 0)):
-            value = getattr(self, name)
-            if value is not None:
-                check_int(name, value, least, ", or None for never")
-
-    def _check_kinds(self) -> None:
-        check_kind("retry", self.retry, RetryPolicy)
-        check_kind("group", self.group, GroupLimits)
-        check_kind("poison", self.poison, Poison)
-        check_enum("on_evict", self.on_evict, OnEvict)
-        check_enum("unmatched", self.unmatched, Unmatched)
-        check_bool("latest_only", self.latest_only)
-        check_bool("measure", self.measure)
-        check_bool("ordering_required", self.ordering_required)
-        check_bool("redrive", self.redrive)
-        check_bool("tell_settled", self.tell_settled)
-        check_enum("unit", self.unit, DrainUnit)
-        if self.sessions is not None:
-            check_kind("sessions", self.sessions, KeySessions)
-        if self.start is not None:
-            check_position("start", self.start, "be None or an int")
-
-    def _check_ordering(self) -> None:
-        # Each of these would deliver a message although an older one was given up without the user's own settlement.
-        if self.unmatched is Unmatched.SKIP:
-            raise ArgumentError("unmatched", self.unmatched, "be HOLD or ERROR with ordering_required")
-        if self.on_evict is OnEvict.DROP:
-            raise ArgumentError("on_evict", self.on_evict, "be REDELIVER with ordering_required")
-        if self.poison not in {Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER}:
-            raise ArgumentError("poison", self.poison, "be BLOCK or BLOCK_AND_DEAD_LETTER with ordering_required")
-        if self.latest_only:
-            raise ArgumentError("latest_only", self.latest_only, "be False with ordering_required")
-        if self.unit is not DrainUnit.KEY:
-            raise ArgumentError(
-                "unit", self.unit, "be KEY with ordering_required: its one lane is all there is to drain"
-            )
+    def _check_together(self) -> None:
+        """Refuse each setting of `_REFUSED` that is set together with another one that rules it out."""
+        for name, value, other, is_set, why in (
+            ("batch_per_key", 1, "max_in_flight_per_key above 1", self.max_in_flight_per_key > 1, _ONE_OR_OTHER),
+            ("batch_per_key", 1, "latest_only", self.latest_only, "there would never be two messages for a batch"),
+            ("archive_blocked", False, "another policy than BLOCK", self.poison is not Poison.BLOCK, _NO_BLOCK),
+            ("quarantine", False, "another policy than DEAD_LETTER", self.poison is not Poison.DEAD_LETTER, _NO_LETTER),
+            ("max_ack_holes", None, "max_in_flight", self.max_in_flight is not None, _LOWEST_WAITS),
+            ("max_ack_holes", None, "redrive", self.redrive, _LOWEST_WAITS),
+            ("max_ack_holes", None, "latest_only", self.latest_only, "replaced messages are settled all the same"),
+            ("latest_only", False, "ordering_required", self.ordering_required, _GIVES_UP),
+            ("unit", DrainUnit.KEY, "ordering_required", self.ordering_required, "there is one lane to drain"),
+        ):
+            if is_set and getattr(self, name) != value:
+                raise ArgumentError(name, getattr(self, name), f"be {shown(value)} with {other}: {why}")
+        if self.ordering_required:
+            for name, wanted, given in (
+                ("unmatched", "HOLD or ERROR", self.unmatched is not Unmatched.SKIP),
+                ("on_evict", "REDELIVER", self.on_evict is OnEvict.REDELIVER),
+                ("poison", "BLOCK", self.poison is Poison.BLOCK),
+            ):
+                if not given:
+                    raise ArgumentError(name, getattr(self, name), f"be {wanted} with ordering_required: {_GIVES_UP}")
 
 
-_Fields: TypeAlias = DispatcherConfig | GroupLimits | KeySessions | LookAhead | RetryPolicy
+_LEAST: Final = {
+    "window": 1,
+    "max_tracked": 1,
+    "max_in_flight_per_consumer": 1,
+    "max_in_flight_per_key": 1,
+    "batch_per_key": 1,
+    "max_loaded_per_key": 1,
+}
+_LEAST_OR_NONE: Final = {
+    "max_in_flight": (1, ", or None for no limit"),
+    "max_waiting_per_key": (1, ", or None for no limit"),
+    "max_ack_holes": (0, ", or None for no bound"),
+    "ack_timeout_ms": (1, ", or None for never"),
+    "inactive_grace_ms": (0, ", or None for never"),
+    "drain_timeout_ms": (0, ", or None for never"),
+}
+_SWITCHES: Final = (
+    *("archive_blocked", "latest_only", "measure", "ordering_required", "quarantine", "redrive", "spill"),
+    "tell_settled",
+)
+_ENUMS: Final[dict[str, type[StrEnum]]] = {
+    "poison": Poison,
+    "on_evict": OnEvict,
+    "unmatched": Unmatched,
+    "unit": DrainUnit,
+}
+_PARTS: Final[dict[str, type]] = {
+    "retry": RetryPolicy,
+    "group": GroupLimits,
+    "look_ahead": LookAhead,
+    "sessions": KeySessions,
+}
+_MAY_BE_NONE: Final = frozenset({"look_ahead", "sessions"})
+_ONE_OR_OTHER: Final = "a key is worked on in batches or in a pipeline"
+_NO_BLOCK: Final = "no message is blocked"
+_NO_LETTER: Final = "a key follows only its dead letter"
+_LOWEST_WAITS: Final = "the lowest message could wait for another one, which may not go out"
+_GIVES_UP: Final = "a message would go out although an older one was given up"
 
 
-def _names(kind: type[_Fields]) -> list[str]:
-    return [each.name for each in fields(kind)]
+def settings_to_json(settings: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass of settings
+    """Return the fields of a dataclass of settings as plain data; a part that is such a dataclass likewise."""
+    values: dict[str, object] = {}
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if hasattr(value, "__dataclass_fields__"):
+            value = settings_to_json(value)
+        values[each.name] = value.value if isinstance(value, StrEnum) else value
+    return values
 
 
-def _exact_fields(parameter: str, data: object, kind: type[_Fields]) -> dict[str, Any]:
-    """A copy of the data if it has just the fields of that class; their values are not checked yet."""
-    names = _names(kind)
-    if not isinstance(data, dict) or set(data) != set(names):
-        what = list(data) if isinstance(data, dict) else data
-        raise SnapshotError(parameter, what, f"be a dict with exactly the fields {', '.join(names)}")
-    return dict(data)
+def settings_from_json(  # the result is of that kind
+    parameter: str, data: object, kind: type[Any], kinds: Mapping[str, type[Any]]
+) -> Any:  # noqa: ANN401
+    """Build a dataclass of settings from plain data, in which absent fields take their defaults.
+
+    Args:
+        parameter: What the data is called in an error.
+        data: What `settings_to_json` returned.
+        kind: The dataclass.
+        kinds: The enumeration or the dataclass of each field, in it or in a part of it, that is one.
+
+    Raises:
+        SnapshotError: A field is unknown, required and absent, of the wrong type or out of range.
+    """
+    known = {each.name: each for each in fields(kind)}
+    needed = {name for name, each in known.items() if each.default is MISSING and each.default_factory is MISSING}
+    if not isinstance(data, dict) or not needed <= set(data) <= set(known):
+        given = list(data) if isinstance(data, dict) else data
+        raise SnapshotError(parameter, given, f"be a dict with fields of {', '.join(known)}")
+    values: dict[str, Any] = dict(data)
+    try:
+        for name in values.keys() & kinds.keys():
+            if issubclass(kinds[name], StrEnum):
+                values[name] = _member(kinds[name], name, values[name])
+            elif values[name] is not None:
+                values[name] = settings_from_json(f"{parameter}.{name}", values[name], kinds[name], kinds)
+        return kind(**values)
+    except SnapshotError:
+        raise
+    except ArgumentError as error:
+        raise SnapshotError(f"{parameter}: {error.parameter}", error.value, error.requirement) from error
 
 
-def _member(kind: type[_Kind], parameter: str, value: object) -> _Kind:
+def _member(kind: type[StrEnum], parameter: str, value: object) -> StrEnum:
     for member in kind:
         if member.value == value:
             return member

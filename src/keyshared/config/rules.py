@@ -1,4 +1,4 @@
-"""What a configuration cannot hold: functions that answer for single keys."""
+"""Settings of single keys: functions, which no configuration in JSON can hold."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ __all__ = ["Rules"]
 class Rules:
     """Functions of a key, and a name for this version of them.
 
-    A function is asked when the first message of a key is offered, and not again until the key comes back after all of
-    its messages were settled. The same key must get the same answer as long as the mark is the same.
-    A function that raises, or answers with something else than it should, makes the offer raise `ConfigError`; the
-    offer has changed nothing then.
+    The dispatcher calls a function when the first message of a key is offered, and not again until the key comes back
+    after all of its messages were settled. A function has to return the same value for the same key as long as the mark
+    is the same. If a function raises, or returns a value of another type, the offer raises `ConfigError` and has
+    changed nothing.
 
     Args:
         mark: The name of this version of the functions. A snapshot of another mark is refused.
         group_of: The group that a key is in; None is the group ``""``.
-        limit_of: How many deliveries of the key may be open, at least 1. Counts instead of ``max_in_flight_per_key``;
-            a batch of the key has at most as many messages. Never more than ``max_loaded_per_key`` are open.
+        limit_of: How many deliveries of the key may be open, at least 1. Replaces ``max_in_flight_per_key``; a batch of
+            the key has at most as many messages. Never more than ``max_loaded_per_key`` are open.
         latest_only: Whether a newer message of the key takes the place of an older one that was never delivered.
 
     Raises:
