@@ -53,6 +53,23 @@ class Feature:
     def moved(self) -> None:
         """Note that owners of keys may have changed."""
 
+    def woken(self) -> None:
+        """Act at the end of `Window.wake`."""
+
+    def failed_one(self) -> None:
+        """Note that a delivery has failed."""
+
+    def lost(self, consumer: Consumer) -> None:
+        """Note that a consumer has lost what it kept, or is gone; nothing is open at it."""
+
+    def must_finish(self, consumer: Consumer) -> bool:
+        """Return whether a consumer that leaves has something to finish besides its deliveries."""
+        return False
+
+    def keys(self) -> Iterable[bytes]:
+        """Return keys that it knows although nothing of them may be outstanding."""
+        return ()
+
     def finish(self, now: int) -> Iterable[Effect]:
         """End a call: return the effects that belong behind the notices."""
         return ()
@@ -60,6 +77,9 @@ class Feature:
     def duties(self) -> Duties:
         """Return what it does when the deadlines that it starts have come."""
         return {}
+
+    def restored(self) -> None:
+        """Count what it derives from the window, which was restored, before `load`."""
 
     def dump(self, now: int) -> object:
         """Return what a snapshot has to keep, as plain data; None for nothing. Times are what remains of them."""

@@ -46,6 +46,7 @@ __all__ = [
     "State",
     "Transition",
     "holds_slot",
+    "next_spilled",
 ]
 
 
@@ -192,6 +193,13 @@ def holds_slot(entry: Entry) -> bool:
     return state != SPILLED and (state < DELAYED or entry.note is None or not entry.note.spilled)
 
 
+def next_spilled(entry: Entry | None) -> Entry | None:
+    """Return the oldest spilled message of a lane from one on: a message that was redriven is never spilled."""
+    while entry is not None and entry.state != SPILLED:
+        entry = entry.newer
+    return entry
+
+
 class Rule:
     """What holds for a key; made once when its lane begins, and shared by all keys that have the same.
 
@@ -206,7 +214,7 @@ class Rule:
 
     __slots__ = ("batch", "latest", "limit", "loaded", "quotas", "turn")
 
-    def __init__(self, limit: int, batch: int, loaded: int, quotas: tuple[Quota, ...], *, latest: bool = False) -> None:
+    def __init__(self, limit: int, batch: int, loaded: int, quotas: "tuple[Quota[Consumer], ...]", *, latest: bool = False) -> None:
         self.limit = limit
         self.batch = batch
         self.loaded = loaded
@@ -259,7 +267,7 @@ class Lane:
 
     Attributes:
         key: The key, None for the lane of a message without one.
-        rule: What holds for the key.
+        rule: Its limits.
         head: The oldest message.
         tail: The newest message.
         fresh: The oldest message that was never delivered.
@@ -336,7 +344,7 @@ class Lane:
         """Take a message out that is settled."""
         older, newer = entry.older, entry.newer
         if self.spilled is entry:
-            self.spilled = newer
+            self.spilled = next_spilled(newer)
         if self.fresh is entry:
             self.fresh = newer
         elif self.back:

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import TypeAlias
 
+from keyshared._checks import require
 from keyshared._core.quotas import Quota
 from keyshared._core.records import Consumer, Lane, Place
 from keyshared.effects import BlockReason
@@ -119,6 +120,16 @@ class Rotation(Place):
         """Put the rotation in the order that a snapshot has; groups that are not in it are asleep."""
         self._awake = OrderedDict.fromkeys(awake)
         self._left = left
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` unless queues hold the lanes by group, and each group takes turns or sleeps. O(n)."""
+        lanes = [lane for queue in self._queues.values() for lane in queue]
+        require(len(lanes) == len(self.lanes) and set(lanes) == set(self.lanes), "each lane is in one queue")
+        require(all(self._queues.values()), "a group without lanes has no queue")
+        require(self._awake.keys() <= self._queues.keys(), "a group without lanes takes no turns")
+        for group in self._queues:
+            sleeps = self._consumer_here() in group.waiting
+            require(sleeps != (group in self._awake), f"group {group.name!r} takes turns or remembers the consumer")
 
     def _consumer_here(self) -> Consumer:
         consumer = self.consumer

@@ -1,0 +1,174 @@
+"""The features that a configuration asks for: the only place that lists them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from keyshared._core.ack_holes import AckHoles
+from keyshared._core.drains import DrainDeadlines, DrainUnits, WatchedPlace, awaited_of_key
+from keyshared._core.feature import Feature
+from keyshared._core.groups import GroupBook, Groups, TotalQuota
+from keyshared._core.health import Measure
+from keyshared._core.membership import ready_list
+from keyshared._core.quotas import Clock, Quota
+from keyshared._core.records import Consumer, Entry, Lane, Place, Rule
+from keyshared._core.rotation import Rotation
+from keyshared._core.routing import Routing
+from keyshared._core.sessions import Sessions
+from keyshared._core.settled import TellSettled
+from keyshared._core.timers import Timers
+from keyshared._core.window import Window
+from keyshared.config import DispatcherConfig, DrainUnit, Rules
+from keyshared.cursor import ContiguousCursor
+from keyshared.effects import ReleaseReason
+from keyshared.errors import ConfigError
+
+__all__ = ["Chosen", "WindowParts", "window_for"]
+
+_UNBOUNDED = 1 << 62
+
+
+class WindowParts:
+    """A window, and the quotas that its lanes share.
+
+    Attributes:
+        window: The window.
+        total: The quota of the subscription; None if it has no limit.
+        book: The groups; None if there are none.
+    """
+
+    def __init__(self, window: Window, total: Quota[Consumer] | None, book: GroupBook | None) -> None:
+        self.window = window
+        self.total = total
+        self.book = book
+
+    def new_ready(self) -> Place:
+        """Return the ready list of a new consumer."""
+        return ready_list() if self.book is None else Rotation(self.book.changed)
+
+
+def window_for(config: DispatcherConfig, rules: Rules | None, routing: Routing, clock: Clock) -> WindowParts:
+    """Return the window that a configuration and rules ask for."""
+    has_total = config.max_in_flight is not None or config.max_ack_holes is not None
+    total: Quota[Consumer] | None = Quota(limit=config.max_in_flight) if has_total else None
+    quotas = () if total is None else (total,)
+    has_groups = rules is not None and rules.group_of is not None
+    book = GroupBook(clock, config.group) if has_groups else None
+    most = config.batch_per_key if config.batch_per_key > 1 else config.max_in_flight_per_key
+    loaded = config.max_loaded_per_key if config.spill else _UNBOUNDED
+    window = Window(
+        routing,
+        ContiguousCursor(config.start),
+        capacity=config.window,
+        max_tracked=config.max_tracked if config.spill else config.window,
+        rule=Rule(most, config.batch_per_key, loaded, quotas, latest=config.latest_only),
+        rule_of=None if rules is None else _rule_of(config, rules, book, quotas, loaded),
+        total=total,
+        spills=config.spill,
+    )
+    return WindowParts(window, total, book)
+
+
+def _rule_of(
+    config: DispatcherConfig,
+    rules: Rules,
+    book: GroupBook | None,
+    quotas: tuple[Quota[Consumer], ...],
+    loaded: int,
+) -> Callable[[bytes], Rule] | None:
+    """Return the function that asks the rules of the user; None if they answer nothing."""
+    limit_of, latest_only, group_of = rules.limit_of, rules.latest_only, rules.group_of
+    if limit_of is None and latest_only is None and group_of is None:
+        return None
+    most = config.batch_per_key if config.batch_per_key > 1 else config.max_in_flight_per_key
+
+    def rule_of(key: bytes) -> Rule:
+        limit = most if limit_of is None else min(_limit_answer(limit_of, key), loaded)
+        latest = config.latest_only if latest_only is None else _bool_answer(latest_only, key)
+        if group_of is None or book is None:
+            return Rule(limit, config.batch_per_key, loaded, quotas, latest=latest)
+        return Rule(
+            limit, config.batch_per_key, loaded, (book.named(_group_answer(group_of, key)), *quotas), latest=latest
+        )
+
+    return rule_of
+
+
+def _limit_answer(limit_of: Callable[[bytes], Any], key: bytes) -> int:
+    answer = _ask("limit_of", limit_of, key)
+    if type(answer) is not int or answer < 1:
+        raise ConfigError("limit_of", answer, "be an int of at least 1")
+    return answer
+
+
+def _bool_answer(latest_only: Callable[[bytes], Any], key: bytes) -> bool:
+    answer = _ask("latest_only", latest_only, key)
+    if type(answer) is not bool:
+        raise ConfigError("latest_only", answer, "be True or False")
+    return answer
+
+
+def _group_answer(group_of: Callable[[bytes], Any], key: bytes) -> str:
+    answer = _ask("group_of", group_of, key)
+    if answer is None:
+        return ""
+    if type(answer) is not str:
+        raise ConfigError("group_of", answer, "be a str or None")
+    return answer
+
+
+def _ask(name: str, function: Callable[[bytes], Any], key: bytes) -> Any:  # noqa: ANN401  # whatever a user's function returns
+    try:
+        return function(key)
+    except Exception as error:
+        raise ConfigError(name, error, "answer for every key, and raise nothing") from error
+
+
+class Chosen:
+    """The features in use.
+
+    Args:
+        parts: The window that they watch.
+        end: Ends a delivery.
+
+    Attributes:
+        features: All of them, in the order in which they are told, asked and end a call.
+        units, groups, sessions, health, holes: Each by itself, None if it is not in use.
+    """
+
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        parts: WindowParts,
+        routing: Routing,
+        timers: Timers,
+        end: Callable[[Entry, ReleaseReason, int], None],
+    ) -> None:
+        window, total = parts.window, parts.total
+        draining = WatchedPlace()
+        if config.drain_timeout_ms is not None:
+            window.draining = draining
+        self.units = None if config.unit is DrainUnit.KEY else DrainUnits(window, routing, config.unit)
+        awaited: Callable[[Lane], list[Entry]] = awaited_of_key if self.units is None else self.units.awaited
+        self.drains: DrainDeadlines | None = None
+        if config.drain_timeout_ms is not None:
+            self.drains = DrainDeadlines(window, draining, timers, config.drain_timeout_ms, awaited, end)
+        self.settled = TellSettled() if config.tell_settled else None
+        self.health = Measure(window) if config.measure else None
+        self.sessions = None if config.sessions is None else Sessions(window, timers, config.sessions)
+        self.holes: AckHoles | None = None
+        if config.max_ack_holes is not None and total is not None:
+            self.holes = AckHoles(window, total, config.max_ack_holes)
+        self.total: TotalQuota | None = None if total is None else TotalQuota(window, total)
+        self.groups = None if parts.book is None else Groups(window, timers, parts.book)
+        several: tuple[Feature | None, ...] = (
+            self.units,
+            self.drains,
+            self.settled,
+            self.health,
+            self.sessions,
+            self.holes,
+            self.total,
+            self.groups,
+        )
+        self.features = tuple(each for each in several if each is not None)
+        window.watch(self.features, has_groups=self.groups is not None)

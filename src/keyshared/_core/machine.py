@@ -1,0 +1,603 @@
+"""The unchecked core of the dispatcher: takes facts and the time, returns effects.
+
+It composes the rooms of the core and has one method for each input. What depends on the types and ranges of arguments
+is checked by `KeySharedDispatcher`; what depends on the state is checked here, before anything changes. ``now`` is never
+below the instant of the last call.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from keyshared._core.admission import Admission, Offered
+from keyshared._core.chosen import Chosen, window_for
+from keyshared._core.endings import REMEMBERED_DELIVERIES, Endings
+from keyshared._core.membership import Membership
+from keyshared._core.outbox import Outbox
+from keyshared._core.quotas import Clock
+from keyshared._core.records import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, ConsumerState, Entry, Lane
+from keyshared._core.redrive import redrive
+from keyshared._core.routing import Routing
+from keyshared._core.timers import Duties, Duty, Stage, Timers, due_order
+from keyshared._core.values import Full, Receipt, StoredLetter
+from keyshared._core.window import overrides
+from keyshared.config import DispatcherConfig, GroupLimits, Rules
+from keyshared.effects import (
+    Call,
+    Deliver,
+    Done,
+    Effect,
+    Ending,
+    Ignored,
+    IgnoredReason,
+    ReleaseReason,
+    SettleReason,
+    Skipped,
+    SkipReason,
+)
+from keyshared.glob import KeyFilter
+from keyshared.placement.protocol import Placement
+from keyshared.placement.ranges import Weight
+
+__all__ = ["Machine"]
+
+_Effects = list[Effect[Any]]
+
+_new: Final[Any] = tuple.__new__  # builds an effect in half the time that its own constructor takes
+
+
+class Machine:
+    """A dispatcher whose arguments were checked.
+
+    Attributes:
+        now: The instant of the last call.
+        epoch: How often the dispatcher was restored after a crash.
+    """
+
+    def __init__(self, placement: Placement, config: DispatcherConfig, rules: Rules | None = None) -> None:
+        self.config = config
+        self.rules = rules
+        self.clock = Clock()
+        self.epoch = 0
+        self.timers = Timers()
+        self.routing = Routing(placement)
+        self._notices: list[Effect] = []
+        parts = window_for(config, rules, self.routing, self.clock)
+        self.window = parts.window
+        self.endings = Endings(config, self.window, self.timers, self._notices)
+        chosen = Chosen(config, parts, self.routing, self.timers, self.endings.end)
+        self.features = chosen.features
+        self.units, self.groups, self.sessions = chosen.units, chosen.groups, chosen.sessions
+        self.health, self.holes, self.total = chosen.health, chosen.holes, parts.total
+        self._tells = chosen.settled is not None
+        self.endings.on_fail = tuple(each.failed_one for each in self.features if overrides(each, "failed_one"))
+        self._on_skip = tuple(each.skipped for each in self.features if overrides(each, "skipped"))
+        self.membership = Membership(
+            config,
+            self.routing,
+            self.window,
+            self.timers,
+            self.endings,
+            self._notices,
+            new_ready=parts.new_ready,
+            features=self.features,
+        )
+        self.members = self.membership.members
+        self._has_latest = config.latest_only or (rules is not None and rules.latest_only is not None)
+        asks_always = self._has_latest or config.ordering_required
+        self.admission = Admission(config, self.window, self.membership, asks_always=asks_always)
+        self.membership.on_change = self.admission.refresh
+        self.outbox = Outbox(
+            self.window,
+            self.membership,
+            self.admission,
+            self.timers,
+            self._notices,
+            self.features,
+            config.ack_timeout_ms,
+        )
+        self._is_plain = self.outbox.is_plain
+        self._one_key = config.ordering_required
+        self._duties: Duties = {
+            Entry: Duty(Stage.DELIVERIES, _offset_of, self.endings.due),
+            Consumer: Duty(Stage.CONSUMERS, _order_of, self.membership.due),
+        }
+        for feature in self.features:
+            self._duties.update(feature.duties())
+
+    @property
+    def now(self) -> int:
+        """The instant of the last call."""
+        return self.clock.now
+
+    def set_now(self, now: int) -> None:
+        """Set the clock."""
+        self.clock.now = now
+
+    def resume_from(self, token: str) -> None:
+        """Take over what a cursor token says; nothing was offered yet. Raises `SnapshotError`."""
+        self.window.cursor.resume_from(token)
+        self.admission.begin()
+        self.outbox.resume(paused=False)
+
+    def recount(self) -> None:
+        """Let features count what they derive from the window, which was restored."""
+        for feature in self.features:
+            feature.restored()
+
+    def begin(self, now: int) -> None:
+        """Go on after a restore: start times that were not limited before, and hand out what the settings allow."""
+        for member in self.members.values():
+            self.endings.time_open(member.open.values(), now)
+            self.membership.time_away(member, now)
+        self.admission.begin()
+        window = self.window
+        waits = (lane for lane in window.lanes.values() if lane.place is not window.starved)
+        window.touched = dict.fromkeys(waits)
+        window.freed = dict.fromkeys(self.members.values())
+        if self.total is not None:
+            window.note_room(self.total)
+        self.wake(now)
+
+    def wake(self, now: int) -> _Effects:
+        """Hand out what changes have made possible; return the effects of the call."""
+        self.window.wake()
+        return self.outbox.finish(now)
+
+    def key_of(self, key: bytes | None) -> bytes | None:
+        """Return the key that a message counts as: with ``ordering_required`` all have the same."""
+        return b"" if self._one_key else key
+
+    # messages
+
+    def offer(self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int) -> _Effects:
+        """Take the next message of the log."""
+        window = self.window
+        cursor = window.cursor
+        if self.admission.asks:
+            answer = self._offer_asked(offset, key, item, not_before_ms, now)
+            if answer is not None:
+                return answer
+            key = self.key_of(key)
+        else:
+            last = cursor.last
+            if (
+                last is None
+                or offset <= last
+                or window.loaded >= window.capacity
+                or cursor.outstanding >= window.max_tracked
+            ):
+                self.admission.check(offset)
+        self.clock.now = now
+        if not_before_ms is not None and not_before_ms > now:
+            entry = window.offer(offset, key, item, not_before_ms)
+            self.timers.start(entry, not_before_ms)
+            return self.outbox.finish(now)
+        entry = window.offer(offset, key, item, None)
+        if (
+            self._is_plain
+            and len(window.granted) == 1
+            and entry.state == IN_FLIGHT
+            and not window.dropped
+            and not self.outbox.paused
+            and window.loaded < window.capacity
+            and cursor.outstanding < window.max_tracked
+            and not self.admission.asks
+        ):  # the effects of nearly every offer
+            window.granted.clear()
+            timeout_ms = self.config.ack_timeout_ms
+            if timeout_ms is not None:
+                entry.deadline = self.timers.start_last(entry, now + timeout_ms)
+            lane = entry.lane
+            name = lane.holder.name  # type: ignore[union-attr]  # an open message has one
+            return [_new(Deliver, (offset, key, name, entry.attempt, 0, item))]
+        return self.outbox.finish(now)
+
+    def _offer_asked(
+        self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
+    ) -> _Effects | None:
+        """Answer an offer that is known, not wanted, or takes the place of older ones; None for any other."""
+        key = self.key_of(key)
+        if self.admission.is_known(offset):
+            self.clock.now = now
+            self.admission.remember(offset, item)
+            if self._tells and self.window.find(offset) is None:
+                return [Done(offset, key, Ending.EARLIER)]
+            return []
+        how = self.admission.admit(offset, key)
+        if how is not None:
+            self.clock.now = now
+            if how is Ending.UNMATCHED:
+                self._notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
+            self.window.cursor.skip(offset)
+            for skipped in self._on_skip:
+                skipped(offset, key, how)
+            return self.wake(now)
+        lane = self.window.lanes.get(key) if self._has_latest and key is not None else None
+        if lane is None or not lane.rule.latest:
+            return None
+        older = self.window.overtaken(lane)
+        if not older:
+            return None
+        self.clock.now = now
+        deadline = not_before_ms if not_before_ms is not None and not_before_ms > now else None
+        self._notices += [Skipped(each.offset, each.key, SkipReason.SUPERSEDED) for each in older]
+        entry = self.window.replace(older, offset, item, deadline)
+        if deadline is not None:
+            self.timers.start(entry, deadline)
+        return self.outbox.finish(now)
+
+    def offer_many(self, messages: Sequence[Offered], now: int) -> _Effects:
+        """Take several messages at one instant, as single offers in one list."""
+        self.admission.check_batch(messages)
+        self.clock.now = now
+        if not self._is_plain or self.admission.asks:
+            calls = [self.offer(offset, key, item, until, now) for offset, key, item, until in messages]
+            settled = _skipped_in(calls) if self._has_latest else ()
+            return self.outbox.merge(calls, settled)
+        window = self.window
+        for offset, key, item, not_before_ms in messages:
+            if not_before_ms is None or not_before_ms <= now:
+                window.offer(offset, key, item, None)
+            else:
+                self.timers.start(window.offer(offset, key, item, not_before_ms), not_before_ms)
+        return self.outbox.finish(now)
+
+    # answers
+
+    def ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
+        """Settle one delivery."""
+        self.clock.now = now
+        member = self.members.get(consumer)
+        entry = None if member is None else member.open.get(offset)
+        if entry is None or entry.attempt != attempt:
+            return self._late_ack(offset, consumer, attempt, now)
+        self.window.ack(entry)
+        return self.outbox.finish(now)
+
+    def ack_many(self, receipts: Sequence[Receipt], now: int) -> _Effects:
+        """Settle several deliveries at one instant, as single acks in one list."""
+        if not self._is_plain:
+            calls = [self.ack(*receipt, now) for receipt in receipts]
+            return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
+        entries = [self._current(*receipt) for receipt in receipts]
+        if any(entry is None for entry in entries) or len(set(entries)) < len(entries):
+            calls = [self.ack(*receipt, now) for receipt in receipts]
+            return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
+        self.clock.now = now
+        window, outbox = self.window, self.outbox
+        for entry in entries:
+            window.ack(entry)  # type: ignore[arg-type]  # none of them is None
+            if window.loaded >= window.capacity:
+                outbox.paused = True
+        return outbox.finish(now)
+
+    def ack_through(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
+        """Settle a delivery and every older open one of its key."""
+        entry = self._current(offset, consumer, attempt)
+        if entry is None:
+            return self.ack(offset, consumer, attempt, now)
+        receipts: list[Receipt] = []
+        each = entry.lane.head
+        while each is not None and each.offset <= offset:
+            if each.state == IN_FLIGHT:
+                receipts.append((each.offset, consumer, each.attempt))
+            each = each.newer
+        return self.ack_many(receipts, now)
+
+    def nack(
+        self, offset: int, consumer: str, attempt: int, delay_ms: int | None, reason: str | None, now: int
+    ) -> _Effects:
+        """Note that a delivery failed."""
+        return self._end(Call.NACK, ReleaseReason.NACKED, (offset, consumer, attempt), delay_ms, reason, now)
+
+    def reject(self, offset: int, consumer: str, attempt: int, reason: str | None, now: int) -> _Effects:
+        """Note that no retry can help."""
+        return self._end(Call.REJECT, ReleaseReason.REJECTED, (offset, consumer, attempt), None, reason, now)
+
+    def release(self, offset: int, consumer: str, attempt: int, delay_ms: int, now: int) -> _Effects:
+        """Take a delivery back untouched."""
+        return self._end(Call.RELEASE, ReleaseReason.RELEASED, (offset, consumer, attempt), delay_ms, None, now)
+
+    def _end(
+        self, call: Call, how: ReleaseReason, receipt: Receipt, delay_ms: int | None, why: str | None, now: int
+    ) -> _Effects:
+        self.clock.now = now
+        entry = self._current(*receipt)
+        if entry is None:
+            return [self._ignored(call, receipt)]
+        self.endings.end(entry, how, now, delay_ms, why)
+        return self.wake(now)
+
+    def extend(self, offset: int, consumer: str, attempt: int, extend_ms: int | None, now: int) -> _Effects:
+        """Move the deadline of a delivery, and of its whole batch."""
+        self.clock.now = now
+        entry = self._current(offset, consumer, attempt)
+        if entry is None:
+            return [self._ignored(Call.EXTEND, (offset, consumer, attempt))]
+        length = self.config.ack_timeout_ms if extend_ms is None else extend_ms
+        if length is not None:
+            for each in self.endings.together(entry):
+                self.timers.start(each, now + length)
+        return []
+
+    def _current(self, offset: int, consumer: str, attempt: int) -> Entry | None:
+        """Return the message whose open delivery a receipt names."""
+        member = self.members.get(consumer)
+        entry = None if member is None else member.open.get(offset)
+        return entry if entry is not None and entry.attempt == attempt else None
+
+    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
+        """Answer an ack that names no open delivery."""
+        ignored = self._ignored(Call.ACK, (offset, consumer, attempt))
+        entry = self.window.find(offset)
+        if entry is None or ignored.reason is not IgnoredReason.STALE_ATTEMPT:
+            return [ignored]
+        if entry.state == IN_FLIGHT:
+            if entry.note is not None:
+                entry.note.mark = SettleReason.LATE_ACK
+            return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
+        self.endings.settle(entry, Ending.LATE_ACK)
+        return self.wake(now)
+
+    def _ignored(self, call: Call, receipt: Receipt) -> Ignored:
+        """Return why an answer does not apply: its receipt names no open delivery."""
+        offset, consumer, attempt = receipt
+        entry = self.window.find(offset)
+        ended = () if entry is None or entry.note is None else entry.note.ended
+        had = next((name for made, name in ended if made == attempt), None)
+        if entry is None:
+            reason = IgnoredReason.UNKNOWN_OFFSET
+        elif entry.state == DEAD_LETTERING:
+            reason = IgnoredReason.DEAD_LETTERING
+        elif entry.state == BLOCKED:
+            reason = IgnoredReason.BLOCKED
+        elif entry.state == IN_FLIGHT and attempt == entry.attempt:
+            reason = IgnoredReason.NOT_HOLDER
+        elif had is not None:
+            reason = IgnoredReason.STALE_ATTEMPT if had == consumer else IgnoredReason.NOT_HOLDER
+        elif len(ended) == REMEMBERED_DELIVERIES and 1 <= attempt < ended[0][0]:
+            reason = IgnoredReason.FORGOTTEN_ATTEMPT
+        else:
+            reason = IgnoredReason.UNKNOWN_ATTEMPT
+        return Ignored(offset, consumer, attempt, call, reason)
+
+    # poison, memory, the log
+
+    def dead_lettered(self, offset: int, now: int) -> _Effects:
+        """Note that a dead letter is written."""
+        entry = self._held(offset, DEAD_LETTERING, now)
+        if entry is None:
+            return [self._not_held(offset, Call.DEAD_LETTERED, IgnoredReason.NOT_DEAD_LETTERING)]
+        self.endings.archived(entry)
+        return self.wake(now)
+
+    def park(self, offset: int, now: int) -> _Effects:
+        """Settle one blocked message."""
+        entry = self._held(offset, BLOCKED, now)
+        if entry is None:
+            return [self._not_held(offset, Call.PARK, IgnoredReason.NOT_BLOCKED)]
+        self.endings.park(entry)
+        return self.wake(now)
+
+    def unblock(self, key: bytes | None, now: int) -> _Effects:
+        """Let what is blocked of a key go on, and end its quarantine."""
+        self.clock.now = now
+        self.endings.unblock(self.key_of(key))
+        return self.wake(now)
+
+    def unblock_offset(self, offset: int, reset_failures: bool, now: int) -> _Effects:  # noqa: FBT001  # as all others
+        """Let one blocked message go on."""
+        entry = self._held(offset, BLOCKED, now)
+        if entry is None:
+            return [self._not_held(offset, Call.UNBLOCK_OFFSET, IgnoredReason.NOT_BLOCKED)]
+        self.endings.unblock_one(entry, reset_failures=reset_failures)
+        return self.wake(now)
+
+    def loaded(self, offset: int, item: object, now: int) -> _Effects:
+        """Take the payload that a `Load` asked for."""
+        entry = self._held(offset, LOADING, now)
+        if entry is None:
+            return [self._not_held(offset, Call.LOADED, IgnoredReason.NOT_LOADING)]
+        self.window.provide(entry, item)
+        return self.wake(now)
+
+    def _held(self, offset: int, state: int, now: int) -> Entry | None:
+        """Return the message of an offset if it is in that state."""
+        self.clock.now = now
+        entry = self.window.find(offset)
+        return entry if entry is not None and entry.state == state else None
+
+    def _not_held(self, offset: int, call: Call, otherwise: IgnoredReason) -> Ignored:
+        reason = IgnoredReason.UNKNOWN_OFFSET if self.window.find(offset) is None else otherwise
+        return Ignored(offset, None, None, call, reason)
+
+    def redrive(self, key: bytes | None, letters: Sequence[StoredLetter[Any]], now: int) -> _Effects:
+        """Track dead letters of a key again."""
+        key = self.key_of(key)
+        if key is not None and self.routing.refuses_keys:
+            self.routing.check_slot(key)
+        self._notices += redrive(self.window, self.admission, key, sorted(letters, key=_offset_of))
+        self.clock.now = now
+        return self.wake(now)
+
+    def gone(self, offset: int, now: int) -> _Effects:
+        """Settle a message that can no longer be read."""
+        self.clock.now = now
+        entry = self.window.find(offset)
+        if entry is not None:
+            self.endings.gone(entry)
+        return self.wake(now)
+
+    def truncate(self, before: int, now: int) -> _Effects:
+        """Settle everything outstanding of the log below an offset, as `gone` does."""
+        self.clock.now = now
+        for cell in self.window.cursor:
+            if cell.offset >= before:
+                break
+            if isinstance(cell, Entry):
+                self.endings.gone(cell)
+        return self.wake(now)
+
+    # consumers
+
+    def add_consumer(
+        self, name: str, accepts: KeyFilter, weight: Weight | None, limit: int | None, now: int
+    ) -> _Effects:
+        """Add a consumer."""
+        self.membership.join(name, accepts, weight, limit, now)
+        self.clock.now = now
+        return self.wake(now)
+
+    def remove_consumer(self, name: str, drain_ms: int | None, now: int) -> _Effects:
+        """Remove a consumer, at once or when it has finished."""
+        self.clock.now = now
+        self.membership.leave(name, drain_ms, now)
+        return self.wake(now)
+
+    def set_inactive(self, name: str, now: int) -> _Effects:
+        """Note that the connection of a consumer is gone."""
+        self.clock.now = now
+        self.membership.deactivate(name, now)
+        return self.wake(now)
+
+    def set_active(self, name: str, resumed: bool, now: int) -> _Effects:  # noqa: FBT001  # as all others
+        """Note that a consumer is back."""
+        self.membership.activate(name, now, resumed=resumed)
+        self.clock.now = now
+        return self.wake(now)
+
+    def set_limit(self, name: str, limit: int, now: int) -> _Effects:
+        """Change how many deliveries a consumer may have open."""
+        self.membership.set_limit(name, limit)
+        self.clock.now = now
+        return self.wake(now)
+
+    def set_filters(self, name: str, accepts: KeyFilter, now: int) -> _Effects:
+        """Change which keys a consumer accepts."""
+        self.membership.set_filters(name, accepts)
+        self.clock.now = now
+        return self.wake(now)
+
+    def set_weight(self, name: str, weight: Weight, now: int) -> _Effects:
+        """Change a consumer's share of the keys."""
+        self.membership.set_weight(name, weight)
+        self.clock.now = now
+        return self.wake(now)
+
+    def set_placement(self, placement: Placement, now: int) -> _Effects:
+        """Place keys in another way."""
+        self.membership.set_placement(placement)
+        self.clock.now = now
+        return self.wake(now)
+
+    def flushed(self, key: bytes, session: int, now: int) -> _Effects:
+        """Note that a consumer has flushed what it kept for a key."""
+        self.clock.now = now
+        one_key = b"" if self._one_key else key
+        if self.sessions is None or not self.sessions.flushed(one_key, session):
+            return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]
+        return self.wake(now)
+
+    def pull(self, name: str, most: int, only: int | None, per_key: int | None, now: int) -> _Effects:
+        """Hand a consumer some of what waits for it, past its limit."""
+        member = self.membership.connected(name)
+        self.clock.now = now
+        entry = None if only is None else self.window.find(only)
+        if member.state is not ConsumerState.ACTIVE or (entry is None and only is not None):
+            return []
+        if entry is None and self.holes is not None and self.holes.is_full:
+            entry = self.holes.lowest
+            if entry is None:
+                return []
+        self.window.pull(member, most if entry is None else 1, entry, per_key)
+        return self.outbox.finish(now)
+
+    def awaited_consumer(self, lane: Lane, owner: Consumer) -> str | None:
+        """Return the consumer that a lane waits for in the place of a gate, or while it drains."""
+        holder: Consumer | None = None
+        if lane.place is self.window.draining:
+            holder = lane.holder
+            if holder is None and self.units is not None:
+                holder = self.units.holder_besides(lane, owner)
+        elif self.sessions is not None and lane.key is not None:
+            session = self.sessions.of(lane.key)
+            holder = None if session is None else session.consumer
+        return None if holder is None else holder.name
+
+    # groups
+
+    def set_group(self, name: str, limits: GroupLimits, now: int) -> _Effects:
+        """Set all limits of a group."""
+        self.clock.now = now
+        if self.groups is not None:
+            self.groups.set_group(name, limits)
+        return self.wake(now)
+
+    def pause_group(self, name: str, now: int) -> _Effects:
+        """Let nothing of a group go out."""
+        self.clock.now = now
+        if self.groups is not None:
+            self.groups.pause(name)
+        return self.wake(now)
+
+    def resume_group(self, name: str, now: int) -> _Effects:
+        """End the pause of a group."""
+        self.clock.now = now
+        if self.groups is not None:
+            self.groups.resume(name)
+        return self.wake(now)
+
+    # time
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when `handle_timeout` has something to do next."""
+        return self.timers.next_deadline
+
+    def handle_timeout(self, now: int) -> _Effects:
+        """Do what is due."""
+        self.clock.now = now
+        for duty, timed in due_order(self.timers.pop_due(now), self._duties):
+            duty.act(timed, now)
+        return self.wake(now)
+
+    # questions
+
+    @property
+    def free_slots(self) -> int:
+        """How many messages may be offered now."""
+        return self.admission.free_slots
+
+    @property
+    def paused_by(self) -> Full | None:
+        """The limit that leaves no free slot."""
+        return self.admission.paused_by
+
+    def room_for(self, key: bytes | None) -> int:
+        """Return how many messages of a key may be offered now."""
+        return self.admission.room_for(self.key_of(key))
+
+    def in_flight(self, name: str | None) -> list[Deliver[Any]]:
+        """Return the open deliveries of one consumer, or of all in the order of joining."""
+        members = self.members.values() if name is None else [self.members[name]] if name in self.members else []
+        return [delivery for member in members for delivery in self.outbox.deliveries_of(member)]
+
+    def outstanding_effects(self) -> _Effects:
+        """Return every obligation that is not met."""
+        return self.outbox.outstanding()
+
+    def is_current(self, effect: object) -> bool:
+        """Return whether an effect still holds."""
+        return self.outbox.is_current(effect)
+
+
+def _offset_of(entry: Entry | StoredLetter[Any]) -> int:
+    return entry.offset
+
+
+def _order_of(consumer: Consumer) -> int:
+    return consumer.order
+
+
+def _skipped_in(calls: list[_Effects]) -> set[int]:
+    """Return the offsets that calls have settled without a delivery that counted."""
+    return {effect.offset for call in calls for effect in call if isinstance(effect, Skipped)}

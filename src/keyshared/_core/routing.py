@@ -1,0 +1,199 @@
+"""Who gets a key: a placement, seen through the key filters of its consumers."""
+
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+from keyshared._core.acceptance import Acceptance
+from keyshared.errors import InvariantError
+from keyshared.glob import KeyFilter
+from keyshared.hashing.named import KEY_HASHES
+from keyshared.placement.protocol import Placement
+from keyshared.placement.ranges import RangeMap, Weight
+
+__all__ = ["OwnerLookup", "Routing"]
+
+OwnerLookup: TypeAlias = Callable[[bytes], str | None]
+"""Bytes of a key to the name of its owner, or None."""
+
+_FIRST_LOOKUPS: Final = 8  # for each consumer after a change, before the quickest way to find owners is prepared
+
+
+class Routing:
+    """Joins a placement with filters: the owner of a key is the first consumer, clockwise, whose filter accepts it.
+
+    A name that the placement knows but that never joined here owns its keys all the same, and nobody answers for it:
+    its keys wait. So do the keys of a hole.
+
+    Attributes:
+        owner: Gives the name of a key's owner now, or None. O(log vnodes), with filters O(log vnodes + vnodes passed)
+            and what `Acceptance.of` costs. A new function after every change: look it up each time.
+        filters: The filter of everyone who joined.
+        acceptance: What the filters say of a key; also those of who has left, until `forget`.
+
+    Args:
+        placement: Where keys go; copied, so that later changes of the caller's object have no effect here.
+    """
+
+    __slots__ = (
+        *("_away", "_first", "_placement", "_ranges", "_selective", "_strangers"),
+        *("acceptance", "filters", "owner"),
+    )
+
+    def __init__(self, placement: Placement) -> None:
+        self.filters: dict[str, KeyFilter] = {}
+        self.acceptance = Acceptance()
+        self._away: dict[str, None] = {}
+        self._selective = 0  # how many of those who joined do not take every key
+        self._first = 0  # how many more lookups are among the first after a change
+        self._placement = placement.copy()
+        self._strangers = dict.fromkeys(self._placement.consumers)  # whom the placement knows, and who never joined
+        self._ranges = self._placement.ranges
+        self.owner: OwnerLookup = self._owner
+
+    @property
+    def ranges(self) -> RangeMap:
+        """Who owns which slot now, filters aside."""
+        return self._ranges
+
+    def placement_copy(self) -> Placement:
+        """The placement as it is now, to be changed or kept by the caller."""
+        return self._placement.copy()
+
+    def anyone_accepts(self, key: bytes) -> bool:
+        """Whether anybody who joined accepts the key."""
+        accepting, bits = self.acceptance.of(key), self.acceptance.bits
+        return any(accepting & bits[name] for name in self.filters)
+
+    def is_unowned(self, key: bytes) -> bool:
+        """Whether the key belongs to nobody, and no stranger is waited for.
+
+        Its slot is a hole, or those whose filters accept it own nothing: neither ends by itself.
+        """
+        if self.owner(key) is not None:
+            return False
+        slot = self._ranges.slot_of(key)
+        return self._ranges.owner(slot) is None or all(name in self.filters for name in self._ranges.walk(slot))
+
+    def _owner(self, key: bytes) -> str | None:
+        slot = self._ranges.slot_of(key)
+        if self._ranges.owner(slot) is None:
+            return None
+        accepting, bits = self.acceptance.of(key), self.acceptance.bits
+        for name in self._ranges.walk(slot):
+            if name not in self.filters:
+                return None
+            if accepting & bits[name] and name not in self._away:
+                return name
+        return None
+
+    def join(self, name: str, accepts: KeyFilter, weight: Weight | None) -> None:
+        """Add a consumer; one that the placement already names keeps its place there."""
+        _join(self._placement, name, weight, is_there=name in self._strangers)
+        self._strangers.pop(name, None)
+        self.set_filter(name, accepts)
+
+    def leave(self, name: str) -> None:
+        """Move a consumer's keys to the others. What it accepts is known until `forget`."""
+        self._placement.remove(name)
+        self._selective -= self._is_selective(name)
+        del self.filters[name]
+        self._away.pop(name, None)
+        self._refresh()
+
+    def forget(self, name: str) -> None:
+        """Forget what a consumer accepted that has left."""
+        if name not in self.filters:
+            self.acceptance.drop(name)
+
+    def set_filter(self, name: str, accepts: KeyFilter) -> None:
+        """Replace what a consumer accepts."""
+        before = self._is_selective(name)
+        self.filters[name] = accepts
+        self.acceptance.add(name, accepts)
+        self._selective += self._is_selective(name) - before
+        self._refresh()
+
+    def set_away(self, name: str, *, away: bool) -> None:
+        """Pass a consumer over, as if it accepted nothing, or let it have its keys again."""
+        before = self._is_selective(name)
+        if away:
+            self._away[name] = None
+        else:
+            self._away.pop(name, None)
+        self._selective += self._is_selective(name) - before
+        self._refresh()
+
+    def set_weight(self, name: str, weight: Weight) -> None:
+        """Change a consumer's share."""
+        self._placement.set_weight(name, weight)
+        self._refresh()
+
+    @property
+    def refuses_keys(self) -> bool:
+        """Whether the hash of the placement may refuse a key: none of the library's named ones does."""
+        return self._ranges.key_hash.name not in KEY_HASHES
+
+    @property
+    def connected(self) -> int:
+        """How many consumers are connected: a consumer that drains is not."""
+        return len(self.filters)
+
+    def check_slot(self, key: bytes) -> None:
+        """Raise `ArgumentError` if the hash of the placement refuses a key."""
+        self._ranges.slot_of(key)
+
+    def check_slots(self, ranges: RangeMap, keys: Iterable[bytes]) -> None:
+        """Raise what the hash of a placement raises for one of these keys, which it refuses."""
+        for key in keys:
+            ranges.slot_of(key)
+
+    def replace(
+        self, placement: Placement, members: Iterable[tuple[str, Weight | None]], keys: Iterable[bytes] = ()
+    ) -> None:
+        """Take another placement, if its hash has a slot for these keys; those members join it in the given order."""
+        fresh = placement.copy()
+        strangers = dict.fromkeys(fresh.consumers)
+        for name, weight in members:
+            _join(fresh, name, weight, is_there=name in strangers)
+            strangers.pop(name, None)
+        if fresh.ranges.key_hash != self._ranges.key_hash:
+            self.check_slots(fresh.ranges, keys)
+        self._placement = fresh
+        self._strangers = strangers
+        self._refresh()
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if the count of selective consumers, or what is kept of filters, has drifted."""
+        if self._selective != sum(map(self._is_selective, self.filters)):
+            raise InvariantError("routing counts who does not take every key")
+        if any(name not in self.filters for name in self._away):
+            raise InvariantError("only those who joined can be away")
+        if any(self.acceptance.filters.get(name) is not accepts for name, accepts in self.filters.items()):
+            raise InvariantError("keys are compared with the filters of now")
+        self.acceptance.check_invariants()
+        if self._strangers.keys() != set(self._placement.consumers) - self.filters.keys():
+            raise InvariantError("routing knows whom of the placement it still waits for")
+
+    def _refresh(self) -> None:
+        """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""
+        self._ranges = self._placement.ranges
+        self._first = _FIRST_LOOKUPS * len(self.filters)
+        plain = not self._selective and not self._strangers
+        self.owner = self._first_owner if plain else self._owner
+
+    def _first_owner(self, key: bytes) -> str | None:
+        self._first -= 1
+        if self._first < 0:
+            self.owner = self._ranges.finder()
+        return self._ranges.owner_of(key)
+
+    def _is_selective(self, name: str) -> bool:
+        accepts = self.filters.get(name)
+        return accepts is not None and (name in self._away or not accepts.accepts_all)
+
+
+def _join(placement: Placement, name: str, weight: Weight | None, *, is_there: bool) -> None:
+    if not is_there:
+        placement.add(name, weight=1 if weight is None else weight)
+    elif weight is not None:
+        placement.set_weight(name, weight)

@@ -1,0 +1,961 @@
+"""One window for all features: the lanes, what may go out of them, and what their payloads take of the memory.
+
+What keeps a message waiting is a field of its lane, a quota, or a gate. One method, `Window.look`, decides where a lane
+waits or sends its next message; one opens a delivery, one closes it, one settles a message. Nothing is scanned: a lane
+that could go on is in exactly one place, and each change that can make it go on touches that lane or serves that place.
+
+A call changes the state with `settle`, `put_back`, `provide` and the like, and then calls `wake`, which looks at the
+lanes and consumers that the changes touched. `offer` and `ack`, which every message goes through, do all at once.
+Messages that went out, are to be loaded or archived are in ``granted``; those that gave up their payload in ``dropped``.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from operator import attrgetter
+from typing import Final, Protocol, TypeAlias
+
+from keyshared._core.feature import Feature
+from keyshared._core.most_room import MostRoom
+from keyshared._core.quotas import Quota
+from keyshared._core.records import (
+    DEAD_LETTERING,
+    DELAYED,
+    IN_FLIGHT,
+    LOADING,
+    QUEUED,
+    SETTLED,
+    SPILLED,
+    Consumer,
+    Entry,
+    Lane,
+    Note,
+    Place,
+    Rule,
+    holds_slot,
+    next_spilled,
+)
+from keyshared._core.rotation import Rotation
+from keyshared.cursor import ContiguousCursor
+from keyshared.effects import BlockReason, Ending
+
+__all__ = ["Gate", "Owners", "Window"]
+
+Gate: TypeAlias = tuple[Callable[[Lane, Consumer], bool], Place]
+"""What refuses a lane, and where the lane waits then."""
+
+_ACKED: Final = Ending.ACKED
+_offset_of: Final = attrgetter("offset")
+_order_of: Final = attrgetter("order")
+
+
+class Owners(Protocol):
+    """Says which consumer a key belongs to; looked up again for each question, because it changes."""
+
+    @property
+    def owner(self) -> Callable[[bytes], str | None]:
+        """Function of a key: the name of its owner, or None."""
+
+
+class Window:
+    """Outstanding messages in lanes.
+
+    Args:
+        owners: Asked once per lane and version; call `reassign` when its answers may have changed.
+        cursor: What is settled; only the window moves it.
+        capacity: Messages whose payload is in memory.
+        max_tracked: Outstanding messages, spilled ones included.
+        rule: What holds for keys without a rule of their own.
+        rule_of: Function of a key: its rule.
+        total: The quota of the subscription.
+        spills: Whether the payload of what has to wait may be dropped.
+
+    Attributes:
+        lanes: The lanes of keys that have an outstanding message.
+        consumers: Consumers by name, in the order of joining.
+        quarantined: Keys whose messages go to the dead-letter store instead of a consumer.
+        beside: Messages that came back from the dead-letter store, which the cursor does not know, by offset.
+        loaded: Messages that hold a slot of ``capacity``.
+        waiting: Those of them that are not in flight.
+        held: How many messages are in each state, of the states that only `put_back` and `settle` end.
+        first_attempt: New deliveries have attempt numbers above this.
+        keyless: Messages without a key for which no consumer has capacity.
+        ownerless: Lanes whose key belongs to no consumer.
+        draining: Lanes that wait for the end of deliveries at other consumers than their owner.
+        starved: Lanes whose turn has come, but whose message cannot be loaded because every slot is taken.
+        orphaned: Lanes that were ready for a consumer that has left in this call.
+        granted: Messages to deliver, to load or to archive, as their states say.
+        dropped: Messages whose payload was dropped.
+        emptied: Consumers of limit 0 whose last delivery has ended.
+    """
+
+    def __init__(
+        self,
+        owners: Owners,
+        cursor: ContiguousCursor,
+        *,
+        capacity: int,
+        max_tracked: int,
+        rule: Rule,
+        rule_of: Callable[[bytes], Rule] | None = None,
+        total: "Quota[Consumer] | None" = None,
+        spills: bool = True,
+    ) -> None:
+        self.owners = owners
+        self.cursor = cursor
+        self.capacity = capacity
+        self.max_tracked = max_tracked
+        self.rule = rule
+        self.rule_of = rule_of
+        self.total = total
+        self.spills = spills
+        self.lanes: dict[bytes, Lane] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.quarantined: dict[bytes, None] = {}
+        self.beside: dict[int, Entry] = {}
+        self.loaded = 0
+        self.waiting = 0
+        self.held = [0] * 8
+        self.first_attempt = 0
+        self.version = 0
+        self.number = 0  # of the last lane that began to wait
+        self.keyless = Place(BlockReason.CONSUMER_FULL)
+        self.ownerless = Place(BlockReason.NO_CONSUMER)
+        self.draining = Place(BlockReason.DRAINING)
+        self.starved = Place(BlockReason.WINDOW_FULL)
+        self.orphaned = Place(BlockReason.NO_CONSUMER)
+        self.granted: list[Entry] = []
+        self.dropped: list[Entry] = []
+        self.emptied: list[Consumer] = []
+        self.touched: dict[Lane, None] = {}
+        self.freed: dict[Consumer, None] = {}
+        self.opened: dict[Quota[Consumer], None] = {}
+        self.returned: list[Entry] = []  # deliveries that ended in this call: spilled if they still wait at its end
+        self.rooms = MostRoom()
+        self.is_stale = False  # owners may have changed
+        self.most_of_turn: int | None = None  # how long batches may be for once
+        self.gates: tuple[Gate, ...] = ()
+        self.on_open: tuple[Callable[[Entry, Consumer], None], ...] = ()
+        self.on_close: tuple[Callable[[Entry, Consumer], None], ...] = ()
+        self.on_track: tuple[Callable[[Entry], None], ...] = ()
+        self.on_settle: tuple[Callable[[Entry, Ending], None], ...] = ()
+        self.on_move: tuple[Callable[[], None], ...] = ()
+        self.on_wake: tuple[Callable[[], None], ...] = ()
+        self.goes_at_once = total is None  # a message that may go out, with none before it, needs no turn
+        self.is_bare = False  # and nothing but the window counts what is open
+
+    def watch(self, features: Iterable[Feature], *, has_groups: bool = False) -> None:
+        """Take the methods that features override; called once, before anything else."""
+        chosen = list(features)
+        self.goes_at_once = self.goes_at_once and not has_groups
+        self.gates = tuple((each.refuses, each.place()) for each in chosen if overrides(each, "refuses"))
+        self.on_open = tuple(each.opened for each in chosen if overrides(each, "opened"))
+        self.on_close = tuple(each.closed for each in chosen if overrides(each, "closed"))
+        self.on_track = tuple(each.tracked for each in chosen if overrides(each, "tracked"))
+        self.on_settle = tuple(each.settled for each in chosen if overrides(each, "settled"))
+        self.on_move = tuple(each.moved for each in chosen if overrides(each, "moved"))
+        self.on_wake = tuple(each.woken for each in chosen if overrides(each, "woken"))
+        counted = self.gates or self.on_open or self.on_close or self.on_track
+        self.is_bare = self.goes_at_once and self.rule.batch == 1 and not counted
+
+    # questions
+
+    def find(self, offset: int) -> Entry | None:
+        """Return an outstanding message. O(log n)."""
+        entry = self.beside.get(offset)
+        if entry is None:
+            cell = self.cursor.find(offset)
+            return cell if isinstance(cell, Entry) else None
+        return entry
+
+    def outstanding(self) -> Iterator[Entry]:
+        """Return all outstanding messages in offset order; any of them may be settled meanwhile. O(n)."""
+        log = (cell for cell in self.cursor if isinstance(cell, Entry))
+        if not self.beside:
+            return log
+        return merge(sorted(self.beside.values(), key=_offset_of), log, key=_offset_of)
+
+    @property
+    def tracked(self) -> int:
+        """How many messages are outstanding."""
+        return self.cursor.outstanding + len(self.beside)
+
+    @property
+    def free_slots(self) -> int:
+        """How many messages memory and the limit of tracked offsets let in."""
+        return max(0, min(self.capacity - self.loaded, self.max_tracked - self.cursor.outstanding))
+
+    def places(self) -> list[Place]:
+        """Return every place that a lane can wait in. O(consumers)."""
+        places = [self.keyless, self.ownerless, self.draining, self.starved, self.orphaned]
+        places += [place for _, place in self.gates if place is not self.draining]
+        return places + [consumer.ready for consumer in self.consumers.values()]
+
+    def owner_of(self, lane: Lane) -> Consumer | None:
+        """Return the owner of a lane that has a key."""
+        return lane.owner if lane.version == self.version else self._ask_owner(lane)
+
+    # messages
+
+    def offer(self, offset: int, key: bytes | None, item: object, deadline: int | None) -> Entry:
+        """Track a message that is new and has a slot; it goes out if its turn has come.
+
+        ``deadline`` is the instant before which it must not; the caller starts its timer.
+        """
+        lane = self.lanes.get(key)  # type: ignore[arg-type]  # None is the key of no lane
+        if lane is None:
+            if self.is_bare and key is not None and deadline is None and not self.quarantined:
+                owner = self.consumers.get(self.owners.owner(key))  # type: ignore[arg-type]  # None is no name
+                if owner is not None and owner.free > 0 and not (owner.ready.lanes or self.keyless.lanes):
+                    return self._open_first(offset, key, item, owner)
+            lane = self.new_lane(key)
+        entry = Entry(offset, item, lane)
+        self.cursor.append(entry)
+        lane.append(entry)
+        if lane.spilled is not None or lane.loaded >= lane.rule.loaded:
+            entry.deadline = deadline
+            self._spill(lane, entry)
+        else:
+            lane.loaded += 1
+            self.loaded += 1
+            self.waiting += 1
+            if deadline is not None:
+                entry.deadline = deadline
+                entry.state = DELAYED
+                self.held[DELAYED] += 1
+        for tracked in self.on_track:
+            tracked(entry)
+        if lane.fresh is entry and (
+            lane.open < lane.rule.turn or lane.holder is not lane.owner or lane.version != self.version or self.gates
+        ):
+            while self.look(lane):
+                pass
+            if self.freed:
+                self._serve_freed()
+        if 2 * self.waiting > self.capacity:
+            self._spill_if_crowded(lane, entry)
+        return entry
+
+    def _open_first(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry:
+        """Finish `offer` for the only message of its key that can go out at once: the hot path of unique keys."""
+        lane = self.new_lane(key)
+        entry = Entry(offset, item, lane)
+        lane.head = lane.tail = entry
+        self.cursor.append(entry)
+        entry.state = IN_FLIGHT
+        entry.attempt = self.first_attempt + 1
+        lane.owner = lane.holder = owner
+        lane.version = self.version
+        lane.open = lane.loaded = 1
+        self.loaded += 1
+        owner.open[offset] = entry
+        owner.free -= 1
+        if not owner.dirty:
+            self.rooms.note(owner)
+        self.granted.append(entry)
+        return entry
+
+    def new_lane(self, key: bytes | None) -> Lane:
+        """Return a lane that nothing is in yet. What a rule of the user's raises, this raises, and changes nothing."""
+        if key is None:
+            return Lane(None, self.rule)
+        rule = self.rule if self.rule_of is None else self.rule_of(key)
+        lane = self.lanes[key] = Lane(key, rule)
+        if rule is not self.rule:
+            for quota in rule.quotas:
+                quota.lanes += 1
+        return lane
+
+    def _forget(self, lane: Lane) -> None:
+        """Forget a lane that nothing is in any more."""
+        self._leave(lane)
+        self.touched.pop(lane, None)
+        if lane.key is not None:
+            del self.lanes[lane.key]
+            if lane.rule is not self.rule:
+                for quota in lane.rule.quotas:
+                    quota.lanes -= 1
+
+    def overtaken(self, lane: Lane) -> list[Entry]:
+        """Return what a newer message takes the place of: everything that was never delivered, oldest first.
+
+        A message whose dead letter is being written stays, and so does what came back from the dead-letter store.
+        """
+        older: list[Entry] = []
+        entry = lane.fresh
+        while entry is not None:
+            if entry.state == DEAD_LETTERING:
+                older.clear()
+            elif entry.note is None or not entry.note.redriven:
+                older.append(entry)
+            entry = entry.newer
+        return older
+
+    def replace(self, older: list[Entry], offset: int, item: object, deadline: int | None) -> Entry:
+        """Track a message in the place, and the slot, of those of its key that were never delivered; then `wake`."""
+        first = older[0]
+        lane = first.lane
+        was_next = lane.next
+        had_slot = first.state != SPILLED
+        taker = lane.taker if first.state == LOADING else None
+        entry = Entry(offset, item, lane)
+        entry.deadline = deadline
+        self.cursor.append(entry)
+        lane.append(entry)
+        for tracked in self.on_track:
+            tracked(entry)
+        lane.spilled = None  # all of them go, and none is to be loaded for that
+        for each in older:
+            each.deadline = None
+            self.settle(each, Ending.SUPERSEDED)
+        if had_slot or lane.loaded < lane.rule.loaded:
+            lane.loaded += 1
+            self.loaded += 1
+            self.waiting += 1
+            if deadline is not None:
+                if not had_slot:
+                    self._spill_if_crowded(lane, entry)
+                if entry.state == QUEUED:
+                    entry.state = DELAYED
+                    self.held[DELAYED] += 1
+        else:
+            self._spill(lane, entry)
+        if lane.next is was_next or (lane.next is entry and lane.place is not None and deadline is None):
+            del self.touched[lane]  # it waits for what it waited for
+        elif lane.next is entry and taker is not None and entry.state == QUEUED:
+            if taker.free > 0 and self._may_get(lane, taker):
+                self._leave(lane)
+                self._send(lane, entry, taker)
+        self.wake()
+        if not had_slot and deadline is None:
+            self._spill_if_crowded(lane, entry)
+        return entry
+
+    def settle(self, entry: Entry, how: Ending) -> None:
+        """Settle a message in any state; `wake` hands out what that makes possible."""
+        lane, state = entry.lane, entry.state
+        has_slot = holds_slot(entry)
+        entry.deadline = None
+        if state == IN_FLIGHT:
+            self._close(entry)
+        elif state == LOADING and lane.taker is not None:
+            self._unreserve(lane, entry)
+        self.held[state] -= state >= DELAYED
+        self._close_cell(entry)
+        lane.unlink(entry)
+        entry.item = None
+        if has_slot:
+            lane.loaded -= 1
+            self.loaded -= 1
+            self.waiting -= 1
+            self._load_next(lane)
+        if lane.head is None:
+            self._forget(lane)
+        else:
+            self.touched[lane] = None
+        for settled in self.on_settle:
+            settled(entry, how)
+
+    def _close_cell(self, entry: Entry) -> None:
+        if self.beside and self.beside.pop(entry.offset, None) is not None:
+            entry.state = SETTLED
+            self.max_tracked += 1
+        else:
+            self.cursor.close(entry)
+
+    def ack(self, entry: Entry) -> None:
+        """Settle an open message, and let go out what that makes possible.
+
+        `settle` and `wake` written out for the oldest message of a lane, because every message comes by here.
+        """
+        lane = entry.lane
+        if not self.is_bare or lane.head is not entry or self.quarantined or self.touched or self.beside:
+            self.settle(entry, _ACKED)
+            self.wake()
+            return
+        entry.deadline = None
+        consumer: Consumer = lane.holder  # type: ignore[assignment]  # an open message has one
+        del consumer.open[entry.offset]
+        consumer.free += 1
+        if not consumer.dirty:
+            self.rooms.note(consumer)
+        self.cursor.close(entry)
+        self.loaded -= 1
+        entry.item = None
+        for settled in self.on_settle:
+            settled(entry, _ACKED)
+        after = entry.newer
+        if after is None:
+            if lane.key is not None:
+                del self.lanes[lane.key]
+        else:
+            lane.head = after
+            after.older = None
+            lane.loaded -= 1
+            if lane.spilled is not None:
+                self._load_next(lane)
+            if (
+                after is lane.fresh
+                and after.state == QUEUED
+                and lane.owner is consumer
+                and lane.version == self.version
+                and consumer.free > 0
+                and not (consumer.ready.lanes or self.keyless.lanes or self.starved.lanes)
+            ):  # the next one goes where this one was
+                lane.fresh = after.newer
+                after.state = IN_FLIGHT
+                after.attempt = (after.attempt if after.attempt > self.first_attempt else self.first_attempt) + 1
+                self.waiting -= 1
+                consumer.open[after.offset] = after
+                consumer.free -= 1
+                self.granted.append(after)
+                return
+            lane.open -= 1
+            if not lane.open:
+                lane.holder = None
+            while self.look(lane):
+                pass
+        if consumer.ready.lanes or self.keyless.lanes:
+            self._serve(consumer)
+        if self.freed:
+            self._serve_freed()
+        if self.starved.lanes:
+            self._feed()
+        if not (consumer.free or consumer.limit):
+            self.emptied.append(consumer)
+
+    def put_back(self, entry: Entry, state: int) -> None:
+        """End a delivery without settling the message, or move on a message that was held."""
+        lane, before, note = entry.lane, entry.state, entry.note
+        if before == IN_FLIGHT:
+            self._close(entry)
+            lane.take_back(entry)
+            self.returned.append(entry)
+        if state == QUEUED and note is not None and note.spilled:
+            note.spilled = False
+            state = SPILLED
+        self.held[before] -= before >= DELAYED
+        self.held[state] += state >= DELAYED
+        entry.state = state
+        self.touched[lane] = None
+        if state == DEAD_LETTERING:
+            self.granted.append(entry)
+
+    def come_back(self, offset: int, key: bytes | None, item: object, attempt: int, near: Entry | None) -> Entry:
+        """Track a settled message again, at the place in its lane that it always had; the cursor does not know it.
+
+        ``near`` is an older message that came back: in the same lane, the place is looked for from there on. O(older
+        messages of the lane).
+        """
+        lane = self.lanes.get(key) if key is not None else None
+        if lane is None:
+            lane = self.new_lane(key)
+        entry = Entry(offset, item, lane)
+        entry.attempt = attempt
+        note = entry.note = Note()
+        note.redriven = True
+        before = lane.head if near is None or near.lane is not lane else near
+        while before is not None and before.offset < offset:
+            before = before.newer
+        lane.insert(entry, before)
+        if lane.fresh is None or offset < lane.fresh.offset:
+            lane.take_back(entry)
+        self.beside[offset] = entry
+        self.max_tracked -= 1
+        lane.loaded += 1
+        self.loaded += 1
+        self.waiting += 1
+        self.touched[lane] = None
+        return entry
+
+    def provide(self, entry: Entry, item: object) -> None:
+        """Take the payload of a message that was being loaded; it goes out at once if a consumer waits for it."""
+        lane, taker = entry.lane, entry.consumer
+        entry.item = item
+        if entry.deadline is None:
+            entry.state = QUEUED
+        else:
+            entry.state = DELAYED
+            self.held[DELAYED] += 1
+        self.touched[lane] = None
+        if taker is not None:
+            self._unreserve(lane, entry)
+            if taker.free > 0 and entry is lane.next and entry.state == QUEUED and self._may_get(lane, taker):
+                self._leave(lane)
+                self._send(lane, entry, taker)
+
+    # consumers
+
+    def add(self, consumer: Consumer) -> None:
+        """Add a consumer."""
+        self.consumers[consumer.name] = consumer
+        if consumer.keyless:
+            self.rooms.add(consumer)
+        self.freed[consumer] = None
+
+    def discard(self, consumer: Consumer) -> None:
+        """Take out a consumer that nothing is open at; call `reassign` before or after."""
+        self.cancel_reservations(consumer)
+        for lane, number in list(consumer.ready.items()):
+            consumer.ready.drop(lane)
+            self.orphaned.put(lane, number)
+            lane.place = self.orphaned
+        if self.total is not None:
+            self.total.waiting.pop(consumer, None)
+        self.rooms.discard(consumer)
+        self.freed.pop(consumer, None)
+        del self.consumers[consumer.name]
+
+    def set_limit(self, consumer: Consumer, limit: int) -> None:
+        """Change how many deliveries and reservations a consumer may have."""
+        consumer.free += limit - consumer.limit
+        consumer.limit = limit
+        self.rooms.note(consumer)
+        self.freed[consumer] = None
+
+    def set_keyless(self, consumer: Consumer, *, keyless: bool) -> None:
+        """Change whether a consumer may get messages without a key."""
+        consumer.keyless = keyless
+        if keyless:
+            self.rooms.add(consumer)
+        else:
+            self.rooms.discard(consumer)
+
+    def cancel_reservations(self, consumer: Consumer) -> None:
+        """Give up what is being loaded for a consumer: the loads go on, for nobody in particular."""
+        for entry in list(consumer.reserved.values()):
+            self._unreserve(entry.lane, entry)
+
+    def reassign(self) -> None:
+        """Note that owners may have changed; `wake` then looks at every lane that waits."""
+        self.version += 1
+        self.is_stale = True
+        if self.total is not None:
+            self.total.waiting.clear()
+        for moved in self.on_move:
+            moved()
+
+    # what may go out
+
+    def wake(self) -> None:
+        """Act on all changes since the last call.
+
+        Touched lanes come first, by lowest offset; after `reassign` all lanes that wait, longest waiting first, and
+        those that wait in no place, by lowest offset; then consumers that have got capacity, in order of joining; then
+        the consumers that quotas with new capacity remember; then what gave up its payload, and lanes that wait for it.
+        """
+        while self.touched:
+            touched, self.touched = self.touched, {}
+            self._look_each(sorted(touched, key=_lowest))
+        if self.is_stale:
+            self.is_stale = False
+            self._look_at_all()
+        self._serve_freed()
+        if self.opened:
+            opened, self.opened = self.opened, {}
+            for quota in sorted(opened, key=self._rank_of):
+                self._serve_remembered(quota)
+        while self.keyless.lanes and (consumer := self.rooms.roomiest()) is not None:
+            if self.total is not None and not self.total.admits(consumer):
+                self.total.waiting.setdefault(consumer)
+                break
+            self._serve(consumer)
+        if self.returned:
+            self._spill_returned()
+        if self.starved.lanes:
+            self._feed()
+        for woken in self.on_wake:
+            woken()
+
+    def pull(self, consumer: Consumer, most: int, only: Entry | None, per_key: int | None) -> None:
+        """Hand out what waits for a consumer, past its limit.
+
+        Args:
+            consumer: An active one.
+            most: How many messages.
+            only: Nothing but this one, out of its turn, and nothing if it waits for more than this consumer.
+            per_key: How many messages of one key may go out in one turn this time.
+        """
+        extra = most - consumer.free
+        consumer.limit += extra
+        consumer.free = most
+        self.most_of_turn = 1 if only is not None else per_key
+        if only is None:
+            self._serve(consumer)
+        else:
+            self.hand_out(only, consumer)
+        self.most_of_turn = None
+        consumer.limit -= extra
+        consumer.free -= extra
+        self.rooms.note(consumer)
+
+    def hand_out(self, entry: Entry, consumer: Consumer, *, past_quotas: bool = False) -> None:
+        """Hand out one message out of its turn, if it waits for nothing but this consumer, or for a slot."""
+        lane = entry.lane
+        if lane.next is not entry or lane.place is None:
+            return
+        mine = lane.place is consumer.ready or (consumer.keyless and lane.place is self.keyless)
+        starves = lane.place is self.starved and (lane.key in self.quarantined or self._fits(lane, consumer))
+        if not (mine or starves) or not (past_quotas or all(quota.admits(consumer) for quota in lane.rule.quotas)):
+            return
+        if entry.state == SPILLED and entry.offset == self.cursor.resume_offset:
+            # A caller that wants nothing else until this one is settled would wait for ever in a full window. One slot
+            # beyond is enough: there is one lowest message, and it gives the slot back.
+            self._leave(lane)
+            self._load(lane, entry, consumer if mine else None)
+        elif mine:
+            self._leave(lane)
+            if entry.state == SPILLED:
+                self.enlist(lane, self._load_in_turn(lane, entry, consumer))
+            else:
+                self._send(lane, entry, consumer)
+
+    def look(self, lane: Lane) -> bool:
+        """Put a lane where its next message waits, or send that; return whether the lane may send another one."""
+        entry = lane.back[0] if lane.back else lane.fresh
+        if entry is None or entry.state > SPILLED or entry.deadline is not None:
+            place = None
+        elif lane.key is None:
+            place = self._look_keyless(lane, entry)
+        elif lane.key in self.quarantined:
+            place = None if lane.open else self._archive_next(lane, entry)
+        else:
+            owner = lane.owner if lane.version == self.version else self._ask_owner(lane)
+            if owner is None:
+                place = self.ownerless
+            elif lane.open and lane.holder is not owner:
+                place = self.draining
+            elif lane.open >= lane.rule.turn:
+                place = None
+            else:
+                place = self._gate_of(lane, owner) if self.gates else None
+                if place is None:
+                    place = owner.ready
+                    if owner.free > 0:
+                        if self.goes_at_once and not (place.lanes or (self.keyless.lanes and owner.keyless)):
+                            if lane.place is not None:
+                                self._leave(lane)
+                            if entry.state == QUEUED:
+                                return self._open_turn(lane, entry, owner)
+                            place = self._load_in_turn(lane, entry, owner)
+                        else:
+                            self.freed[owner] = None
+        if place is not lane.place:
+            self.enlist(lane, place)
+        return False
+
+    def _look_keyless(self, lane: Lane, entry: Entry) -> Place | None:
+        """Send a message without a key to the consumer with most capacity; return where it waits if it has to."""
+        taker = self.rooms.roomiest()
+        if taker is None or taker.ready.lanes or self.keyless.lanes:
+            return self.keyless
+        if self.total is not None and not self.total.admits(taker):
+            self.total.waiting.setdefault(taker)
+            return self.keyless
+        if entry.state != QUEUED:
+            return self._load_in_turn(lane, entry, taker)
+        self._open(lane, entry, taker)
+        return None
+
+    def _archive_next(self, lane: Lane, entry: Entry) -> Place | None:
+        """Archive the next message of a quarantined key; return where its lane waits if it has to be loaded first."""
+        if entry.state == SPILLED:
+            return self._load_in_turn(lane, entry, None)
+        entry.state = DEAD_LETTERING
+        self.held[DEAD_LETTERING] += 1
+        self.granted.append(entry)
+        self.returned.append(entry)
+        return None
+
+    def _look_each(self, lanes: Iterable[Lane]) -> None:
+        """Look at several lanes; none has a second turn before every other has had its first."""
+        turns = deque(lanes)
+        while turns:
+            lane = turns.popleft()
+            if self.look(lane):
+                turns.append(lane)
+
+    def _look_at_all(self) -> None:
+        """Look at every lane that waits in a place, and at those that wait for one of their own to end."""
+        listed = [pair for place in self.places() for pair in place.items()]
+        waiting = [lane for lane, _ in sorted(listed, key=_number_of)]
+        opened = {entry.lane: None for each in self.consumers.values() for entry in each.open.values()}
+        at_limit = [lane for lane in opened if lane.place is None]
+        for lane in waiting:  # all of them first: a lane must not wait behind one that is about to go elsewhere
+            self._leave(lane)
+        self._look_each(waiting)
+        self._look_each(sorted(at_limit, key=_lowest))
+
+    def _gate_of(self, lane: Lane, owner: Consumer) -> Place | None:
+        """Return the place of the first feature that refuses a lane."""
+        for refuses, place in self.gates:
+            if refuses(lane, owner):
+                return place
+        return None
+
+    def _ask_owner(self, lane: Lane) -> Consumer | None:
+        lane.version = self.version
+        name = self.owners.owner(lane.key)  # type: ignore[arg-type]  # lanes without a key have no owner
+        owner = lane.owner = None if name is None else self.consumers.get(name)
+        return owner
+
+    def enlist(self, lane: Lane, place: Place | None) -> None:
+        """Move a lane to the end of a place."""
+        if lane.place is not None:
+            lane.place.drop(lane)
+        lane.place = place
+        if place is not None:
+            self.number += 1
+            place.put(lane, self.number)
+
+    def _leave(self, lane: Lane) -> None:
+        if lane.place is not None:
+            lane.place.drop(lane)
+            lane.place = None
+
+    def _serve_freed(self) -> None:
+        while self.freed:
+            freed, self.freed = self.freed, {}
+            for consumer in sorted(freed, key=_order_of):
+                self._serve(consumer)
+
+    def _serve_remembered(self, quota: "Quota[Consumer]") -> None:
+        """Serve the consumers that a quota remembers, one turn each and round again, while it has capacity."""
+        while quota.waiting and quota.has_room:
+            consumer, _ = quota.waiting.popitem(last=False)
+            quota.granted = consumer
+            if isinstance(consumer.ready, Rotation) and quota is not self.total:
+                consumer.ready.wake(quota)
+            self._serve(consumer)
+            quota.granted = None
+
+    def _serve(self, consumer: Consumer) -> None:
+        """Hand out what waits for a consumer, a turn for each lane, while it and the quotas have capacity."""
+        ready, keyless, total = consumer.ready, self.keyless, self.total
+        while consumer.free > 0:
+            lane = ready.head() if ready.lanes else None
+            if keyless.lanes and consumer.keyless:
+                alone = keyless.head()
+                if lane is None or (alone is not None and keyless.lanes[alone] < ready.lanes[lane]):
+                    lane = alone
+            if lane is None:
+                return
+            if total is not None and not total.admits(consumer):
+                total.waiting.setdefault(consumer)
+                return
+            turn: Place = lane.place  # type: ignore[assignment]  # the one whose head it is
+            entry: Entry = lane.next  # type: ignore[assignment]  # a lane in a place has one
+            turn.took(lane)
+            lane.place = None
+            if entry.state == SPILLED:
+                place = self._load_in_turn(lane, entry, consumer)
+                if place is not None:
+                    self.enlist(lane, place)
+            else:
+                self._send(lane, entry, consumer)
+            turn.end_turn()
+            if total is not None:
+                total.granted = None
+            if lane.rule.quotas:
+                lane.rule.quotas[0].granted = None
+
+    def _send(self, lane: Lane, entry: Entry, consumer: Consumer) -> None:
+        """Open what a turn is: one message, after which the lane may have another turn; or a batch."""
+        if self._open_turn(lane, entry, consumer):
+            while self.look(lane):
+                pass
+
+    def _open_turn(self, lane: Lane, entry: Entry, consumer: Consumer) -> bool:
+        """Open a message, or a batch; return whether the lane may have another turn."""
+        self._open(lane, entry, consumer)
+        rule = lane.rule
+        if rule.batch == 1 or lane.key is None:
+            return lane.open < rule.turn and lane.key is not None
+        most = min(rule.batch, rule.limit, self.most_of_turn or rule.batch)
+        while lane.open < most and consumer.free > 0:
+            following = lane.next
+            if following is None or following.state != QUEUED or following.deadline is not None:
+                break
+            if not all(quota.has_room for quota in rule.quotas):
+                break
+            self._open(lane, following, consumer)
+        return False
+
+    def _open(self, lane: Lane, entry: Entry, consumer: Consumer) -> None:
+        if lane.back:
+            lane.back.pop(0)
+        else:
+            lane.fresh = entry.newer
+        entry.state = IN_FLIGHT
+        entry.attempt = (entry.attempt if entry.attempt > self.first_attempt else self.first_attempt) + 1
+        lane.holder = consumer
+        lane.open += 1
+        self.waiting -= 1
+        consumer.open[entry.offset] = entry
+        consumer.free -= 1
+        if not consumer.dirty:
+            self.rooms.note(consumer)
+        for quota in lane.rule.quotas:
+            quota.opened()
+        for opened in self.on_open:
+            opened(entry, consumer)
+        self.granted.append(entry)
+
+    def _close(self, entry: Entry) -> None:
+        lane = entry.lane
+        consumer: Consumer = lane.holder  # type: ignore[assignment]  # an open message has one
+        del consumer.open[entry.offset]
+        self._free(consumer)
+        for closed in self.on_close:
+            closed(entry, consumer)
+        lane.open -= 1
+        if not lane.open:
+            lane.holder = None
+        self.waiting += 1
+        for quota in lane.rule.quotas:
+            quota.open -= 1
+            self.note_room(quota)
+
+    def note_room(self, quota: "Quota[Consumer]") -> None:
+        """Note that a quota may have capacity again; `wake` serves the consumers that it remembers."""
+        if quota.waiting and quota.has_room:
+            self.opened[quota] = None
+
+    def _free(self, consumer: Consumer) -> None:
+        consumer.free += 1
+        self.freed[consumer] = None
+        self.rooms.note(consumer)
+        if not (consumer.free or consumer.limit):
+            self.emptied.append(consumer)
+
+    def _may_get(self, lane: Lane, consumer: Consumer) -> bool:
+        """Return whether a consumer may get the next message of a lane, its own capacity aside."""
+        return self._fits(lane, consumer) and all(quota.admits(consumer) for quota in lane.rule.quotas)
+
+    def _fits(self, lane: Lane, consumer: Consumer) -> bool:
+        """Return whether a consumer may get the next message of a lane, capacity and quotas aside."""
+        if lane.key is None:
+            return consumer.keyless
+        return (
+            lane.key not in self.quarantined
+            and self.owner_of(lane) is consumer
+            and (not lane.open or (lane.holder is consumer and lane.open < lane.rule.turn))
+            and self._gate_of(lane, consumer) is None
+        )
+
+    def _rank_of(self, quota: "Quota[Consumer]") -> tuple[bool, str]:
+        return quota is self.total, quota.name
+
+    # memory
+
+    def _spill(self, lane: Lane, entry: Entry) -> None:
+        """Drop the payload of a message that has to wait for its first delivery."""
+        entry.state = SPILLED
+        entry.item = None
+        if lane.spilled is None:
+            lane.spilled = entry
+        self.dropped.append(entry)
+
+    def _spill_if_crowded(self, lane: Lane, entry: Entry) -> None:
+        """Spill a message that has to wait while waiting ones, itself aside, take half the window."""
+        if entry.state not in (QUEUED, DELAYED) or not self.is_crowded:
+            return
+        if entry.state == DELAYED:
+            self.held[DELAYED] -= 1
+        lane.loaded -= 1
+        self.loaded -= 1
+        self.waiting -= 1
+        self._spill(lane, entry)
+
+    def _spill_returned(self) -> None:
+        """Spill what came back from a delivery and still waits, while waiting messages take half the window.
+
+        The payload stays until the effects of the call are made: a dead letter carries it.
+        """
+        returned, self.returned = self.returned, []
+        for entry in returned:
+            note = entry.note
+            if entry.state in (SETTLED, IN_FLIGHT, LOADING) or not self.is_crowded or not holds_slot(entry):
+                continue
+            if note is None:
+                note = entry.note = Note()
+            if note.redriven:  # a letter is never spilled: the log may not have it any more
+                continue
+            lane = entry.lane
+            lane.loaded -= 1
+            self.loaded -= 1
+            self.waiting -= 1
+            if entry.state == QUEUED:
+                entry.state = SPILLED
+            else:
+                note.spilled = True
+            self.dropped.append(entry)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether waiting messages, one aside, take half the window, and may be spilled."""
+        return 2 * (self.waiting - 1) >= self.capacity and self.spills
+
+    def _load_next(self, lane: Lane) -> None:
+        """Give the slot of a settled message to the oldest spilled one of its lane, unless one before it needs it."""
+        if lane.spilled is None or self.loaded >= self.capacity or lane.loaded >= lane.rule.loaded:
+            return
+        if lane.back and not holds_slot(lane.back[0]):
+            return
+        self._load(lane, lane.spilled, None)
+
+    def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None) -> Place | None:
+        """Load a message whose turn has come; return where its lane waits if there is no slot."""
+        if self.starved.lanes or self.loaded >= self.capacity:
+            return self.starved
+        self._load(lane, entry, consumer)
+        return None
+
+    def _load(self, lane: Lane, entry: Entry, consumer: Consumer | None) -> None:
+        entry.state = LOADING
+        if lane.spilled is entry:
+            lane.spilled = next_spilled(entry.newer)
+        lane.loaded += 1
+        self.loaded += 1
+        self.waiting += 1
+        if consumer is not None:
+            lane.taker = consumer
+            consumer.reserved[entry.offset] = entry
+            consumer.free -= 1
+            self.rooms.note(consumer)
+        self.granted.append(entry)
+
+    def _unreserve(self, lane: Lane, entry: Entry) -> None:
+        taker = lane.taker
+        if taker is not None and taker.reserved.pop(entry.offset, None) is not None:
+            lane.taker = None
+            self._free(taker)
+
+    def _feed(self) -> None:
+        """Give free slots to lanes that wait for one."""
+        while self.starved.lanes and self.loaded < self.capacity:
+            lane: Lane = self.starved.head()  # type: ignore[assignment]  # there is one
+            entry: Entry = lane.next  # type: ignore[assignment]  # a lane in a place has one
+            self._leave(lane)
+            if lane.key in self.quarantined:
+                self._load(lane, entry, None)
+                continue
+            owner = self.rooms.roomiest() if lane.key is None else self.owner_of(lane)
+            if owner is not None and owner.free > 0 and self._may_get(lane, owner):
+                self._load(lane, entry, owner)
+            else:
+                self.look(lane)
+        self._serve_freed()
+
+
+def overrides(feature: Feature, name: str) -> bool:
+    """Return whether a feature has a method of its own under a name."""
+    return getattr(type(feature), name) is not getattr(Feature, name)
+
+
+def _lowest(lane: Lane) -> int:
+    return lane.head.offset if lane.head is not None else 0
+
+
+def _number_of(listed: tuple[Lane, int]) -> int:
+    return listed[1]
