@@ -507,7 +507,7 @@ def checked_now(now_ms: int | None, last_ms: int) -> int:
         The instant.
 
     Raises:
-        ClockError: It is no int, or before the last one.
+        ClockError: It is no int of at most 63 bits, or before the last one.
 
     Example:
         >>> checked_now(None, 5), checked_now(7, 5)
@@ -515,7 +515,7 @@ def checked_now(now_ms: int | None, last_ms: int) -> int:
     """
     if now_ms is None:
         return last_ms
-    if type(now_ms) is not int or now_ms < last_ms:
+    if type(now_ms) is not int or not last_ms <= now_ms < OFFSET_STOP:
         raise ClockError(now_ms, last_ms)
     return now_ms
 

@@ -18,6 +18,7 @@ from keyshared._core.records import (
     Consumer,
     ConsumerState,
     Entry,
+    Lane,
     holds_slot,
 )
 from keyshared._core.values import Blocking, ConsumerStats, DispatcherStats, Health, Outstanding
@@ -93,17 +94,19 @@ def _why_there(machine: Machine, entry: Entry) -> Blocking:
     if place is None:
         return Blocking(BlockReason.KEY_IN_FLIGHT, _name(lane.holder))
     if place is window.ownerless:
-        unowned = machine.membership.is_only_unowned(lane.key)
+        key: bytes = lane.key  # type: ignore[assignment]  # keyless lanes do not wait there
+        unowned = machine.routing.anyone_accepts(key) and machine.routing.is_unowned(key)
         return Blocking(BlockReason.UNOWNED if unowned else BlockReason.NO_CONSUMER)
-    owner = window.owner_of(lane)
-    if owner is None:
-        return Blocking(BlockReason.NO_CONSUMER)
-    if place not in (owner.ready, window.starved):
-        return Blocking(place.reason, machine.awaited_consumer(lane, owner))
+    owner: Consumer = window.owner_of(lane)  # type: ignore[assignment]  # a lane in any other place has one
+    if place is window.draining:
+        return Blocking(BlockReason.DRAINING, _name(_holder_besides(machine, lane, owner)))
+    if place is not owner.ready and place is not window.starved:
+        session = None if machine.sessions is None or lane.key is None else machine.sessions.of(lane.key)
+        return Blocking(place.reason, None if session is None else session.consumer.name)
     held = _why_held(machine, entry)
     if held is not None:
         return held
-    group = None if machine.groups is None else machine.groups.of(lane)
+    group = None if machine.groups is None else lane.rule.quotas[0]
     if group is not None and not group.has_room:
         return Blocking(_why_closed(group), group=group.name)
     if owner.state is not ConsumerState.ACTIVE:
@@ -113,9 +116,17 @@ def _why_there(machine: Machine, entry: Entry) -> Blocking:
     return _why_full(machine, entry, owner)
 
 
+def _holder_besides(machine: Machine, lane: Lane, owner: Consumer) -> Consumer | None:
+    """Return the consumer, other than the owner, that has open deliveries of a key, or of its drain unit."""
+    if lane.holder is not None and lane.holder is not owner:
+        return lane.holder
+    return None if machine.units is None else machine.units.holder_besides(lane, owner)
+
+
 def _why_held(machine: Machine, entry: Entry) -> Blocking | None:
     """Return a reason if there are too many ack holes for any message but the lowest."""
-    if machine.holes is None or not machine.holes.holds(entry):
+    holes = machine.holes
+    if holes is None or not holes.is_full or holes.lowest is entry:
         return None
     return Blocking(BlockReason.ACK_HOLES, behind=machine.window.cursor.resume_offset)
 

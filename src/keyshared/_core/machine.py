@@ -103,6 +103,7 @@ class Machine:
         }
         for feature in self.features:
             self._duties.update(feature.duties())
+        self.outbox.resume(paused=False)
 
     @property
     def now(self) -> int:

@@ -214,7 +214,9 @@ class Rule:
 
     __slots__ = ("batch", "latest", "limit", "loaded", "quotas", "turn")
 
-    def __init__(self, limit: int, batch: int, loaded: int, quotas: "tuple[Quota[Consumer], ...]", *, latest: bool = False) -> None:
+    def __init__(
+        self, limit: int, batch: int, loaded: int, quotas: "tuple[Quota[Consumer], ...]", *, latest: bool = False
+    ) -> None:
         self.limit = limit
         self.batch = batch
         self.loaded = loaded
@@ -249,6 +251,11 @@ class Place:
     def head(self) -> "Lane | None":
         """Return the lane whose turn it is."""
         return next(iter(self.lanes)) if self.lanes else None
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether a lane here may have a turn."""
+        return bool(self.lanes)
 
     def took(self, lane: "Lane") -> None:
         """Take the lane out that `head` returned: it has its turn."""

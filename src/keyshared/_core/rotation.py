@@ -71,6 +71,11 @@ class Rotation(Place):
             self._changed[group] = None
         return None
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether a lane here may have a turn: its group does not sleep."""
+        return bool(self._awake)
+
     def took(self, lane: Lane) -> None:
         """Take out the lane that `head` returned: its group has a turn."""
         group: Group = lane.rule.quotas[0]

@@ -31,7 +31,7 @@ from keyshared._core.records import (
     holds_slot,
 )
 from keyshared.effects import SettleReason, SkipReason
-from keyshared.errors import InvariantError, SnapshotError
+from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.glob import KeyFilter
 from keyshared.placement.ranges import RangeMap, Weight
 
@@ -108,7 +108,7 @@ def unsealed(state: object, version: int) -> Reader:
 
 
 def _checksum(state: object) -> str:
-    return xxh64_hexdigest(dumps(state, sort_keys=True))
+    return xxh64_hexdigest(dumps(state, sort_keys=True).encode())
 
 
 def placement_mark(ranges: RangeMap) -> str:
@@ -207,7 +207,7 @@ def restore(machine: Machine, state: object, *, epoch: int, items: Mapping[int, 
             or does not fit the settings.
     """
     data = unsealed(state, SNAPSHOT_VERSION)
-    machine.set_now(now)
+    machine.clock.now = now
     try:
         _check_settings(data, machine)
         _load(data, machine, epoch, items)
@@ -215,7 +215,7 @@ def restore(machine: Machine, state: object, *, epoch: int, items: Mapping[int, 
         check_machine(machine)
     except SnapshotError:
         raise
-    except InvariantError as broken:
+    except (ArgumentError, ConsumerExistsError, InvariantError) as broken:
         raise data.refuse(f"fit the settings and describe a dispatcher that can exist ({broken})") from broken
 
 
@@ -250,23 +250,19 @@ def _load(data: Reader, machine: Machine, epoch: int, items: Mapping[int, object
     for row in data.field("waiting").items():
         _load_place(_PlaceRow(*row.items(len(_PlaceRow._fields))), machine, by_name)
     machine.recount()
-    machine.outbox.resume(paused=data.field("paused").flag())
     features = {feature.name: feature for feature in machine.features}
     for name, row in data.field("features").fields().items():
         if name not in features:
             raise row.refuse("be absent: the configuration does not ask for it")
         features[name].load(row, now)
+    machine.outbox.paused = data.field("paused").flag()
 
 
 def _load_consumer(row: Reader, machine: Machine, now: int) -> None:
     patterns = [pattern.text() for pattern in row.field("filters").items()]
-    consumer = machine.membership.readmit(
-        row.field("name").text(),
-        KeyFilter(patterns),
-        row.field("weight").maybe(_weight),
-        row.field("quota").count(),
-        row.field("state").one_of(_CONSUMER_STATES),
-    )
+    name, accepts, weight = row.field("name").text(), KeyFilter(patterns), row.field("weight").maybe(_weight)
+    state = row.field("state").one_of(_CONSUMER_STATES)
+    consumer = machine.membership.readmit(name, accepts, weight, row.field("quota").count(), state)
     remaining = row.field("remaining_ms").maybe(Reader.integer)
     if remaining is not None:
         machine.timers.start(consumer, now + remaining)
@@ -385,4 +381,6 @@ def _load_place(row: _PlaceRow[Reader], machine: Machine, by_name: Mapping[tuple
         raise row.place.refuse("be a place of this dispatcher")
     if entry is None or entry.lane.place is not None:
         raise row.first.refuse("be the first offset of a lane that waits once")
-    window.enlist(entry.lane, place)
+    window.number += 1
+    place.put(entry.lane, window.number)
+    entry.lane.place = place

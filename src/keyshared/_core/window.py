@@ -647,7 +647,7 @@ class Window:
     def _look_keyless(self, lane: Lane, entry: Entry) -> Place | None:
         """Send a message without a key to the consumer with most capacity; return where it waits if it has to."""
         taker = self.rooms.roomiest()
-        if taker is None or taker.ready.lanes or self.keyless.lanes:
+        if taker is None or taker.ready.has_turns or self.keyless.lanes:
             return self.keyless
         if self.total is not None and not self.total.admits(taker):
             self.total.waiting.setdefault(taker)

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keyshared._checks import check_callable, check_text, configuration
+from keyshared._checks import check_callable, check_kind, check_text, configuration
+from keyshared.config.dispatcher import DispatcherConfig
+from keyshared.errors import ArgumentError
 
-__all__ = ["Rules"]
+__all__ = ["Rules", "check_rules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +47,30 @@ class Rules:
             function = getattr(self, name)
             if function is not None:
                 check_callable(name, function, "the bytes of a key, or be None")
+
+
+def check_rules(rules: object, config: DispatcherConfig) -> Rules:
+    """Return rules that fit a configuration.
+
+    Raises:
+        ArgumentError: They are no `Rules`.
+        ConfigError: They contradict the configuration.
+    """
+    given = check_kind("rules", rules, Rules, ", or None")
+    for function, setting, is_set, why in (
+        ("group_of", "ordering_required", config.ordering_required, "its one lane is in one group"),
+        ("limit_of", "ordering_required", config.ordering_required, "its one lane has one limit"),
+        ("latest_only", "ordering_required", config.ordering_required, "its one lane has messages of many keys"),
+        ("group_of", "max_ack_holes", config.max_ack_holes is not None, "the lowest message could wait for its group"),
+        (
+            "latest_only",
+            "max_ack_holes",
+            config.max_ack_holes is not None,
+            "replaced messages are settled all the same",
+        ),
+        ("latest_only", "latest_only", config.latest_only, "that is set for every key already"),
+    ):
+        if is_set and getattr(given, function) is not None:
+            with configuration():
+                raise ArgumentError("rules", given, f"have no {function} with {setting}: {why}")
+    return given

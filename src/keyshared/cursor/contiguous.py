@@ -1,14 +1,14 @@
 """The contiguous cursor: how far everything is settled, whatever the order of the acks and the gaps in the offsets.
 
-Two faces of one structure. Unchecked, for a window that composes it and pays for every nanosecond: `append`, `close`
-and `skip` on `Cell` objects. Checked, for a consumer that commits its position by itself: `offer`, `settle` and, over
-a restart, `token` and `from_token`.
+Two faces of one structure. Unchecked, for a window that composes it: `append`, `close` and `skip` on `Cell` objects.
+Checked, for a consumer that commits its position by itself: `offer`, `settle` and, over a restart, `to_token` and
+`from_token`.
 
 One list holds the offered cells in offset order. Each cell remembers the greatest offset that was offered *before* it,
 so the cursor moves to "what was offered before the lowest open one" and needs no +1 chain: an offset that was never
 offered (compaction, transaction markers, filtered batches) cannot stall it. Settled cells above the lowest open one
-stay in the list until they are half of it; then the list is rebuilt without them. What was acked above the cursor is
-read off the cells that are left, never recorded a second time.
+stay in the list until they are half of it; then the list is rebuilt without them. The acked ranges above the cursor
+are derived from the cells that are left, never recorded a second time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,7 +35,7 @@ _start_of: Final = itemgetter(0)
 
 
 class Cell:
-    """One offered offset. Subclasses add what their owner needs to know about it.
+    """One offered offset. A subclass adds what its owner needs.
 
     Attributes:
         offset: Its place in the log.
@@ -55,7 +55,7 @@ class Cell:
 
 
 class _Passed(Cell):
-    """Stays the one object that it is when a cursor is copied or pickled."""
+    """Remains one object when a cursor is copied or pickled."""
 
     __slots__ = ()
 
@@ -114,8 +114,8 @@ class ContiguousCursor:
         self.outstanding = 0
         self._order: list[Cell] = []
         self._head = 0  # index of the lowest outstanding cell, 0 if there is none
-        # Settled before a restart. Kept when they are passed, until the position has passed them too: what is not read
-        # again in this life, or not offered because it is known, is settled for the next one all the same.
+        # Settled before a restart. Kept when they are passed, until the position has passed them too: an offset that is
+        # not read again, or not offered because it is known, is settled for the next restart all the same.
         self._known: list[tuple[int, int]] = []
         self._passed = 0  # how many of them lie below the last offer
 
@@ -132,7 +132,7 @@ class ContiguousCursor:
             A cursor with the same `safe_cursor`, `resume_offset` and acked ranges.
 
         Raises:
-            SnapshotError: The text is truncated, damaged, forged, of another version or no token at all.
+            SnapshotError: The text is truncated, damaged, of another version or no token at all.
 
         Complexity:
             O(length of the text).
@@ -152,7 +152,7 @@ class ContiguousCursor:
         return cursor
 
     def resume_from(self, text: str) -> None:
-        """Take over what a token says, unchecked: nothing was offered to this cursor yet.
+        """Take over the content of a token, unchecked: nothing was offered to this cursor yet.
 
         Args:
             text: As for `from_token`. One of a cursor without a position changes nothing.
@@ -165,7 +165,7 @@ class ContiguousCursor:
             return
         self.start = resume
         self.last = self.safe_cursor = safe
-        # Nothing that was offered lies between the two, so a restart never has to read there.
+        # No offered offset lies between the two, so a restart never has to read there.
         between = [] if safe is None or safe + 1 == resume else [(safe + 1, resume)]
         self._known = [*between, *ranges]
 
@@ -219,7 +219,7 @@ class ContiguousCursor:
                 self._head = 0
                 self.safe_cursor = self.last
                 return
-            # What was passed is let go at once: kept until the next rebuild, it would only be work for the collector.
+            # A passed cell is released at once: until the next rebuild it would only be work for the garbage collector.
             order[head] = _PASSED
             head += 1
             while not order[head].state:  # stops: something is outstanding, and nothing below the head is
@@ -369,7 +369,7 @@ class ContiguousCursor:
         """Settle several offsets, in any order.
 
         Args:
-            offsets: The offsets; what is not outstanding is passed over.
+            offsets: The offsets; those that are not outstanding are ignored.
 
         Returns:
             How many of them were outstanding.
@@ -389,8 +389,7 @@ class ContiguousCursor:
     def resume_offset(self) -> int | None:
         """The next offset to read after a restart: the lowest outstanding one, else ``last + 1``, else `start`.
 
-        Never moves back and never passes an outstanding offset. What was settled before a restart and would come next
-        is passed over.
+        Never moves back and never passes an outstanding offset. Offsets that were settled before a restart are skipped.
         """
         return self.resume_after(None)
 
@@ -398,8 +397,8 @@ class ContiguousCursor:
         """`resume_offset` of a cursor that is offered only some offsets of a log, which was read up to a place.
 
         Args:
-            read_to: Everything below was read, and what was not offered here is none of this cursor's. None if the
-                cursor is offered the whole log.
+            read_to: Everything below was read, and offsets that were not offered here belong to other cursors. None if
+                the cursor is offered the whole log.
 
         Returns:
             The lowest outstanding offset; else the first one that is not below ``read_to``, nor known to be settled.
@@ -430,7 +429,7 @@ class ContiguousCursor:
         return resume
 
     def find(self, offset: int) -> Cell | None:
-        """The outstanding cell of an offset, or None if there is none.
+        """Return the outstanding cell of an offset, or None if there is none.
 
         Args:
             offset: Any int, unchecked.
@@ -450,11 +449,7 @@ class ContiguousCursor:
         return cell if cell.offset == offset and cell.state else None
 
     def __iter__(self) -> Iterator[Cell]:
-        """Outstanding cells in offset order; any of them may be closed meanwhile."""
-        return self._of_log()
-
-    def _of_log(self) -> Iterator[Cell]:
-        """Outstanding cells that hold the position; a subclass may know others beside them."""
+        """Yield outstanding cells in offset order; any of them may be closed meanwhile."""
         for cell in islice(self._order, self._head, None):
             if cell.state:
                 yield cell
@@ -471,7 +466,7 @@ class ContiguousCursor:
         """
         ranges: list[tuple[int, int]] = []
         below: int | None = None
-        for cell in self._of_log():
+        for cell in self:
             if below is not None and cell.prev is not None and below < cell.prev:
                 ranges.append((below + 1, cell.prev + 1))
             below = cell.offset
@@ -484,7 +479,7 @@ class ContiguousCursor:
         return _united(ranges + ahead)
 
     def to_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES, *, read_to: int | None = None) -> CursorToken:
-        """Write down what a restart has to know: where to resume, and what is settled above that.
+        """Return the token of a restart: where to resume, and what is settled above that.
 
         Args:
             max_bytes: Longest text that the store takes.
@@ -509,13 +504,13 @@ class ContiguousCursor:
         """Check the structure against itself; for tests.
 
         Raises:
-            InvariantError: It contradicts itself: a bug here, or a broken duty of an unchecked call.
+            InvariantError: It contradicts itself: a bug here, or in the caller of an unchecked method.
 
         Complexity:
             O(n), n offsets outstanding.
         """
         order = self._order
-        live = list(self._of_log())
+        live = list(self)
         require(len(live) == self.outstanding, "the count of outstanding cells is what the list holds")
         require(len(order) <= 2 * len(live) + _SLACK, "settled cells are at most as many as live ones, and the slack")
         require(order[self._head : self._head + 1] == live[:1], "the head is the lowest outstanding cell")

@@ -6,7 +6,7 @@ It is "ksc1." and base64url, unpadded, of varints and the CRC-32 of everything b
 - resume offset - safe cursor, 0 if there is no safe cursor;
 - for each acked range, from below: unsettled stretch - 1, settled stretch - 1 (both are at least 1).
 
-So everything that passes the checksum is either one cursor, or one of the few forms that `read_token` refuses.
+So a text that passes the checksum is either one cursor, or one of the few forms that `read_token` refuses.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -16,16 +16,7 @@ from zlib import crc32
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import ArgumentError, SnapshotError
 
-__all__ = [
-    "LEAST_TOKEN_BUDGET",
-    "LEAST_TOKEN_BYTES",
-    "Position",
-    "gap_bytes",
-    "position_bytes",
-    "read_token",
-    "text_length",
-    "write_token",
-]
+__all__ = ["LEAST_TOKEN_BYTES", "Position", "read_token", "write_token"]
 
 _MAGIC: Final = "ksc1."  # keyshared cursor, format 1
 _CHECKSUM_BYTES: Final = 4
@@ -37,7 +28,7 @@ _SHOWN_CHARACTERS: Final = 64
 
 
 class Position(NamedTuple):
-    """What a token says of a cursor.
+    """The content of a token.
 
     Attributes:
         resume: The next offset to read; None if no position is known.
@@ -50,27 +41,7 @@ class Position(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
-def text_length(size: int) -> int:
-    """Return how long the text is of so many bytes of varints."""
-    return len(_MAGIC) + -(-4 * (size + _CHECKSUM_BYTES) // 3)
-
-
-def position_bytes(resume: int | None, safe: int | None) -> int:
-    """Return how many bytes a position takes."""
-    if resume is None:
-        return 1
-    return _varint_bytes(1 + _zigzag(resume)) + _varint_bytes(0 if safe is None else resume - safe)
-
-
-def gap_bytes(distance: int) -> int:
-    """Return how many bytes the length of a stretch takes, settled or not."""
-    return _varint_bytes(distance - 1)
-
-
-LEAST_TOKEN_BUDGET: Final = 2 * text_length(2 * _VARINT_BYTES)
-"""Of so many bytes one half holds the position of any log, if nothing above it is settled."""
-
-LEAST_TOKEN_BYTES: Final = LEAST_TOKEN_BUDGET // 2
+LEAST_TOKEN_BYTES: Final = len(_MAGIC) + -(-4 * (2 * _VARINT_BYTES + _CHECKSUM_BYTES) // 3)
 """So many bytes hold the position of any log."""
 
 
@@ -93,10 +64,6 @@ def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int
 
 def _zigzag(number: int) -> int:
     return 2 * number if number >= 0 else -2 * number - 1
-
-
-def _varint_bytes(number: int) -> int:
-    return max(1, -(-number.bit_length() // 7))
 
 
 def _write(numbers: bytearray, number: int) -> None:
@@ -128,7 +95,7 @@ def _seal(numbers: bytes | bytearray) -> str:
 
 
 def read_token(text: str) -> Position:
-    """Return what a token says; `SnapshotError` if it is truncated, damaged, forged, of another version or no token."""
+    """Return the content of a token; raise `SnapshotError` if it is damaged, of another version or no token."""
     position, *rest = _read_numbers(text, _unseal(text))
     if position == 0 and not rest:
         return Position(None, None, [])
@@ -157,7 +124,7 @@ def _unseal(text: object) -> bytes:
         numbers = urlsafe_b64decode(body + "=" * (-len(body) % 4))[:-_CHECKSUM_BYTES]
     except ValueError:  # wrong length, or not ASCII
         numbers = b""
-    # Sealing again finds what decoding lets pass: stray characters, padding, unused bits; and the checksum, of course.
+    # Sealing again finds what decoding accepts: stray characters, padding, unused bits; and a wrong checksum.
     if _seal(numbers) != text or not numbers:
         raise _bad_token(text, "be whole and unchanged: its checksum does not match")
     return numbers
@@ -170,7 +137,7 @@ def _read_numbers(text: str, data: bytes) -> list[int]:
         if byte & _MORE:
             continue
         digits = data[first : index + 1]
-        # A leading zero digit would give one cursor two tokens; the length bound keeps forged numbers cheap.
+        # A leading zero digit would give one cursor two tokens.
         if (byte == 0 and len(digits) > 1) or len(digits) > _VARINT_BYTES:
             raise _bad_token(text, f"hold shortest varints of at most {_VARINT_BYTES} bytes")
         numbers.append(sum((digit & _LOW_BITS) << 7 * place for place, digit in enumerate(digits)))

@@ -1,4 +1,4 @@
-"""What a cursor answers with."""
+"""The values that a cursor returns."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ __all__ = ["CursorToken", "OfferAnswer"]
 
 
 class OfferAnswer(Enum):
-    """What a cursor makes of an offset that is read; true if it needs work."""
+    """Whether an offset that is read needs work; true if it does."""
 
     WORK = "work"  # new: it is outstanding from now on
     SETTLED = "settled"  # above the position, and settled before the restart
@@ -19,7 +19,7 @@ class OfferAnswer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CursorToken:
-    """A cursor as a line of text, and what of it did not fit.
+    """A cursor as a line of text, and the ranges that did not fit.
 
     Attributes:
         text: ASCII, safe in URLs, headers and commit metadata; `ContiguousCursor.from_token` reads it.

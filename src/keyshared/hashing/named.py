@@ -89,11 +89,11 @@ def required_key_bytes(key: Key) -> bytes:
     """
     if isinstance(key, str):
         try:
-            return key.encode()
+            return str.encode(key)
         except UnicodeEncodeError:
             raise KeyTypeError("str with a lone surrogate") from None
     if isinstance(key, bytes):
-        return key
+        return bytes(key)  # a subclass may be equal to other bytes than its own
     if key is None:
         raise ArgumentError("key", key, "be bytes or str: a message without a key has no slot and matches no pattern")
     raise KeyTypeError(type(key).__name__)
