@@ -89,11 +89,11 @@ class Admission:
         return Full.TRACKED if window.cursor.outstanding >= window.max_tracked else Full.LOOK_AHEAD
 
     def full_error(self) -> WindowFullError:
-        """Return what to raise for more messages than there are free slots: the limit that leaves fewest."""
+        """Return what to raise for more messages than there are free slots: the first limit that leaves fewest."""
         window = self._window
-        by_memory = window.capacity - window.loaded
-        by_number = window.max_tracked - window.cursor.outstanding
-        if self._look_ahead is not None and self._may_wait(self._look_ahead) < min(by_memory, by_number):
+        by_memory = max(0, window.capacity - window.loaded)
+        by_number = max(0, window.max_tracked - window.cursor.outstanding)
+        if self._look_ahead is not None and max(0, self._may_wait(self._look_ahead)) < min(by_memory, by_number):
             return LookAheadFullError(self._look_ahead.limit(self._routing.connected))
         return WindowFullError(window.capacity if by_memory <= by_number else window.max_tracked + len(window.beside))
 

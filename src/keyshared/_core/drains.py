@@ -99,11 +99,11 @@ class DrainUnits(Feature):
 
     def moved(self) -> None:
         """Follow the placement: units may be others now."""
-        before, self._ranges = self._ranges, self._placed.ranges
-        if before is self._ranges:
+        before, now = self._ranges, self._placed.ranges
+        if before is now:
             return
-        is_same_space = before.key_hash == self._ranges.key_hash and before.slot_bits == self._ranges.slot_bits
-        if is_same_space and not self._is_run:
+        if not self._is_run and before.key_hash == now.key_hash and before.slot_bits == now.slot_bits:
+            self._ranges = now
             return
         self._holders.clear()
         self._waiting.clear()
@@ -112,7 +112,8 @@ class DrainUnits(Feature):
         self.restored()
 
     def restored(self) -> None:
-        """Count what is open."""
+        """Count what is open, in the units of now."""
+        self._ranges = self._placed.ranges
         for consumer in self._window.consumers.values():
             for entry in consumer.open.values():
                 self.opened(entry, consumer)

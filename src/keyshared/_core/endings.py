@@ -4,7 +4,7 @@ One place for failures, retries, poison and the marks that a late ack or a lost 
 an eviction and a lost session cannot treat a message differently by accident. The window's ``wake`` acts afterwards.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from keyshared._core.records import BLOCKED, DEAD_LETTERING, DELAYED, IN_FLIGHT, QUEUED, SPILLED, Consumer, Entry, Note
@@ -222,11 +222,13 @@ class Endings:
         else:
             self._window.touched[entry.lane] = None
 
-    def time_open(self, entries: Iterable[Entry], now: int) -> None:
-        """Start the whole time of open deliveries that have none: before the restart there was no ack timeout."""
+    def restored(self, now: int) -> None:
+        """Find what is blocked, and start the time of open deliveries that had no ack timeout before the restart."""
         timeout_ms = self._config.ack_timeout_ms
-        for entry in entries:
-            if entry.deadline is None and timeout_ms is not None:
+        for entry in self._window.outstanding():
+            if entry.state == BLOCKED and entry.key is None:
+                self.keyless_blocked[entry.offset] = entry
+            elif entry.state == IN_FLIGHT and entry.deadline is None and timeout_ms is not None:
                 self._timers.start(entry, now + timeout_ms)
 
 

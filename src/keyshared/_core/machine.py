@@ -127,8 +127,8 @@ class Machine:
 
     def begin(self, now: int) -> None:
         """Go on after a restore: start times that were not limited before, and hand out what the settings allow."""
+        self.endings.restored(now)
         for member in self.members.values():
-            self.endings.time_open(member.open.values(), now)
             self.membership.time_away(member, now)
         self.admission.begin()
         window = self.window
