@@ -8,7 +8,6 @@ has returned nothing to apply, and the state can be queried, copied and stored b
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
 from typing import Any, Final, Generic, Self, TypeAlias, get_args, get_origin
 
 from keyshared._checks import (
@@ -80,7 +79,6 @@ NO_ITEM: Final[Any] = None
 """The item of a message without one, whatever type the items have."""
 
 _EFFECTS: Final = frozenset(get_origin(kind) or kind for kind in get_args(Effect))
-_offset_of: Final = itemgetter(0)
 _LETTERS_STOP: Final = OFFSET_STOP - (1 << 31)  # leaves room for more deliveries than any message will have
 
 
@@ -222,7 +220,7 @@ class KeySharedDispatcher(Generic[Item]):
         not_before_ms: int | None = None,
         now_ms: int | None = None,
     ) -> list[Effect[Item]]:
-        """Take the next message of the log.
+        """Take the next message of the log. O(1); O(log vnodes) for the first message of a key.
 
         Args:
             offset: Greater than any offered before.
@@ -244,9 +242,6 @@ class KeySharedDispatcher(Generic[Item]):
             ArgumentError: The offset has more than 63 bits, or ``not_before_ms`` is no int.
             WindowFullError: `free_slots` is 0; as a `KeyFullError`: `room_for` its key is.
             UnmatchedKeyError: No consumer accepts the key or owns its slot, and the policy is to raise.
-
-        Complexity:
-            O(log vnodes) for the first message of a key, and one pass over the key where there are filters; else O(1).
         """
         machine = self._machine
         if now_ms is None:
@@ -268,9 +263,6 @@ class KeySharedDispatcher(Generic[Item]):
             messages: Tuples of offset, key and passenger, and perhaps ``not_before_ms``; at most `free_slots` of them,
                 and of a key as many as `room_for` returns.
 
-        Returns:
-            As `offer`.
-
         Raises:
             ArgumentError: Something else than such tuples was given.
             MisuseError: As `offer`, for any of them; then none was taken.
@@ -282,7 +274,7 @@ class KeySharedDispatcher(Generic[Item]):
     # answers
 
     def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Settle one delivery and hand out what it was holding back.
+        """Settle one delivery and hand out what it was holding back. O(1) amortised plus what is delivered.
 
         Args:
             offset: Offset of the delivery; the three together are its `Deliver.receipt`.
@@ -295,9 +287,6 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ArgumentError: These are not offset, consumer and attempt of a delivery.
-
-        Complexity:
-            O(1) amortised plus what is delivered; O(log n) for a late ack.
 
         Source:
             Danube "Contiguous Cursor Advancement"; differs: the consumer and the number of the delivery are checked.
@@ -314,12 +303,6 @@ class KeySharedDispatcher(Generic[Item]):
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle several deliveries at one instant: the effects of single acks in one list, with one state at the end.
 
-        Args:
-            receipts: `Deliver.receipt` of each.
-
-        Returns:
-            As `ack`.
-
         Raises:
             ArgumentError: Something else than receipts was given; then nothing was settled.
         """
@@ -334,24 +317,8 @@ class KeySharedDispatcher(Generic[Item]):
     def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a delivery and every older open one of its key: how far a handler of batches has come.
 
-        Args:
-            offset: Offset of the delivery; the three together are its `Deliver.receipt`.
-
         Returns:
-            As `ack_many` for all of them. If the receipt does not name the current delivery, nothing older is settled
-            either: as `ack`.
-
-        Raises:
-            ArgumentError: As `ack`.
-
-        Example:
-            >>> from keyshared import DispatcherConfig, HashRing
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(batch_per_key=3))
-            >>> _ = [d.offer(offset, "order-1") for offset in range(4)], d.add_consumer("c1")
-            >>> [(effect.offset, effect.attempt) for effect in d.in_flight()]
-            [(0, 1), (1, 1), (2, 1)]
-            >>> d.ack_through(1, "c1", 1), [effect.offset for effect in d.in_flight()]
-            ([CursorAdvanced(safe_cursor=1)], [2])
+            As `ack_many` for all of them; as `ack` if the receipt does not name the current delivery.
         """
         now = checked_now(now_ms, self._machine.now)
         _check_receipt(offset, consumer, attempt)
@@ -369,7 +336,7 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> list[Effect[Item]]:
         """Report that a delivery failed: the message is retried after a delay, or its retries are exhausted.
 
-        Its key waits behind it.
+        Its key waits behind it (Pulsar issue 23480: a nack must not reorder its key).
 
         Args:
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
@@ -382,9 +349,6 @@ class KeySharedDispatcher(Generic[Item]):
 
         Raises:
             ArgumentError: As `ack`; or the delay is not an int of at least 0, or the reason no text of that length.
-
-        Source:
-            Pulsar issue 23480: a nack must not reorder its key.
         """
         now = checked_now(now_ms, self._machine.now)
         _check_receipt(offset, consumer, attempt)
@@ -404,24 +368,10 @@ class KeySharedDispatcher(Generic[Item]):
     def release(
         self, offset: int, consumer: str, attempt: int, *, delay_ms: int = 0, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Return a delivery untouched: the message is delivered again, and no failure is counted.
+        """Return a delivery untouched: the message is delivered again, and no failure is counted. Result as `nack`.
 
         Args:
             delay_ms: How long the message waits, and its key behind it. `RetryPolicy.max_delay_ms` does not bound it.
-
-        Returns:
-            As `nack`.
-
-        Raises:
-            ArgumentError: As `ack`; or the delay is not an int of at least 0.
-
-        Example:
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1")
-            >>> [released] = d.release(0, "c1", 1, delay_ms=60_000, now_ms=5)  # "ask me again in a minute"
-            >>> released.retry_at_ms, released.failures, d.why_blocked(0).reason.value
-            (60005, 0, 'postponed')
         """
         now = checked_now(now_ms, self._machine.now)
         _check_receipt(offset, consumer, attempt)
@@ -431,10 +381,7 @@ class KeySharedDispatcher(Generic[Item]):
     def extend(
         self, offset: int, consumer: str, attempt: int, *, extend_ms: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Move the deadline of a delivery, and of its whole batch.
-
-        Args:
-            extend_ms: From ``now_ms`` on; by default the configured ack timeout.
+        """Move the deadline of a delivery, and of its whole batch, to ``extend_ms`` from now, by default the timeout.
 
         Returns:
             ``[]``, or `Ignored` if the receipt does not name the current delivery.
@@ -447,44 +394,25 @@ class KeySharedDispatcher(Generic[Item]):
         _check_duration("extend_ms", extend_ms, 1)
         return self._machine.extend(offset, consumer, attempt, extend_ms, now)
 
-    # poison, spill, the log
+    # poison, spill, the log: each returns what its key may deliver now, or `Ignored`
 
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Confirm that a `DeadLetter` is written: the message is settled, or blocked if the policy says so.
-
-        Returns:
-            What its key may deliver now; `Ignored` if no dead letter of it is pending.
-        """
+        """Confirm that a `DeadLetter` is written: the message is settled, or blocked if the policy says so."""
         return self._machine.dead_lettered(*self._checked_offset(offset, now_ms))
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Hand in the payload that a `Load` asked for.
-
-        Returns:
-            Its `Deliver` if its turn has come; `Ignored` if no `Load` of it is pending.
-        """
+        """Hand in the payload that a `Load` asked for; returns its `Deliver` if its turn has come."""
         offset, now = self._checked_offset(offset, now_ms)
         return self._machine.loaded(offset, item, now)
 
     def park(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Settle one blocked message that is given up; its key goes on.
-
-        Returns:
-            `Settled`, and what its key may deliver now; `Ignored` if the message is not blocked.
-        """
+        """Settle one blocked message that is given up; its key goes on."""
         return self._machine.park(*self._checked_offset(offset, now_ms))
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """End the quarantine of a key, and deliver its blocked messages with no failure counted.
 
-        Args:
-            key: The key; None for all blocked messages without one.
-
-        Returns:
-            The deliveries that are possible now.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
+        None for all blocked messages without a key.
         """
         now = checked_now(now_ms, self._machine.now)
         return self._machine.unblock(self._lane_key(key), now)
@@ -497,9 +425,6 @@ class KeySharedDispatcher(Generic[Item]):
         Args:
             reset_failures: Whether all retries are granted again; if not, its failures stay counted, so a message
                 without retries is poison again when the next delivery fails.
-
-        Returns:
-            The deliveries that are possible now; `Ignored` if the message is not blocked.
         """
         offset, now = self._checked_offset(offset, now_ms)
         check_bool("reset_failures", reset_failures)
@@ -513,7 +438,7 @@ class KeySharedDispatcher(Generic[Item]):
         All of them come back before anything is delivered, under their own offsets: before newer outstanding messages
         of the key, behind older ones. Open deliveries of the key stay open. The position and the token do not know the
         letters, so keep them in their dead-letter store until they are settled: after a crash without a snapshot,
-        redrive them again.
+        redrive them again. O(k log k) for k letters, and O(older outstanding messages of the key).
 
         Args:
             key: The key of all of them.
@@ -524,24 +449,10 @@ class KeySharedDispatcher(Generic[Item]):
             while the key is in quarantine.
 
         Raises:
-            KeyTypeError: See `key_bytes`.
             ArgumentError: One of them is no letter, or the hash of the placement refuses the key.
             ConfigError: The configuration has no ``redrive``, or a rule has no answer for the key.
             RedriveTooEarlyError: One of them may still be offered, or something older than it.
             WindowFullError: There are more new ones than free slots.
-
-        Complexity:
-            O(k log k) for k letters, and O(older messages of the key that are outstanding).
-
-        Example:
-            >>> from keyshared import DispatcherConfig, HashRing
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(redrive=True))
-            >>> _ = d.add_consumer("c1"), d.offer(0, "order-1", "created"), d.offer(1, "order-1", "paid")
-            >>> letter, = d.reject(0, "c1", 1)[1:]
-            >>> _ = d.dead_lettered(0), d.nack(1, "c1", 1)                      # "paid" before "created" cannot work
-            >>> effects = d.redrive("order-1", [StoredLetter(letter.offset, letter.attempt, letter.item)])
-            >>> [(effect.offset, effect.item, effect.attempt, effect.failures) for effect in effects]
-            [(0, 'created', 2, 0)]
         """
         if isinstance(letters, StoredLetter):  # a tuple, whose parts would pass for letters
             raise ArgumentError("letters", letters, "be a collection of letters, also if there is one only")
@@ -551,15 +462,10 @@ class KeySharedDispatcher(Generic[Item]):
         if not self._machine.config.redrive:
             with configuration():
                 raise ArgumentError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
-        wanted = sorted((_checked_letter(letter) for letter in given), key=_offset_of)
-        return self._machine.redrive(data, wanted, now)
+        return self._machine.redrive(data, [_checked_letter(letter) for letter in given], now)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Settle a message that can no longer be read: now, or when its open delivery ends.
-
-        Returns:
-            `Skipped`, and what its key may deliver now; ``[]`` if it is in flight or not outstanding.
-        """
+        """Settle a message that can no longer be read: now, or when its open delivery ends."""
         return self._machine.gone(*self._checked_offset(offset, now_ms))
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
@@ -568,7 +474,7 @@ class KeySharedDispatcher(Generic[Item]):
         check_position("before", before)
         return self._machine.truncate(before, now)
 
-    # consumers
+    # consumers: each returns `Released` for deliveries that it ended, then the deliveries that are possible now
 
     def add_consumer(
         self,
@@ -581,22 +487,17 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> list[Effect[Item]]:
         """Add a consumer; keys that move to it are handed over as their open deliveries end.
 
+        O(vnodes log n + lanes that wait + what is delivered).
+
         Args:
             name: One session: a name that is active or inactive is refused, one that still drains starts a new session.
             filters: Glob patterns of the keys it accepts; none for all.
             weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
             limit: Deliveries it may have open; by default the configured limit. 0 to begin with lets it pull.
 
-        Returns:
-            The deliveries that are possible now.
-
         Raises:
             ConsumerExistsError: The name is connected.
             ArgumentError: The name, a pattern, the weight or the limit can never work.
-
-        Complexity:
-            O(vnodes log n + lanes that wait + what is delivered); if anything waits at all, also O(consumers + open
-            deliveries).
         """
         patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
@@ -609,18 +510,11 @@ class KeySharedDispatcher(Generic[Item]):
         return self._machine.add_consumer(name, self._checked_filter(patterns), weight, limit, now)
 
     def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Remove a consumer.
+        """Remove a consumer; an unknown name is ignored.
 
         Args:
-            name: The consumer that leaves; an unknown name is ignored.
-            drain_ms: How long it may finish its open deliveries; None for as long as it takes. Its keys move at once,
-                and each goes on when its open deliveries have ended.
-
-        Returns:
-            `Released` for its open deliveries that have ended, and the deliveries that are possible now.
-
-        Raises:
-            ArgumentError: The time is not an int of at least 0.
+            drain_ms: How long it may finish its open deliveries, an int of at least 0; None for as long as it takes.
+                Its keys move at once, and each goes on when its open deliveries have ended.
         """
         now = checked_now(now_ms, self._machine.now)
         check_kind("name", name, str)
@@ -641,61 +535,40 @@ class KeySharedDispatcher(Generic[Item]):
 
         Args:
             resumed: Whether it still has its open deliveries; if not, they are sent again, and count as failures.
-
-        Returns:
-            `Released` for each delivery that is sent again, and the deliveries that are possible now.
         """
         now = checked_now(now_ms, self._machine.now)
         check_bool("resumed", resumed)
         return self._machine.set_active(check_kind("name", name, str), resumed, now)
 
     def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Set how many deliveries a consumer may have open; deliveries beyond that stay open.
-
-        Returns:
-            The deliveries that are possible now.
-
-        Raises:
-            ArgumentError: The limit is not an int of at least 0.
-        """
+        """Set how many deliveries a consumer may have open, an int of at least 0; deliveries beyond that stay open."""
         now = checked_now(now_ms, self._machine.now)
         check_int("limit", limit, 0)
         return self._machine.set_limit(check_kind("name", name, str), limit, now)
 
-    def flushed(self, key: Key, session: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Confirm that a consumer has flushed its state of a key, as a `KeyEnding` asked: the session has ended.
+    def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Replace a consumer's key filters. Cost as `add_consumer`."""
+        patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
+        now = checked_now(now_ms, self._machine.now)
+        accepts = self._checked_filter(patterns)
+        return self._machine.set_filters(check_kind("name", name, str), accepts, now)
 
-        Args:
-            key: The key of the session.
-            session: Its number.
+    def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Change a consumer's share of the keys. Cost as `add_consumer`."""
+        now = checked_now(now_ms, self._machine.now)
+        check_number("weight", weight, above=True)
+        return self._machine.set_weight(check_kind("name", name, str), weight, now)
 
-        Returns:
-            `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
+    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Place keys in another way; connected consumers that the placement lacks are added to a copy of it.
 
         Raises:
-            KeyTypeError: The key is of another type.
-            ArgumentError: The key is None, or the session is no int of at least 1.
-
-        Example:
-            >>> from keyshared import DispatcherConfig, HashRing
-            >>> from keyshared.config import KeySessions
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(sessions=KeySessions(flush_ms=None)))
-            >>> _ = d.add_consumer("c1")
-            >>> begun, delivered = d.offer(0, "order-1")
-            >>> begun
-            KeyBegun(key=b'order-1', consumer='c1', session=1)
-            >>> ending, _ = d.ack(*delivered.receipt)
-            >>> d.offer(1, "order-1"), d.why_blocked(1).reason.value
-            ([], 'flushing')
-            >>> [type(effect).__name__ for effect in d.flushed(ending.key, ending.session)]
-            ['KeyEnded', 'KeyBegun', 'Deliver']
+            ArgumentError: That is no placement, or it cannot have these consumers, or its hash refuses a key that is
+                outstanding or in quarantine, or has a session.
         """
         now = checked_now(now_ms, self._machine.now)
-        data = self._lane_key(key)
-        if data is None:
-            raise ArgumentError("key", key, "be a key: messages without one have no session")
-        check_int("session", session, 1)
-        return self._machine.flushed(data, session, now)
+        check_members("placement", placement, Placement)
+        return self._machine.set_placement(placement, now)
 
     def pull(
         self,
@@ -719,19 +592,6 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
             ``[]`` if nothing waits for it, or it is inactive.
-
-        Raises:
-            ArgumentError: ``most``, ``only`` or ``per_key`` can never work.
-
-        Complexity:
-            O(what is handed out); with ``only`` O(log n).
-
-        Example:
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1", limit=0), d.offer(0, "a"), d.offer(1, "b"), d.offer(2, "a")
-            >>> [effect.offset for effect in d.pull("c1", 10)]      # 2 waits for 0
-            [0, 1]
         """
         now = checked_now(now_ms, self._machine.now)
         check_int("most", most, 1)
@@ -742,31 +602,7 @@ class KeySharedDispatcher(Generic[Item]):
             check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=most_per_key)
         return self._machine.pull(check_kind("name", name, str), most, only, per_key, now)
 
-    def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Replace a consumer's key filters. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
-        patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
-        now = checked_now(now_ms, self._machine.now)
-        accepts = self._checked_filter(patterns)
-        return self._machine.set_filters(check_kind("name", name, str), accepts, now)
-
-    def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Change a consumer's share. Cost and result as `add_consumer`; raises also `UnknownConsumerError`."""
-        now = checked_now(now_ms, self._machine.now)
-        check_number("weight", weight, above=True)
-        return self._machine.set_weight(check_kind("name", name, str), weight, now)
-
-    def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Place keys in another way; connected consumers that the placement lacks are added to a copy of it.
-
-        Raises:
-            ArgumentError: That is no placement, or it cannot have these consumers, or its hash refuses a key that is
-                outstanding or in quarantine, or has a session.
-        """
-        now = checked_now(now_ms, self._machine.now)
-        check_members("placement", placement, Placement)
-        return self._machine.set_placement(placement, now)
-
-    # groups
+    # groups and sessions of keys
 
     def set_group(
         self,
@@ -778,29 +614,13 @@ class KeySharedDispatcher(Generic[Item]):
         burst: int = 1,
         now_ms: int | None = None,
     ) -> list[Effect[Item]]:
-        """Set all limits of a group of keys; what is open stays open.
+        """Set all limits of a group of keys, as `GroupLimits` names them; what is open stays open.
 
         Args:
             name: The group, which need not have a message yet; ``""`` has the keys that are in no other.
-            weight: How many turns in a row its keys get at a consumer.
-            max_in_flight: Its open deliveries; None for no limit.
-            per_second: How many of its deliveries may begin in a second, in the long run; None for no limit.
-            burst: How many of them may begin at once.
-
-        Returns:
-            The deliveries that are possible now.
 
         Raises:
             ArgumentError: There are no groups, or a limit is out of range.
-
-        Example:
-            >>> from keyshared import HashRing
-            >>> from keyshared.config import Rules
-            >>> rules = Rules(mark="tenants-1", group_of=lambda key: key.partition(b"/")[0].decode())
-            >>> d = KeySharedDispatcher(HashRing(), rules=rules)
-            >>> _ = d.add_consumer("c1"), d.set_group("acme", max_in_flight=1)
-            >>> [effect.key for effect in d.offer_many([(0, "acme/1", None), (1, "acme/2", None), (2, "bo/1", None)])]
-            [b'acme/1', b'bo/1']
         """
         now = checked_now(now_ms, self._machine.now)
         self._check_group(name)
@@ -815,10 +635,26 @@ class KeySharedDispatcher(Generic[Item]):
         return self._machine.pause_group(name, now)
 
     def resume_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """End the pause of a group; nothing if it has none. Result and errors as `set_group`."""
+        """End the pause of a group; nothing if it has none. Raises as `set_group`."""
         now = checked_now(now_ms, self._machine.now)
         self._check_group(name)
         return self._machine.resume_group(name, now)
+
+    def flushed(self, key: Key, session: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
+        """Confirm that a consumer has flushed its state of a key, as a `KeyEnding` asked: the session has ended.
+
+        Returns:
+            `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
+
+        Raises:
+            ArgumentError: The key is None, or the session is no int of at least 1.
+        """
+        now = checked_now(now_ms, self._machine.now)
+        data = self._lane_key(key)
+        if data is None:
+            raise ArgumentError("key", key, "be a key: messages without one have no session")
+        check_int("session", session, 1)
+        return self._machine.flushed(data, session, now)
 
     # time
 
@@ -834,14 +670,11 @@ class KeySharedDispatcher(Generic[Item]):
 
         Returns:
             `Released`, `Evicted` and the effects of policies, in the order in which they fell due; then the deliveries
-            that are possible now.
-
-        Complexity:
-            O(log n) for each deadline that is due; never a scan.
+            that are possible now. O(log n) for each deadline that is due; never a scan.
         """
         return self._machine.handle_timeout(checked_now(now_ms, self._machine.now))
 
-    # queries
+    # queries: they change nothing, and take no time
 
     @property
     def config(self) -> DispatcherConfig:
@@ -867,13 +700,7 @@ class KeySharedDispatcher(Generic[Item]):
     def restart_mark(self) -> RestartMark:
         """The work that a restart would redo, as a mark that is equal until something is settled or offered. O(1).
 
-        Example:
-            >>> from keyshared import HashRing, KeySharedDispatcher
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1"), d.offer(7, "slow"), d.offer(8, "b")
-            >>> mark = d.restart_mark
-            >>> d.ack(8, "c1", 1), d.restart_mark == mark       # no CursorAdvanced, and yet a token to commit
-            ([], False)
+        An ack above the cursor changes it, although no `CursorAdvanced` tells of that: commit the token then.
         """
         cursor = self._machine.window.cursor
         return RestartMark(cursor.last, cursor.outstanding)
@@ -887,14 +714,6 @@ class KeySharedDispatcher(Generic[Item]):
         """Return how many messages of a key may be offered now, ``max_waiting_per_key`` included. O(1).
 
         No `Resumed` follows when the key has room again: ask after a delivery of the key has ended.
-
-        Example:
-            >>> from keyshared.config import DispatcherConfig
-            >>> from keyshared import HashRing, KeySharedDispatcher
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(window=9, spill=False, max_waiting_per_key=1))
-            >>> _ = d.add_consumer("c1"), d.offer_many([(0, "busy", None)]), d.offer_many([(1, "busy", None)])
-            >>> d.free_slots, d.room_for("busy"), d.room_for("idle")
-            (7, 0, 1)
         """
         return self._machine.room_for(self._lane_key(key))
 
@@ -911,24 +730,8 @@ class KeySharedDispatcher(Generic[Item]):
         Args:
             max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
 
-        Returns:
-            The text, and what of the acked stretches did not fit.
-
         Raises:
             ArgumentError: Not even the position fits.
-
-        Example:
-            >>> from keyshared import HashRing, KeySharedDispatcher
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1")
-            >>> first, second = d.offer_many([(7, "a", None), (8, "b", None)])
-            >>> d.ack(*second.receipt)
-            []
-            >>> again = KeySharedDispatcher(HashRing(), resume_from=d.cursor_token().text)
-            >>> _ = again.add_consumer("c1")
-            >>> effects = again.offer_many([(7, "a", None), (8, "b", None), (9, "c", None)])
-            >>> [effect.offset for effect in effects]
-            [7, 9]
         """
         return self._machine.window.cursor.to_token(max_bytes)
 
@@ -947,14 +750,7 @@ class KeySharedDispatcher(Generic[Item]):
         return None if data is None else self._machine.routing.owner(data)
 
     def why_blocked(self, offset: int) -> Blocking | None:
-        """Return what an outstanding message waits for; None if it is in flight, or not outstanding. O(log n).
-
-        Example:
-            >>> from keyshared import HashRing, KeySharedDispatcher
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> d.offer(0, "k"), d.why_blocked(0).reason.value
-            ([], 'no_consumer')
-        """
+        """Return what an outstanding message waits for; None if it is in flight, or not outstanding. O(log n)."""
         check_offset("offset", offset)
         entry = self._machine.window.find(offset)
         return None if entry is None else why_blocked(self._machine, entry)
@@ -1005,24 +801,10 @@ class KeySharedDispatcher(Generic[Item]):
     def health(self, *, busiest: int = 10) -> Health:
         """Return ages, busiest keys and counts, for monitoring, at the instant of the last call.
 
+        Without ``DispatcherConfig(measure=True)`` ages and counts are None. O(outstanding + keys log keys).
+
         Args:
-            busiest: How many keys to name at most.
-
-        Returns:
-            The figures; without ``DispatcherConfig(measure=True)`` ages and counts are None.
-
-        Raises:
-            ArgumentError: ``busiest`` is not an int of at least 0.
-
-        Complexity:
-            O(outstanding + keys log keys).
-
-        Example:
-            >>> from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
-            >>> d = KeySharedDispatcher(HashRing(), DispatcherConfig(measure=True))
-            >>> _ = d.offer(0, "a", now_ms=0), d.offer(1, "a", now_ms=5_000)
-            >>> d.health().oldest_ms, d.health().busiest
-            (5000, ((b'a', 2),))
+            busiest: How many keys to name at most, an int of at least 0.
         """
         check_int("busiest", busiest, 0)
         return gather_health(self._machine, busiest)

@@ -229,6 +229,8 @@ class Machine:
 
     def offer_many(self, messages: Sequence[Offered], now: int) -> _Effects:
         """Take several messages at one instant, as single offers in one list."""
+        if self._one_key:
+            messages = [(offset, b"", item, until) for offset, _, item, until in messages]
         self.admission.check_batch(messages)
         self.clock.now = now
         if not self._is_plain or self.admission.asks:
