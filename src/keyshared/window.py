@@ -41,7 +41,7 @@ from keyshared.cursor import ContiguousCursor
 from keyshared.effects import BlockReason, Ending
 from keyshared.errors import ArgumentError, ConsumerExistsError, EntryStateError, OffsetOrderError, WindowFullError
 from keyshared.glob import KeyFilter
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing.named import Key, key_bytes, required_key_bytes
 from keyshared.placement.protocol import check_name
 
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
@@ -120,7 +120,7 @@ class InFlightWindow:
     # messages
 
     def offer(self, offset: int, key: Key, item: object = None, *, deadline: int | None = None) -> list[Entry]:
-        """Track a message and let it go out if its turn has come.
+        """Track a message and let it go out if its turn has come; return what was granted, [] if it waits.
 
         Args:
             offset: Greater than every offset offered before.
@@ -128,9 +128,6 @@ class InFlightWindow:
             item: A passenger that comes back with the entry.
             deadline: The instant before which it must not go out, for the caller's timer; its key waits behind it until
                 the caller calls `ripen`.
-
-        Returns:
-            What was granted: the message itself, in flight or spilled; nothing if it waits.
 
         Raises:
             KeyTypeError: The key is of another type.
@@ -160,17 +157,7 @@ class InFlightWindow:
             self._core.touched[entry.lane] = None
 
     def settle(self, entry: Entry) -> list[Entry]:
-        """Settle a message, whatever its state, and let go out what that makes possible.
-
-        Args:
-            entry: An outstanding message of this window.
-
-        Returns:
-            What was granted.
-
-        Raises:
-            EntryStateError: The message is settled already.
-        """
+        """Settle a message, whatever its state, and return what was granted; `EntryStateError` if it is settled."""
         self._check_outstanding(entry, State.SETTLED)
         if entry.state == IN_FLIGHT:
             self._core.ack(entry)
@@ -180,11 +167,7 @@ class InFlightWindow:
         return self._granted()
 
     def remove(self, entry: Entry) -> None:
-        """Settle a message in any state, and leave the rest to `wake`.
-
-        Raises:
-            EntryStateError: The message is settled already.
-        """
+        """Settle a message in any state, and leave the rest to `wake`; `EntryStateError` if it is settled."""
         self._check_outstanding(entry, State.SETTLED)
         self._core.settle(entry, Ending.ACKED)
 
@@ -204,15 +187,7 @@ class InFlightWindow:
         self._core.put_back(entry, int(to))
 
     def provide(self, entry: Entry, item: object) -> None:
-        """Hand in the payload of a message that was being loaded.
-
-        Args:
-            entry: A message in state ``LOADING``.
-            item: The passenger that it carries from now on.
-
-        Raises:
-            EntryStateError: The message is not being loaded. Nothing was changed.
-        """
+        """Hand in the payload of a message in state ``LOADING``; `EntryStateError` if it is in another one."""
         self._check_outstanding(entry, State.QUEUED)
         if entry.state != LOADING:
             raise EntryStateError(entry.offset, State(entry.state).name, State.QUEUED.name)
@@ -225,18 +200,15 @@ class InFlightWindow:
 
     def quarantine(self, key: Key) -> None:
         """Send the messages of a key to the dead-letter store, one at a time and in order, instead of to a consumer."""
-        data = self._required(key)
-        self._core.quarantined[data] = None
-        self._touch(data)
+        self._core.quarantined[required_key_bytes(key)] = None
+        self._touch(required_key_bytes(key))
 
     def lift_quarantine(self, key: Key) -> bool:
         """End the quarantine of a key; return whether it had one."""
-        data = self._required(key)
-        if data not in self._core.quarantined:
-            return False
-        del self._core.quarantined[data]
-        self._touch(data)
-        return True
+        had_one = required_key_bytes(key) in self._core.quarantined
+        self._core.quarantined.pop(required_key_bytes(key), None)
+        self._touch(required_key_bytes(key))
+        return had_one
 
     # consumers
 
@@ -265,25 +237,15 @@ class InFlightWindow:
         return consumer
 
     def discard(self, name: str) -> None:
-        """Forget a consumer that has nothing open, if it is known; its lanes wait for `reassign`.
-
-        Raises:
-            ArgumentError: The consumer has open deliveries: `move` or `settle` them first.
-        """
-        consumer = self._core.consumers.get(name)
-        if consumer is None:
-            return
+        """Forget a consumer that has nothing open; `ArgumentError` if it has, or is not known."""
+        consumer = self._known(name)
         if consumer.open:
             raise ArgumentError("name", name, "be of a consumer without open deliveries")
         self._core.discard(consumer)
         self._core.reassign()
 
     def set_limit(self, name: str, limit: int) -> None:
-        """Change how many deliveries a consumer may have open; deliveries beyond that stay open.
-
-        Raises:
-            ArgumentError: The consumer is not known, or the limit no int of at least 0.
-        """
+        """Change how many deliveries a consumer may have open; deliveries beyond that stay open."""
         check_int("limit", limit, 0)
         self._core.set_limit(self._known(name), limit)
 
@@ -292,28 +254,18 @@ class InFlightWindow:
         self._core.reassign()
 
     def wake(self) -> list[Entry]:
-        """Act on all changes since the last call.
-
-        Returns:
-            What was granted, in service order.
-        """
+        """Act on all changes since the last call; return what was granted, in service order."""
         self._core.wake()
         return self._granted()
 
     def pull(self, name: str, most: int, *, only: Entry | None = None) -> list[Entry]:
-        """Hand out what waits for a consumer, past its limit: for consumers that ask instead of being sent to.
+        """Hand out what waits for a consumer, past its limit; return what was granted, in service order.
 
         Args:
             name: The consumer.
-            most: How many messages.
+            most: How many messages, an int of at least 1.
             only: Nothing but this one, out of its turn; nothing at all if it waits for more than this consumer. If it
                 is spilled and the lowest one outstanding, it is loaded though the window may be full.
-
-        Returns:
-            What was granted, in service order.
-
-        Raises:
-            ArgumentError: The consumer is not known, or ``most`` no int of at least 1.
         """
         check_int("most", most, 1)
         self._core.pull(self._known(name), most if only is None else 1, only, None)
@@ -379,12 +331,6 @@ class InFlightWindow:
         if consumer is None:
             raise ArgumentError("name", name, "be of a consumer of this window")
         return consumer
-
-    def _required(self, key: Key) -> bytes:
-        data = key_bytes(key)
-        if data is None:
-            raise ArgumentError("key", key, "be a key: messages without one have no lane in common")
-        return data
 
     def _touch(self, key: bytes) -> None:
         lane = self._core.lanes.get(key)
