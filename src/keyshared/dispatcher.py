@@ -10,6 +10,16 @@ has returned nothing to apply, and the state can be queried, copied and stored b
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, Self, TypeAlias, get_args, get_origin
 
+from keyshared._arguments import (
+    check_duration,
+    check_one_receipt,
+    check_reason,
+    check_receipt,
+    checked_letter,
+    checked_message,
+    listed_letters,
+    offset_error,
+)
 from keyshared._checks import (
     OFFSET_STOP,
     check_bool,
@@ -31,7 +41,6 @@ from keyshared._core.reader import LAST_EPOCH
 from keyshared._core.records import ConsumerState
 from keyshared._core.snapshot import dump, restore
 from keyshared._core.values import (
-    MAX_REASON,
     Blocking,
     ConsumerStats,
     DispatcherStats,
@@ -49,7 +58,7 @@ from keyshared.config.limits import check_group_limits
 from keyshared.config.rules import check_rules
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import Deliver, Effect, Item
-from keyshared.errors import ArgumentError, ClockError, OffsetOrderError
+from keyshared.errors import ArgumentError, ClockError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement, check_name
@@ -79,7 +88,6 @@ NO_ITEM: Final[Any] = None
 """The item of a message without one, whatever type the items have."""
 
 _EFFECTS: Final = frozenset(get_origin(kind) or kind for kind in get_args(Effect))
-_LETTERS_STOP: Final = OFFSET_STOP - (1 << 31)  # leaves room for more deliveries than any message will have
 
 
 class KeySharedDispatcher(Generic[Item]):
@@ -251,7 +259,7 @@ class KeySharedDispatcher(Generic[Item]):
         if type(key) is not bytes:
             key = key_bytes(key)
         if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
-            self._refuse_offset(offset)
+            raise offset_error(offset, machine.window.cursor.last)
         if not_before_ms is not None:
             check_int("not_before_ms", not_before_ms, alternative=", or None")
         return machine.offer(offset, key, item, not_before_ms, now_ms)
@@ -269,7 +277,9 @@ class KeySharedDispatcher(Generic[Item]):
         """
         given = checked_list("messages", messages, "messages")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
-        return self._machine.offer_many([self._checked_message(message) for message in given], now)
+        return self._machine.offer_many(
+            [checked_message(message, self._machine.window.cursor.last) for message in given], now
+        )
 
     # answers
 
@@ -297,7 +307,7 @@ class KeySharedDispatcher(Generic[Item]):
         elif type(now_ms) is not int or not machine.now <= now_ms < OFFSET_STOP:
             raise ClockError(now_ms, machine.now)
         if type(offset) is not int or type(consumer) is not str or type(attempt) is not int:
-            _check_receipt(offset, consumer, attempt)
+            check_receipt(offset, consumer, attempt)
         return machine.ack(offset, consumer, attempt, now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect[Item]]:
@@ -309,9 +319,7 @@ class KeySharedDispatcher(Generic[Item]):
         given = checked_list("receipts", receipts, "receipts")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
         for receipt in given:
-            if not isinstance(receipt, tuple) or len(receipt) != 3:  # noqa: PLR2004  # offset, consumer, attempt
-                raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
-            _check_receipt(*receipt)
+            check_one_receipt(receipt)
         return self._machine.ack_many(given, now)
 
     def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
@@ -321,7 +329,7 @@ class KeySharedDispatcher(Generic[Item]):
             As `ack_many` for all of them; as `ack` if the receipt does not name the current delivery.
         """
         now = checked_now(now_ms, self._machine.now)
-        _check_receipt(offset, consumer, attempt)
+        check_receipt(offset, consumer, attempt)
         return self._machine.ack_through(offset, consumer, attempt, now)
 
     def nack(
@@ -351,9 +359,9 @@ class KeySharedDispatcher(Generic[Item]):
             ArgumentError: As `ack`; or the delay is not an int of at least 0, or the reason no text of that length.
         """
         now = checked_now(now_ms, self._machine.now)
-        _check_receipt(offset, consumer, attempt)
-        _check_duration("delay_ms", delay_ms, 0)
-        _check_reason(reason)
+        check_receipt(offset, consumer, attempt)
+        check_duration("delay_ms", delay_ms, 0)
+        check_reason(reason)
         return self._machine.nack(offset, consumer, attempt, delay_ms, reason, now)
 
     def reject(
@@ -361,8 +369,8 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> list[Effect[Item]]:
         """Report that no retry can help: the poison policy acts now. As `nack`, without the retries."""
         now = checked_now(now_ms, self._machine.now)
-        _check_receipt(offset, consumer, attempt)
-        _check_reason(reason)
+        check_receipt(offset, consumer, attempt)
+        check_reason(reason)
         return self._machine.reject(offset, consumer, attempt, reason, now)
 
     def release(
@@ -374,7 +382,7 @@ class KeySharedDispatcher(Generic[Item]):
             delay_ms: How long the message waits, and its key behind it. `RetryPolicy.max_delay_ms` does not bound it.
         """
         now = checked_now(now_ms, self._machine.now)
-        _check_receipt(offset, consumer, attempt)
+        check_receipt(offset, consumer, attempt)
         check_int("delay_ms", delay_ms, 0)
         return self._machine.release(offset, consumer, attempt, delay_ms, now)
 
@@ -390,8 +398,8 @@ class KeySharedDispatcher(Generic[Item]):
             ArgumentError: As `ack`; or the time is not an int of at least 1.
         """
         now = checked_now(now_ms, self._machine.now)
-        _check_receipt(offset, consumer, attempt)
-        _check_duration("extend_ms", extend_ms, 1)
+        check_receipt(offset, consumer, attempt)
+        check_duration("extend_ms", extend_ms, 1)
         return self._machine.extend(offset, consumer, attempt, extend_ms, now)
 
     # poison, spill, the log: each returns what its key may deliver now, or `Ignored`
@@ -454,15 +462,13 @@ class KeySharedDispatcher(Generic[Item]):
             RedriveTooEarlyError: One of them may still be offered, or something older than it.
             WindowFullError: There are more new ones than free slots.
         """
-        if isinstance(letters, StoredLetter):  # a tuple, whose parts would pass for letters
-            raise ArgumentError("letters", letters, "be a collection of letters, also if there is one only")
-        given = checked_list("letters", letters, "letters")  # first: reading them may call this dispatcher
+        given = listed_letters(letters)  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
         data = self._lane_key(key)
         if not self._machine.config.redrive:
             with configuration():
                 raise ArgumentError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
-        return self._machine.redrive(data, [_checked_letter(letter) for letter in given], now)
+        return self._machine.redrive(data, [checked_letter(letter) for letter in given], now)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a message that can no longer be read: now, or when its open delivery ends."""
@@ -830,23 +836,6 @@ class KeySharedDispatcher(Generic[Item]):
         check_offset("offset", offset)
         return offset, now
 
-    def _refuse_offset(self, offset: object) -> None:
-        """Raise the error of an offset that can never be offered."""
-        if type(offset) is not int:
-            raise OffsetOrderError(offset, self._machine.window.cursor.last)
-        check_offset("offset", offset)
-
-    def _checked_message(self, message: object) -> tuple[int, bytes | None, Any, int | None]:
-        if not isinstance(message, tuple) or not 3 <= len(message) <= 4:  # noqa: PLR2004  # the last one is optional
-            raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
-        offset, key, item = message[:3]
-        not_before_ms = None if len(message) == 3 else message[3]  # noqa: PLR2004  # as above
-        if not_before_ms is not None:
-            check_int("not_before_ms", not_before_ms, alternative=", or None")
-        if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
-            self._refuse_offset(offset)
-        return offset, key_bytes(key), item, not_before_ms
-
     def _checked_filter(self, patterns: list[str]) -> KeyFilter:
         config, accepts = self._machine.config, KeyFilter(patterns)
         if not accepts.patterns:
@@ -863,30 +852,3 @@ class KeySharedDispatcher(Generic[Item]):
         if rules is None or rules.group_of is None:
             raise ArgumentError("name", name, "be of a group: there are no groups without Rules(group_of=...)")
         check_kind("name", name, str)
-
-
-def _check_receipt(offset: object, consumer: object, attempt: object) -> None:
-    check_offset("offset", offset)
-    if not isinstance(consumer, str):
-        raise ArgumentError("consumer", consumer, "be a str")
-    if type(attempt) is not int:
-        raise ArgumentError("attempt", attempt, "be an int")
-
-
-def _check_duration(parameter: str, value: object, least: int) -> None:
-    if value is not None:
-        check_int(parameter, value, least, ", or None")
-
-
-def _check_reason(reason: object) -> None:
-    if reason is not None and (type(reason) is not str or len(reason) > MAX_REASON):
-        raise ArgumentError("reason", reason, f"be a str of at most {MAX_REASON} characters, or None")
-
-
-def _checked_letter(letter: object) -> StoredLetter[Any]:
-    if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
-        raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
-    check_offset("offset", letter[0])
-    if check_int("attempt", letter[1], 0) >= _LETTERS_STOP:
-        raise ArgumentError("attempt", letter[1], f"be below {_LETTERS_STOP}: the next ones have higher numbers")
-    return StoredLetter(*letter)

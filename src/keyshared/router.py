@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from keyshared._checks import check_kind
-from keyshared._dispatch.routing import Routing
+from keyshared._core.routing import Routing
 from keyshared.errors import ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes

@@ -45,7 +45,7 @@ def describe(machine: Machine, entry: Entry) -> Outstanding:
     )
 
 
-def why_blocked(machine: Machine, entry: Entry) -> Blocking | None:
+def why_blocked(machine: Machine, entry: Entry) -> Blocking | None:  # noqa: PLR0911  # one return for each reason
     """Return what an outstanding message waits for; None if it is in flight. O(log n)."""
     state, lane = entry.state, entry.lane
     if state == IN_FLIGHT:
@@ -88,14 +88,14 @@ def _why_keyless(machine: Machine, entry: Entry) -> Blocking:
     return _why_full(machine, entry, None)
 
 
-def _why_there(machine: Machine, entry: Entry) -> Blocking:
+def _why_there(machine: Machine, entry: Entry) -> Blocking:  # noqa: PLR0911  # as above
     """Read the place where the lane of its message waits."""
     window, lane, place = machine.window, entry.lane, entry.lane.place
     if place is None:
         return Blocking(BlockReason.KEY_IN_FLIGHT, _name(lane.holder))
     if place is window.ownerless:
         key: bytes = lane.key  # type: ignore[assignment]  # keyless lanes do not wait there
-        unowned = machine.routing.anyone_accepts(key) and machine.routing.is_unowned(key)
+        unowned = machine.membership.is_only_unowned(key)
         return Blocking(BlockReason.UNOWNED if unowned else BlockReason.NO_CONSUMER)
     owner: Consumer = window.owner_of(lane)  # type: ignore[assignment]  # a lane in any other place has one
     if place is window.draining:
@@ -118,9 +118,7 @@ def _why_there(machine: Machine, entry: Entry) -> Blocking:
 
 def _holder_besides(machine: Machine, lane: Lane, owner: Consumer) -> Consumer | None:
     """Return the consumer, other than the owner, that has open deliveries of a key, or of its drain unit."""
-    if lane.holder is not None and lane.holder is not owner:
-        return lane.holder
-    return None if machine.units is None else machine.units.holder_besides(lane, owner)
+    return lane.holder if machine.units is None else machine.units.holder_besides(lane, owner)
 
 
 def _why_held(machine: Machine, entry: Entry) -> Blocking | None:

@@ -2,10 +2,12 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Final, TypeVar
 
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import SnapshotError
+from keyshared.placement.ranges import Weight
 
 __all__ = ["EPOCH_BITS", "LAST_EPOCH", "Reader", "binary_text"]
 
@@ -77,6 +79,13 @@ class Reader:
         if self.integer() < 0:
             raise self.refuse("be at least 0")
         return self.integer()
+
+    def weight(self) -> Weight:
+        """Return a positive fraction, written as two ints."""
+        above, below = (number.count() for number in self.items(2))
+        if not below:
+            raise self.refuse("be a fraction")
+        return Fraction(above, below) if below > 1 else above
 
     def text(self) -> str:
         """Return a str."""

@@ -7,7 +7,6 @@ checksum finds a snapshot that was cut or damaged; whoever can forge one can sen
 
 from collections.abc import Mapping
 from enum import StrEnum
-from fractions import Fraction
 from json import dumps
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -33,9 +32,9 @@ from keyshared._core.records import (
 from keyshared.effects import SettleReason, SkipReason
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.glob import KeyFilter
-from keyshared.placement.ranges import RangeMap, Weight
+from keyshared.placement.ranges import RangeMap
 
-__all__ = ["SNAPSHOT_VERSION", "dump", "placement_mark", "restore", "sealed", "unsealed"]
+__all__ = ["SNAPSHOT_VERSION", "dump", "open_offsets", "placement_mark", "restore", "sealed", "unsealed"]
 
 SNAPSHOT_VERSION: Final = 3
 _STATES: Final = {state.name.lower(): int(state) for state in State if state is not State.SETTLED}
@@ -109,6 +108,12 @@ def unsealed(state: object, version: int) -> Reader:
 
 def _checksum(state: object) -> str:
     return xxh64_hexdigest(dumps(state, sort_keys=True).encode())
+
+
+def open_offsets(data: Reader) -> set[int]:
+    """Return the offsets in a snapshot that are in flight or being loaded."""
+    rows = (_MessageRow(*row.items(len(_MessageRow._fields))) for row in data.field("messages").items())
+    return {row.offset.integer() for row in rows if row.consumer.raw is not None or row.state.raw == "loading"}
 
 
 def placement_mark(ranges: RangeMap) -> str:
@@ -207,7 +212,7 @@ def restore(machine: Machine, state: object, *, epoch: int, items: Mapping[int, 
             or does not fit the settings.
     """
     data = unsealed(state, SNAPSHOT_VERSION)
-    machine.clock.now = now
+    machine.set_now(now)
     try:
         _check_settings(data, machine)
         _load(data, machine, epoch, items)
@@ -260,19 +265,12 @@ def _load(data: Reader, machine: Machine, epoch: int, items: Mapping[int, object
 
 def _load_consumer(row: Reader, machine: Machine, now: int) -> None:
     patterns = [pattern.text() for pattern in row.field("filters").items()]
-    name, accepts, weight = row.field("name").text(), KeyFilter(patterns), row.field("weight").maybe(_weight)
+    name, accepts, weight = row.field("name").text(), KeyFilter(patterns), row.field("weight").maybe(Reader.weight)
     state = row.field("state").one_of(_CONSUMER_STATES)
     consumer = machine.membership.readmit(name, accepts, weight, row.field("quota").count(), state)
     remaining = row.field("remaining_ms").maybe(Reader.integer)
     if remaining is not None:
         machine.timers.start(consumer, now + remaining)
-
-
-def _weight(row: Reader) -> Weight:
-    above, below = (number.count() for number in row.items(2))
-    if not below:
-        raise row.refuse("be a fraction")
-    return Fraction(above, below) if below > 1 else above
 
 
 def _load_entry(row: _MessageRow[Reader], machine: Machine, items: Mapping[int, object]) -> None:

@@ -18,11 +18,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Self, TypeVar, cast
 
 from keyshared._checks import OFFSET_STOP, check_int, check_kind, check_offset, checked_kinds
-from keyshared._dispatch.members import MemberState
-from keyshared._dispatch.snapshot import Reader
+from keyshared._core.reader import Reader
+from keyshared._core.records import ConsumerState
+from keyshared._core.snapshot import open_offsets
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Done, Effect, Ending, Load, Skipped, SkipReason
+from keyshared.effects import Deliver, Done, Effect, Ending, Load, Skipped, SkipReason
 from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, check_numbers, fields_of
@@ -90,7 +91,10 @@ class Journal:
         [(30009, 'released', 'ack_timeout')]
     """
 
-    __slots__ = ("_dispatcher", "_last", "_now", "_position", "_seen", "_seen_forgotten", "_sequence", "_unread")
+    __slots__ = (
+        *("_dispatcher", "_last", "_now", "_position", "_seen", "_seen_forgotten", "_sequence", "_unread"),
+        "_woken",
+    )
 
     def __init__(
         self, placement: HashRing, config: DispatcherConfig | None = None, *, rules: Rules | None = None
@@ -104,6 +108,7 @@ class Journal:
         self._seen_forgotten = False  # stretches below the first one
         self._last: int | None = None  # the greatest offset that the dispatcher has taken
         self._unread: OrderedDict[int, tuple[bytes | None, int | None]] = OrderedDict()  # key, and not before when
+        self._woken: list[Deliver | Load] = []  # what a wider configuration let out in `from_bytes`, not yet an outcome
 
     @classmethod
     def from_bytes(
@@ -122,7 +127,7 @@ class Journal:
             state: What it returned.
             placement: As the original's.
             config: To go on with. Another one than the original's is legal if all that is outstanding fits into it. If
-                it is wider, what has room now is taken by the next call, at the instant that has been reached.
+                it is wider, the next call has the outcomes of what it lets out, at the instant that has been reached.
             joined: The `ring` of another journal made from ``placement``. If the same consumers joined this one, in the
                 same order and with the same weights, it is copied, and they need not join one by one.
             max_bytes: How much the state may take once it is inflated; no more than that is ever inflated.
@@ -161,6 +166,7 @@ class Journal:
                 [offset, None if key is None else b64encode(key).decode("ascii"), not_before_ms]
                 for offset, (key, not_before_ms) in self._unread.items()
             ],
+            "woken": [effect.offset for effect in self._woken],
             "dispatcher": self._dispatcher.snapshot(),
         }
         return zlib.compress(json.dumps(state, separators=(",", ":")).encode(), _FASTEST)
@@ -324,21 +330,25 @@ class Journal:
             self._seen_forgotten = True
 
     def _load(self, data: Reader, placement: HashRing, config: DispatcherConfig | None) -> None:
-        self._now = data.field("now_ms").age()
-        self._sequence = data.field("sequence").maybe(Reader.offset)
+        self._now = data.field("now_ms").count()
+        self._sequence = data.field("sequence").maybe(Reader.integer)
         self._load_seen(data)
         self._position = data.field("position").count()
         dispatcher = data.field("dispatcher")
         self._dispatcher = KeySharedDispatcher.restore(
             dispatcher.raw, placement, config, now_ms=self._now, rules=self._dispatcher.rules
         )
+        known = {offset.integer() for offset in data.field("woken").items()}
+        open_before = open_offsets(dispatcher)
+        woken = [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver | Load)]
+        self._woken = [each for each in woken if each.offset in known or each.offset not in open_before]
         self._last = dispatcher.field("last").maybe(Reader.integer)
         for message in data.field("unread").items():
             offset, key, not_before_ms = message.items(3)
             newest = self._newest
-            if newest is not None and offset.offset() <= newest:
+            if newest is not None and offset.integer() <= newest:
                 raise offset.refuse(f"be greater than {newest}")
-            self._unread[offset.offset()] = key.maybe(Reader.binary), not_before_ms.maybe(Reader.offset)
+            self._unread[offset.integer()] = key.maybe(Reader.binary), not_before_ms.maybe(Reader.integer)
 
     def _load_seen(self, data: Reader) -> None:
         self._seen_forgotten = data.field("seen_forgotten").flag()
@@ -362,8 +372,9 @@ class Journal:
 
     def _pass_to(self, until: int, out: list[OutcomeRow]) -> None:
         dispatcher = self._dispatcher
-        if until >= self._now and self._has_room:
-            self._take([], out)
+        if until >= self._now and (self._woken or self._has_room):
+            woken, self._woken = self._woken, []
+            self._take([*woken], out)
         while (deadline := dispatcher.next_deadline_ms()) is not None and deadline <= until:
             self._now = max(deadline, self._now)
             self._take(dispatcher.handle_timeout(now_ms=self._now), out)
@@ -475,7 +486,7 @@ def _ring_for(state: Reader, placement: HashRing, joined: HashRing | None) -> Ha
     members = [
         (consumer.field("name").text(), consumer.field("weight").maybe(Reader.weight))
         for consumer in state.field("dispatcher").field("consumers").items()
-        if consumer.field("state").text() != MemberState.DRAINING
+        if consumer.field("state").text() != ConsumerState.DRAINING
     ]
     there = [(name, joined.weight_of(name)) for name in joined.consumers]
     return joined if there == [(name, 1 if weight is None else weight) for name, weight in members] else placement

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_int
-from keyshared._dispatch.health import MetricRow
+from keyshared._core.values import MetricRow
 from keyshared.run.log import Log
 from keyshared.run.values import BusyKey, RunnerStats
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, TypeVar
 
-from keyshared._dispatch.health import MetricRow
+from keyshared._core.values import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     BlockReason,

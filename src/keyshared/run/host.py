@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Generic, TypeVar, assert_never, cast, overload
 
 from keyshared._checks import check_int, check_kind
-from keyshared._dispatch.health import MetricRow
+from keyshared._core.values import MetricRow
 from keyshared.dispatcher import Blocking
 from keyshared.hashing.named import Key
 from keyshared.run.actions import (

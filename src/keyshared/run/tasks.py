@@ -10,7 +10,7 @@ from inspect import isawaitable
 from threading import Lock
 from typing import Any, cast
 
-from keyshared._dispatch.health import MetricRow
+from keyshared._core.values import MetricRow
 from keyshared.errors import ArgumentError
 from keyshared.run.actions import Commit
 from keyshared.run.answers import check_answer, check_function, is_coroutine_function

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_several, check_text, configuration
-from keyshared._dispatch.configured import check_rules
+from keyshared.config.rules import check_rules
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from xxhash import xxh64_intdigest
 
+from keyshared._arguments import check_reason
 from keyshared._checks import check_enum, check_int, check_number, check_several, configuration
-from keyshared._dispatch.receipts import check_reason
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import required_key_bytes
 

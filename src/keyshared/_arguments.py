@@ -1,0 +1,92 @@
+"""Checks of the arguments that dispatchers, lease queues and simulations have in common."""
+
+from typing import Any, Final
+
+from keyshared._checks import OFFSET_STOP, check_int, check_offset, checked_list
+from keyshared._core.values import MAX_REASON, Receipt, StoredLetter
+from keyshared.errors import ArgumentError, KeySharedError, OffsetOrderError
+from keyshared.hashing.named import key_bytes
+
+__all__ = [
+    "check_duration",
+    "check_one_receipt",
+    "check_reason",
+    "check_receipt",
+    "checked_letter",
+    "checked_message",
+    "listed_letters",
+    "offset_error",
+]
+
+_LETTERS_STOP: Final = OFFSET_STOP - (1 << 31)  # leaves numbers for more deliveries than any message will have
+_WITHOUT_INSTANT: Final = 3
+_WITH_INSTANT: Final = 4
+
+
+def check_receipt(offset: object, consumer: object, attempt: object) -> None:
+    """Raise `ArgumentError` unless these are offset, consumer and attempt of a delivery."""
+    check_offset("offset", offset)
+    if not isinstance(consumer, str):
+        raise ArgumentError("consumer", consumer, "be a str")
+    if type(attempt) is not int:
+        raise ArgumentError("attempt", attempt, "be an int")
+
+
+def check_one_receipt(receipt: object) -> Receipt:
+    """Return a receipt, or raise `ArgumentError` if it is none."""
+    if not isinstance(receipt, tuple) or len(receipt) != len(("offset", "consumer", "attempt")):
+        raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
+    check_receipt(*receipt)
+    return receipt
+
+
+def check_duration(parameter: str, value: object, least: int) -> None:
+    """Raise `ArgumentError` unless that is a duration, or None for the default."""
+    if value is not None:
+        check_int(parameter, value, least, ", or None")
+
+
+def check_reason(reason: object) -> None:
+    """Raise `ArgumentError` unless that can be the reason of a failure; None for no reason."""
+    if reason is not None and (type(reason) is not str or len(reason) > MAX_REASON):
+        raise ArgumentError("reason", reason, f"be a str of at most {MAX_REASON} characters, or None")
+
+
+def offset_error(offset: object, last: int | None) -> KeySharedError:
+    """Return the error of an offset that can never be offered: no int, or of more than 63 bits."""
+    if type(offset) is not int:
+        return OffsetOrderError(offset, last)
+    return ArgumentError("offset", offset, "be an int of at most 63 bits")
+
+
+def checked_message(message: object, last: int | None) -> tuple[int, bytes | None, Any, int | None]:
+    """Return offset, key, item and ``not_before_ms`` of a message, or raise what an offer of it raises.
+
+    ``last`` is the greatest offset that was offered.
+    """
+    if not isinstance(message, tuple) or not _WITHOUT_INSTANT <= len(message) <= _WITH_INSTANT:
+        raise ArgumentError("message", message, "be a tuple of offset, key and item, and perhaps not_before_ms")
+    offset, key, item = message[:_WITHOUT_INSTANT]
+    not_before_ms = message[_WITHOUT_INSTANT] if len(message) == _WITH_INSTANT else None
+    if not_before_ms is not None:
+        check_int("not_before_ms", not_before_ms, alternative=", or None")
+    if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
+        raise offset_error(offset, last)
+    return offset, key_bytes(key), item, not_before_ms
+
+
+def listed_letters(letters: object) -> list[Any]:
+    """Return dead letters, all of them read, or raise `ArgumentError` if they are no collection."""
+    if isinstance(letters, StoredLetter):  # a tuple, whose parts would pass for letters
+        raise ArgumentError("letters", letters, "be a collection of letters, also if there is one only")
+    return checked_list("letters", letters, "letters")
+
+
+def checked_letter(letter: object) -> StoredLetter[Any]:
+    """Return a dead letter, or raise `ArgumentError` if it is none."""
+    if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
+        raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
+    check_offset("offset", letter[0])
+    if check_int("attempt", letter[1], 0) >= _LETTERS_STOP:
+        raise ArgumentError("attempt", letter[1], f"be below {_LETTERS_STOP}: the next ones have higher numbers")
+    return StoredLetter(*letter)
