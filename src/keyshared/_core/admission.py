@@ -25,18 +25,20 @@ class Admission:
     pause ask the same ones.
 
     Attributes:
+        looks_ahead: Whether the number of waiting messages is bounded.
         asks: Whether an offer needs more than a look at the window. One flag for all reasons, because each offer reads
             it; `refresh` keeps it.
     """
 
-    def __init__(self, config: DispatcherConfig, window: Window, membership: Membership, *, asks_always: bool) -> None:
+    def __init__(self, config: DispatcherConfig, window: Window, membership: Membership) -> None:
         self._config = config
         self._window = window
         self._membership = membership
         self._routing = membership.routing
         self._look_ahead: LookAhead | None = config.look_ahead
         self._per_key = config.max_waiting_per_key
-        self._asks_always = asks_always or self._look_ahead is not None or self._per_key is not None
+        self._asks_always = config.ordering_required or self._look_ahead is not None or self._per_key is not None
+        self.looks_ahead = self._look_ahead is not None
         self._known_until: int | None = None
         self.asks = False
         self.begin()

@@ -196,7 +196,7 @@ def gather_health(machine: Machine, busiest: int) -> Health:
         blocked_offset=blocked,
         busiest=tuple(sorted(keys.items(), key=_most_first)[:busiest]),
         ended=None if kept is None else kept.ended,
-        delivered=None if kept is None else kept.delivered,
+        delivered=None if kept is None else kept.made,
         failed=None if kept is None else kept.failed,
     )
 

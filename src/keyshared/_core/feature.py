@@ -56,6 +56,9 @@ class Feature:
     def woken(self) -> None:
         """Act at the end of `Window.wake`."""
 
+    def delivered(self, number: int) -> None:
+        """Note how many deliveries a call returns."""
+
     def failed_one(self) -> None:
         """Note that a delivery has failed."""
 

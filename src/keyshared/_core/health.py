@@ -8,7 +8,7 @@ from typing import Final
 from keyshared._checks import require
 from keyshared._core.feature import Feature
 from keyshared._core.reader import Reader
-from keyshared._core.records import Consumer, Entry
+from keyshared._core.records import Entry
 from keyshared._core.window import Window
 from keyshared.effects import Effect, Ending
 
@@ -22,7 +22,7 @@ class Measure(Feature):
     """Counts deliveries, failures and endings, and knows how old an outstanding message is.
 
     Attributes:
-        delivered: How many deliveries were made.
+        made: How many deliveries were made.
         failed: How many of them failed.
     """
 
@@ -33,12 +33,12 @@ class Measure(Feature):
         self._last = window.cursor.last
         self._marks: list[tuple[int, int]] = []  # from which offset on, and when at the earliest, by both
         self._ended = dict.fromkeys(Ending, 0)
-        self.delivered = 0
+        self.made = 0
         self.failed = 0
 
-    def opened(self, entry: Entry, consumer: Consumer) -> None:
-        """Count a delivery."""
-        self.delivered += 1
+    def delivered(self, number: int) -> None:
+        """Count deliveries."""
+        self.made += number
 
     def failed_one(self) -> None:
         """Count a failure."""
@@ -80,7 +80,7 @@ class Measure(Feature):
         """Return the counts, and the marks with their ages."""
         return {
             "ended": {how.value: number for how, number in self.ended.items()},
-            "delivered": self.delivered,
+            "delivered": self.made,
             "failed": self.failed,
             "marks": [[offset, now - since] for offset, since in self._marks],
         }
@@ -89,7 +89,7 @@ class Measure(Feature):
         """Go on counting, and grow older, from where the snapshot was taken."""
         for name, number in row.field("ended").fields().items():
             self._ended[Ending(name)] = number.count()
-        self.delivered = row.field("delivered").count()
+        self.made = row.field("delivered").count()
         self.failed = row.field("failed").count()
         rows = [mark.items(2) for mark in row.field("marks").items()]
         self._marks = [(offset.integer(), now - age.count()) for offset, age in rows]

@@ -14,7 +14,7 @@ from keyshared._core.endings import REMEMBERED_DELIVERIES, Endings
 from keyshared._core.membership import Membership
 from keyshared._core.outbox import Outbox
 from keyshared._core.quotas import Clock
-from keyshared._core.records import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, ConsumerState, Entry, Lane
+from keyshared._core.records import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, ConsumerState, Entry
 from keyshared._core.redrive import redrive
 from keyshared._core.routing import Routing
 from keyshared._core.timers import Duties, Duty, Stage, Timers, due_order
@@ -23,6 +23,7 @@ from keyshared._core.window import overrides
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.effects import (
     Call,
+    CursorAdvanced,
     Deliver,
     Done,
     Effect,
@@ -34,6 +35,7 @@ from keyshared.effects import (
     Skipped,
     SkipReason,
 )
+from keyshared.errors import ConfigError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
@@ -45,23 +47,22 @@ _Effects = list[Effect[Any]]
 _new: Final[Any] = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
 
-class Machine:
+class Machine(Clock):
     """A dispatcher whose arguments were checked.
 
     Attributes:
-        now: The instant of the last call.
         epoch: How often the dispatcher was restored after a crash.
     """
 
     def __init__(self, placement: Placement, config: DispatcherConfig, rules: Rules | None = None) -> None:
+        super().__init__()
         self.config = config
         self.rules = rules
-        self.clock = Clock()
         self.epoch = 0
         self.timers = Timers()
         self.routing = Routing(placement)
         self._notices: list[Effect] = []
-        parts = window_for(config, rules, self.routing, self.clock)
+        parts = window_for(config, rules, self.routing, self)
         self.window = parts.window
         self.endings = Endings(config, self.window, self.timers, self._notices)
         chosen = Chosen(config, parts, self.routing, self.timers, self.endings.end)
@@ -83,8 +84,7 @@ class Machine:
         )
         self.members = self.membership.members
         self._has_latest = config.latest_only or (rules is not None and rules.latest_only is not None)
-        asks_always = self._has_latest or config.ordering_required
-        self.admission = Admission(config, self.window, self.membership, asks_always=asks_always)
+        self.admission = Admission(config, self.window, self.membership)
         self.membership.on_change = self.admission.refresh
         self.outbox = Outbox(
             self.window,
@@ -95,7 +95,9 @@ class Machine:
             self.features,
             config.ack_timeout_ms,
         )
-        self._is_plain = self.outbox.is_plain
+        # no feature looks at the end of each call, and only the window bounds what waits
+        self._is_plain = self.outbox.is_plain and not self.admission.looks_ahead
+        self._ack_timeout_ms = config.ack_timeout_ms
         self._one_key = config.ordering_required
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self.endings.due),
@@ -105,14 +107,9 @@ class Machine:
             self._duties.update(feature.duties())
         self.outbox.resume(paused=False)
 
-    @property
-    def now(self) -> int:
-        """The instant of the last call."""
-        return self.clock.now
-
     def set_now(self, now: int) -> None:
         """Set the clock."""
-        self.clock.now = now
+        self.now = now
 
     def resume_from(self, token: str) -> None:
         """Take over what a cursor token says; nothing was offered yet. Raises `SnapshotError`."""
@@ -152,13 +149,13 @@ class Machine:
 
     def offer(self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int) -> _Effects:
         """Take the next message of the log."""
-        window = self.window
+        window, outbox = self.window, self.outbox
         cursor = window.cursor
         if self.admission.asks:
-            answer = self._offer_asked(offset, key, item, not_before_ms, now)
+            key = self.key_of(key)
+            answer = self._admit(offset, key, item, now)
             if answer is not None:
                 return answer
-            key = self.key_of(key)
         else:
             last = cursor.last
             if (
@@ -168,72 +165,70 @@ class Machine:
                 or cursor.outstanding >= window.max_tracked
             ):
                 self.admission.check(offset)
-        self.clock.now = now
-        if not_before_ms is not None and not_before_ms > now:
-            entry = window.offer(offset, key, item, not_before_ms)
-            self.timers.start(entry, not_before_ms)
-            return self.outbox.finish(now)
-        entry = window.offer(offset, key, item, None)
-        if (
-            self._is_plain
-            and len(window.granted) == 1
-            and entry.state == IN_FLIGHT
-            and not window.dropped
-            and not self.outbox.paused
-            and window.loaded < window.capacity
-            and cursor.outstanding < window.max_tracked
-            and not self.admission.asks
-        ):  # the effects of nearly every offer
-            window.granted.clear()
-            timeout_ms = self.config.ack_timeout_ms
-            if timeout_ms is not None:
-                entry.deadline = self.timers.start_last(entry, now + timeout_ms)
-            lane = entry.lane
-            name = lane.holder.name  # type: ignore[union-attr]  # an open message has one
-            return [_new(Deliver, (offset, key, name, entry.attempt, 0, item))]
-        return self.outbox.finish(now)
+        deadline = not_before_ms if not_before_ms is not None and not_before_ms > now else None
+        older = self._overtaken(key) if self._has_latest and key is not None else None
+        if older:
+            self.now = now
+            self._notices += [Skipped(each.offset, key, SkipReason.SUPERSEDED) for each in older]
+            entry = window.replace(older, offset, item, deadline)
+        else:
+            before, self.now = self.now, now
+            try:
+                entry = window.offer(offset, key, item, deadline)
+            except ConfigError:  # a rule of the user's has raised, and nothing has changed
+                self.now = before
+                raise
+            granted = window.granted
+            if (
+                self._is_plain
+                and deadline is None
+                and not (window.dropped or outbox.paused)
+                and window.loaded < window.capacity
+                and cursor.outstanding < window.max_tracked
+            ):  # nearly every offer: it goes out alone, or waits
+                if not granted:
+                    return []
+                if len(granted) == 1 and entry.state == IN_FLIGHT:
+                    granted.clear()
+                    if self._ack_timeout_ms is not None:
+                        entry.deadline = self.timers.start_last(entry, now + self._ack_timeout_ms)
+                    holder: Consumer = entry.lane.holder  # type: ignore[assignment]  # an open message has one
+                    return [_new(Deliver, (offset, key, holder.name, entry.attempt, 0, item))]
+        if deadline is not None:
+            self.timers.start(entry, deadline)
+        return outbox.finish(now)
 
-    def _offer_asked(
-        self, offset: int, key: bytes | None, item: object, not_before_ms: int | None, now: int
-    ) -> _Effects | None:
-        """Answer an offer that is known, not wanted, or takes the place of older ones; None for any other."""
-        key = self.key_of(key)
+    def _overtaken(self, key: bytes) -> list[Entry] | None:
+        """Return what the next message of a key takes the place of."""
+        lane = self.window.lanes.get(key)
+        return None if lane is None or lane.fresh is None or not lane.rule.latest else self.window.overtaken(lane)
+
+    def _admit(self, offset: int, key: bytes | None, item: object, now: int) -> _Effects | None:
+        """Answer an offer that is known or not wanted; None for any other, which may be taken now."""
         if self.admission.is_known(offset):
-            self.clock.now = now
+            self.now = now
             self.admission.remember(offset, item)
             if self._tells and self.window.find(offset) is None:
                 return [Done(offset, key, Ending.EARLIER)]
             return []
         how = self.admission.admit(offset, key)
-        if how is not None:
-            self.clock.now = now
-            if how is Ending.UNMATCHED:
-                self._notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
-            self.window.cursor.skip(offset)
-            for skipped in self._on_skip:
-                skipped(offset, key, how)
-            return self.wake(now)
-        lane = self.window.lanes.get(key) if self._has_latest and key is not None else None
-        if lane is None or not lane.rule.latest:
+        if how is None:
             return None
-        older = self.window.overtaken(lane)
-        if not older:
-            return None
-        self.clock.now = now
-        deadline = not_before_ms if not_before_ms is not None and not_before_ms > now else None
-        self._notices += [Skipped(each.offset, each.key, SkipReason.SUPERSEDED) for each in older]
-        entry = self.window.replace(older, offset, item, deadline)
-        if deadline is not None:
-            self.timers.start(entry, deadline)
-        return self.outbox.finish(now)
+        self.now = now
+        if how is Ending.UNMATCHED:
+            self._notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
+        self.window.cursor.skip(offset)
+        for skipped in self._on_skip:
+            skipped(offset, key, how)
+        return self.wake(now)
 
     def offer_many(self, messages: Sequence[Offered], now: int) -> _Effects:
         """Take several messages at one instant, as single offers in one list."""
         if self._one_key:
             messages = [(offset, b"", item, until) for offset, _, item, until in messages]
         self.admission.check_batch(messages)
-        self.clock.now = now
-        if not self._is_plain or self.admission.asks:
+        self.now = now
+        if not self._is_plain or self.admission.asks or self._has_latest:
             calls = [self.offer(offset, key, item, until, now) for offset, key, item, until in messages]
             settled = _skipped_in(calls) if self._has_latest else ()
             return self.outbox.merge(calls, settled)
@@ -249,13 +244,20 @@ class Machine:
 
     def ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
         """Settle one delivery."""
-        self.clock.now = now
+        self.now = now
         member = self.members.get(consumer)
         entry = None if member is None else member.open.get(offset)
         if entry is None or entry.attempt != attempt:
             return self._late_ack(offset, consumer, attempt, now)
-        self.window.ack(entry)
-        return self.outbox.finish(now)
+        window, outbox = self.window, self.outbox
+        window.ack(entry)
+        if self._is_plain and not (window.granted or window.emptied or outbox.paused):  # nothing comes of it
+            safe = window.cursor.safe_cursor
+            if safe == outbox.reported:
+                return []
+            outbox.reported = safe
+            return [_new(CursorAdvanced, (safe,))]
+        return outbox.finish(now)
 
     def ack_many(self, receipts: Sequence[Receipt], now: int) -> _Effects:
         """Settle several deliveries at one instant, as single acks in one list."""
@@ -266,7 +268,7 @@ class Machine:
         if any(entry is None for entry in entries) or len(set(entries)) < len(entries):
             calls = [self.ack(*receipt, now) for receipt in receipts]
             return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
-        self.clock.now = now
+        self.now = now
         window, outbox = self.window, self.outbox
         for entry in entries:
             window.ack(entry)  # type: ignore[arg-type]  # none of them is None
@@ -304,7 +306,7 @@ class Machine:
     def _end(
         self, call: Call, how: ReleaseReason, receipt: Receipt, delay_ms: int | None, why: str | None, now: int
     ) -> _Effects:
-        self.clock.now = now
+        self.now = now
         entry = self._current(*receipt)
         if entry is None:
             return [self._ignored(call, receipt)]
@@ -313,7 +315,7 @@ class Machine:
 
     def extend(self, offset: int, consumer: str, attempt: int, extend_ms: int | None, now: int) -> _Effects:
         """Move the deadline of a delivery, and of its whole batch."""
-        self.clock.now = now
+        self.now = now
         entry = self._current(offset, consumer, attempt)
         if entry is None:
             return [self._ignored(Call.EXTEND, (offset, consumer, attempt))]
@@ -384,11 +386,11 @@ class Machine:
 
     def unblock(self, key: bytes | None, now: int) -> _Effects:
         """Let what is blocked of a key go on, and end its quarantine."""
-        self.clock.now = now
+        self.now = now
         self.endings.unblock(self.key_of(key))
         return self.wake(now)
 
-    def unblock_offset(self, offset: int, reset_failures: bool, now: int) -> _Effects:  # noqa: FBT001  # as all others
+    def unblock_offset(self, offset: int, reset_failures: bool, now: int) -> _Effects:  # as all others
         """Let one blocked message go on."""
         entry = self._held(offset, BLOCKED, now)
         if entry is None:
@@ -406,7 +408,7 @@ class Machine:
 
     def _held(self, offset: int, state: int, now: int) -> Entry | None:
         """Return the message of an offset if it is in that state."""
-        self.clock.now = now
+        self.now = now
         entry = self.window.find(offset)
         return entry if entry is not None and entry.state == state else None
 
@@ -420,12 +422,12 @@ class Machine:
         if key is not None and self.routing.refuses_keys:
             self.routing.check_slot(key)
         self._notices += redrive(self.window, self.admission, key, sorted(letters, key=_offset_of))
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def gone(self, offset: int, now: int) -> _Effects:
         """Settle a message that can no longer be read."""
-        self.clock.now = now
+        self.now = now
         entry = self.window.find(offset)
         if entry is not None:
             self.endings.gone(entry)
@@ -433,7 +435,7 @@ class Machine:
 
     def truncate(self, before: int, now: int) -> _Effects:
         """Settle everything outstanding of the log below an offset, as `gone` does."""
-        self.clock.now = now
+        self.now = now
         for cell in self.window.cursor:
             if cell.offset >= before:
                 break
@@ -448,54 +450,54 @@ class Machine:
     ) -> _Effects:
         """Add a consumer."""
         self.membership.join(name, accepts, weight, limit, now)
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def remove_consumer(self, name: str, drain_ms: int | None, now: int) -> _Effects:
         """Remove a consumer, at once or when it has finished."""
-        self.clock.now = now
+        self.now = now
         self.membership.leave(name, drain_ms, now)
         return self.wake(now)
 
     def set_inactive(self, name: str, now: int) -> _Effects:
         """Note that the connection of a consumer is gone."""
-        self.clock.now = now
+        self.now = now
         self.membership.deactivate(name, now)
         return self.wake(now)
 
-    def set_active(self, name: str, resumed: bool, now: int) -> _Effects:  # noqa: FBT001  # as all others
+    def set_active(self, name: str, resumed: bool, now: int) -> _Effects:  # as all others
         """Note that a consumer is back."""
         self.membership.activate(name, now, resumed=resumed)
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def set_limit(self, name: str, limit: int, now: int) -> _Effects:
         """Change how many deliveries a consumer may have open."""
         self.membership.set_limit(name, limit)
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def set_filters(self, name: str, accepts: KeyFilter, now: int) -> _Effects:
         """Change which keys a consumer accepts."""
         self.membership.set_filters(name, accepts)
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def set_weight(self, name: str, weight: Weight, now: int) -> _Effects:
         """Change a consumer's share of the keys."""
         self.membership.set_weight(name, weight)
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def set_placement(self, placement: Placement, now: int) -> _Effects:
         """Place keys in another way."""
         self.membership.set_placement(placement)
-        self.clock.now = now
+        self.now = now
         return self.wake(now)
 
     def flushed(self, key: bytes, session: int, now: int) -> _Effects:
         """Note that a consumer has flushed what it kept for a key."""
-        self.clock.now = now
+        self.now = now
         one_key = b"" if self._one_key else key
         if self.sessions is None or not self.sessions.flushed(one_key, session):
             return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]
@@ -504,7 +506,7 @@ class Machine:
     def pull(self, name: str, most: int, only: int | None, per_key: int | None, now: int) -> _Effects:
         """Hand a consumer some of what waits for it, past its limit."""
         member = self.membership.connected(name)
-        self.clock.now = now
+        self.now = now
         entry = None if only is None else self.window.find(only)
         if member.state is not ConsumerState.ACTIVE or (entry is None and only is not None):
             return []
@@ -515,37 +517,25 @@ class Machine:
         self.window.pull(member, most if entry is None else 1, entry, per_key)
         return self.outbox.finish(now)
 
-    def awaited_consumer(self, lane: Lane, owner: Consumer) -> str | None:
-        """Return the consumer that a lane waits for in the place of a gate, or while it drains."""
-        holder: Consumer | None = None
-        if lane.place is self.window.draining:
-            holder = lane.holder
-            if holder is None and self.units is not None:
-                holder = self.units.holder_besides(lane, owner)
-        elif self.sessions is not None and lane.key is not None:
-            session = self.sessions.of(lane.key)
-            holder = None if session is None else session.consumer
-        return None if holder is None else holder.name
-
     # groups
 
     def set_group(self, name: str, limits: GroupLimits, now: int) -> _Effects:
         """Set all limits of a group."""
-        self.clock.now = now
+        self.now = now
         if self.groups is not None:
             self.groups.set_group(name, limits)
         return self.wake(now)
 
     def pause_group(self, name: str, now: int) -> _Effects:
         """Let nothing of a group go out."""
-        self.clock.now = now
+        self.now = now
         if self.groups is not None:
             self.groups.pause(name)
         return self.wake(now)
 
     def resume_group(self, name: str, now: int) -> _Effects:
         """End the pause of a group."""
-        self.clock.now = now
+        self.now = now
         if self.groups is not None:
             self.groups.resume(name)
         return self.wake(now)
@@ -558,7 +548,7 @@ class Machine:
 
     def handle_timeout(self, now: int) -> _Effects:
         """Do what is due."""
-        self.clock.now = now
+        self.now = now
         for duty, timed in due_order(self.timers.pop_due(now), self._duties):
             duty.act(timed, now)
         return self.wake(now)

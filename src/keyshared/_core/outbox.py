@@ -73,9 +73,11 @@ class Outbox:
         self._finishers: tuple[Callable[[int], Iterable[Effect]], ...] = tuple(
             each.finish for each in chosen if overrides(each, "finish")
         )
+        self._on_deliver = tuple(each.delivered for each in chosen if overrides(each, "delivered"))
         self._sessions = next((each for each in chosen if isinstance(each, Sessions)), None)
         self._ack_timeout_ms = ack_timeout_ms
         self._resume_at = window.capacity - max(1, window.capacity // 4)
+        self._looks_ahead = admission.looks_ahead
         self.reported: int | None = None
         self.paused = False
 
@@ -112,7 +114,9 @@ class Outbox:
         if self.paused:
             if window.loaded <= self._resume_at:
                 self._resume_if_roomy(out)
-        elif window.loaded >= window.capacity or not self._admission.free_slots:
+        elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
+            self.paused = True
+        elif self._looks_ahead and not self._admission.free_slots:
             self.paused = True
         return out
 
@@ -137,6 +141,8 @@ class Outbox:
                 loads.append(_new(Load, (entry.offset, entry.lane.key)))
             elif state == DEAD_LETTERING:
                 archive.append(self._dead_letter(entry))
+        for told in self._on_deliver:
+            told(len(delivered))
         return archive + loads + delivered if loads or archive else delivered
 
     def _add_spilled(self, out: list[Effect[Any]]) -> None:

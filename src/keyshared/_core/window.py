@@ -156,7 +156,7 @@ class Window:
         self.on_move = tuple(each.moved for each in chosen if overrides(each, "moved"))
         self.on_wake = tuple(each.woken for each in chosen if overrides(each, "woken"))
         counted = self.gates or self.on_open or self.on_close or self.on_track
-        self.is_bare = self.goes_at_once and self.rule.batch == 1 and not counted
+        self.is_bare = self.goes_at_once and not counted
 
     # questions
 
@@ -204,11 +204,26 @@ class Window:
         """
         lane = self.lanes.get(key)  # type: ignore[arg-type]  # None is the key of no lane
         if lane is None:
-            if self.is_bare and key is not None and deadline is None and not self.quarantined:
-                owner = self.consumers.get(self.owners.owner(key))  # type: ignore[arg-type]  # None is no name
-                if owner is not None and owner.free > 0 and not (owner.ready.lanes or self.keyless.lanes):
-                    return self._open_first(offset, key, item, owner)
             lane = self.new_lane(key)
+            if self.is_bare and key is not None and deadline is None and not self.quarantined:
+                # the hot path of unique keys: the only message of its key, which can mostly go out at once
+                lane.version = self.version
+                owner = lane.owner = self.consumers.get(self.owners.owner(key))  # type: ignore[arg-type]  # None is no name
+                if owner is not None and owner.free > 0 and not (owner.ready.lanes or self.keyless.lanes):
+                    entry = Entry(offset, item, lane)
+                    lane.head = lane.tail = entry
+                    self.cursor.append(entry)
+                    entry.state = IN_FLIGHT
+                    entry.attempt = self.first_attempt + 1
+                    lane.holder = owner
+                    lane.open = lane.loaded = 1
+                    self.loaded += 1
+                    owner.open[offset] = entry
+                    owner.free -= 1
+                    if not owner.dirty:
+                        self.rooms.note(owner)
+                    self.granted.append(entry)
+                    return entry
         entry = Entry(offset, item, lane)
         self.cursor.append(entry)
         lane.append(entry)
@@ -234,25 +249,6 @@ class Window:
                 self._serve_freed()
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry)
-        return entry
-
-    def _open_first(self, offset: int, key: bytes, item: object, owner: Consumer) -> Entry:
-        """Finish `offer` for the only message of its key that can go out at once: the hot path of unique keys."""
-        lane = self.new_lane(key)
-        entry = Entry(offset, item, lane)
-        lane.head = lane.tail = entry
-        self.cursor.append(entry)
-        entry.state = IN_FLIGHT
-        entry.attempt = self.first_attempt + 1
-        lane.owner = lane.holder = owner
-        lane.version = self.version
-        lane.open = lane.loaded = 1
-        self.loaded += 1
-        owner.open[offset] = entry
-        owner.free -= 1
-        if not owner.dirty:
-            self.rooms.note(owner)
-        self.granted.append(entry)
         return entry
 
     def new_lane(self, key: bytes | None) -> Lane:
@@ -400,6 +396,7 @@ class Window:
                 and lane.owner is consumer
                 and lane.version == self.version
                 and consumer.free > 0
+                and lane.rule.batch == 1
                 and not (consumer.ready.lanes or self.keyless.lanes or self.starved.lanes)
             ):  # the next one goes where this one was
                 lane.fresh = after.newer
