@@ -107,7 +107,7 @@ def _why_there(machine: Machine, entry: Entry) -> Blocking:  # noqa: PLR0911  # 
     if held is not None:
         return held
     group = None if machine.groups is None else lane.rule.quotas[0]
-    if group is not None and not group.has_room:
+    if group is not None and (not group.has_room or owner in group.waiting):
         return Blocking(_why_closed(group), group=group.name)
     if owner.state is not ConsumerState.ACTIVE:
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)

@@ -113,11 +113,9 @@ class Groups(Feature):
 
     def _time(self, group: Group) -> None:
         rate = group.rate
-        if rate is None or not group.waiting or rate.permits:
+        if rate is None or not group.waiting or (rate.permits and not group.has_room):
             group.deadline = None
-            return
-        due = rate.next_permit_at
-        if group.deadline != due:
+        elif group.deadline != (due := rate.next_permit_at):
             self._timers.start(group, due)
 
     def of(self, lane: Lane) -> Group | None:

@@ -227,7 +227,11 @@ class Window:
         entry = Entry(offset, item, lane)
         self.cursor.append(entry)
         lane.append(entry)
-        if lane.spilled is not None or lane.loaded >= lane.rule.loaded:
+        if (
+            lane.spilled is not None
+            or lane.loaded >= lane.rule.loaded
+            or (lane.back and not holds_slot(lane.back[0]))  # it cannot go out before one that is to be loaded
+        ):
             entry.deadline = deadline
             self._spill(lane, entry)
         else:
