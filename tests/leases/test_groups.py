@@ -165,9 +165,11 @@ class TestLimits:
         made.set_group("a", per_second=10, burst=2, now_ms=0)
         lease(made, "ann", 1, now_ms=0)
 
-        assert (3, 1, 4, 5) == lease(made, "ann", 4, now_ms=200).offsets, "a had one token, and time has brought one"
+        assert (3, 1, 4, 2) == lease(made, "ann", 4, now_ms=200).offsets, (
+            "a had one permit, and time has brought another"
+        )
         assert 9_000 == made.next_deadline_ms()
-        assert (2,) == lease(made, "ann").offsets
+        assert (5,) == lease(made, "ann").offsets
 
     def test_what_has_to_be_read_again_is_asked_for_when_there_is_a_token(self) -> None:
         made = grouped("a1", "a1", window=2, max_loaded_per_key=1, max_in_flight_per_key=1)
@@ -206,7 +208,7 @@ class TestRestarts:
         faster = GroupLimits(per_second=1_000, burst=1)
         again = restored(made, now_ms=7, group=faster, visibility_timeout_ms=9_000)
 
-        assert (1,) == lease(again, "ann", now_ms=7).offsets
+        assert (1,) == lease(again, "ann", now_ms=8).offsets
 
     @pytest.mark.parametrize("limits", [{"per_second": 1}, {"max_in_flight": 1}])
     def test_a_group_without_its_limit_goes_on_at_once(self, limits: dict[str, int]) -> None:

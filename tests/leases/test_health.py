@@ -6,7 +6,7 @@ import pytest
 from tests.leasing import fill, lease, letters, queue, reserve
 
 from keyshared.effects import Ending
-from keyshared.errors import ArgumentError, SnapshotError
+from keyshared.errors import ArgumentError
 from keyshared.leases import LeaseQueue
 
 
@@ -64,13 +64,6 @@ def test_figures_survive_a_restart() -> None:
     again = LeaseQueue.restore(state, letters({"a-z": "ann"}), made.config, now_ms=0)
 
     assert made.health() == again.health()
-
-
-def test_figures_of_a_queue_that_does_not_measure_are_forged() -> None:
-    made = queue("ann")
-    state = {**made.snapshot(), "leased": 1}
-    with pytest.raises(SnapshotError, match="leased"):
-        LeaseQueue.restore(state, letters({"a-z": "ann"}), made.config, now_ms=0)
 
 
 def test_a_number_of_keys_that_is_none_is_refused() -> None:

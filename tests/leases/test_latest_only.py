@@ -70,13 +70,6 @@ def test_each_that_makes_way_is_done() -> None:
     assert [superseded(0), Done(0, b"a", Ending.SUPERSEDED), CursorAdvanced(0)] == effects
 
 
-def test_holes_that_it_leaves_are_counted() -> None:
-    made, _ = latest("b", "a", "c", "a", max_ack_holes=0)
-
-    assert 1 == made.stats().ack_holes
-    assert (0,) == lease(made, "ann").offsets, "with too many of them only the lowest one goes out"
-
-
 def test_a_batch_would_never_have_two_messages() -> None:
     with pytest.raises(ConfigError, match="batch_per_key"):
         latest(batch_per_key=2)

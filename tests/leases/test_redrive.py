@@ -124,7 +124,7 @@ def test_redriving_twice_makes_no_second_copy() -> None:
 
 
 def test_a_quarantined_key_takes_nothing() -> None:
-    made, letter = with_a_letter(poison=Poison.QUARANTINE)
+    made, letter = with_a_letter(poison=Poison.DEAD_LETTER, quarantine=True)
 
     ignored = Ignored(0, None, letter.attempt, Call.REDRIVE, IgnoredReason.IS_QUARANTINED)
     assert LeaseAnswer([ignored], []) == made.redrive("a", [letter])
@@ -148,7 +148,7 @@ def test_each_return_is_done_once_more() -> None:
 
 
 def test_a_line_takes_letters_back_too() -> None:
-    made = queue("ann", ordering_required=True, poison=Poison.BLOCK_AND_DEAD_LETTER, redrive=True)
+    made = queue("ann", ordering_required=True, poison=Poison.BLOCK, archive_blocked=True, redrive=True)
     fill(made, "a", "b")
     made.reject(0, lease(made, "ann", 1).id)
     made.dead_lettered(0)

@@ -117,7 +117,7 @@ def test_however_a_message_ends_it_is_told_once(way: str) -> None:
 
 
 def test_what_is_archived_and_then_blocked_is_not_done_yet() -> None:
-    made = telling("a", poison=Poison.BLOCK_AND_DEAD_LETTER, **LAST)
+    made = telling("a", poison=Poison.BLOCK, archive_blocked=True, **LAST)
 
     assert [] == archived(made)[1:]
     settled, told, _ = made.park(0).effects

@@ -38,9 +38,10 @@ def test_a_key_that_is_blocked_by_now_is_unblocked() -> None:
     assert (0,) == lease(made, "ann").offsets
 
 
-@pytest.mark.parametrize("poison", [Poison.DEAD_LETTER, Poison.BLOCK_AND_DEAD_LETTER])
-def test_a_dead_letter_that_is_written_by_now_is_not_asked_for(poison: Poison) -> None:
-    made = queue("ann", max_delivery_attempts=1, poison=poison)
+@pytest.mark.parametrize("archive_blocked", [False, True])
+def test_a_dead_letter_that_is_written_by_now_is_not_asked_for(archive_blocked: bool) -> None:
+    poison = Poison.BLOCK if archive_blocked else Poison.DEAD_LETTER
+    made = queue("ann", max_delivery_attempts=1, poison=poison, archive_blocked=archive_blocked)
     fill(made, "a", "b")
     lease(made, "ann", 2, now_ms=0)
 
@@ -52,7 +53,7 @@ def test_a_dead_letter_that_is_written_by_now_is_not_asked_for(poison: Poison) -
 
 def with_a_letter(**config: Any) -> tuple[WatchedQueue, StoredLetter[Any]]:
     """Message 0 is in the dead-letter store, 1 of the same key is leased until 100, and that is its last delivery."""
-    made = queue("ann", redrive=True, max_delivery_attempts=1, poison=Poison.QUARANTINE, **config)
+    made = queue("ann", redrive=True, max_delivery_attempts=1, poison=Poison.DEAD_LETTER, quarantine=True, **config)
     fill(made, "a")
     letter = made.reject(0, lease(made, "ann", now_ms=0).id).effects[-1]
     assert isinstance(letter, DeadLetter)
@@ -67,7 +68,8 @@ def test_a_letter_of_a_key_that_is_in_quarantine_by_now_is_ignored() -> None:
     made, letter = with_a_letter()
     ignored = Ignored(0, None, letter.attempt, Call.REDRIVE, IgnoredReason.IS_QUARANTINED)
 
-    result, effects = made.redrive("a", [letter], now_ms=100)
+    effects = made.handle_timeout(now_ms=100).effects  # a call that may raise looks at the state before time acts
+    result, _ = made.redrive("a", [letter], now_ms=100)
     assert [ignored] == result
     assert [Released(1, "ann", 1, EXPIRED, 1, None), DeadLetter(1, b"a", 1, 1, None)] == effects
 

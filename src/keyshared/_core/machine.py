@@ -178,17 +178,18 @@ class Machine(Clock):
             except ConfigError:  # a rule of the user's has raised, and nothing has changed
                 self.now = before
                 raise
-            granted = window.granted
             if (
                 self._is_plain
                 and deadline is None
-                and not (window.dropped or outbox.paused)
+                and not outbox.paused
                 and window.loaded < window.capacity
                 and cursor.outstanding < window.max_tracked
             ):  # nearly every offer: it goes out alone, or waits
+                granted = window.granted
                 if not granted:
-                    return []
-                if len(granted) == 1 and entry.state == IN_FLIGHT:
+                    if not window.dropped:
+                        return []
+                elif entry.state == IN_FLIGHT and len(granted) == 1:
                     granted.clear()
                     if self._ack_timeout_ms is not None:
                         entry.deadline = self.timers.start_last(entry, now + self._ack_timeout_ms)
@@ -403,8 +404,7 @@ class Machine(Clock):
         entry = self._held(offset, LOADING, now)
         if entry is None:
             return [self._not_held(offset, Call.LOADED, IgnoredReason.NOT_LOADING)]
-        self.window.provide(entry, item)
-        return self.wake(now)
+        return self.wake(now) if self.window.provide(entry, item) else []
 
     def _held(self, offset: int, state: int, now: int) -> Entry | None:
         """Return the message of an offset if it is in that state."""
@@ -510,11 +510,13 @@ class Machine(Clock):
         entry = None if only is None else self.window.find(only)
         if member.state is not ConsumerState.ACTIVE or (entry is None and only is not None):
             return []
-        if entry is None and self.holes is not None and self.holes.is_full:
-            entry = self.holes.lowest
-            if entry is None:
+        past_quotas = self.holes is not None and self.holes.is_full
+        if past_quotas:
+            lowest = self.holes.lowest  # type: ignore[union-attr]  # it is there
+            if lowest is None or entry not in {None, lowest}:
                 return []
-        self.window.pull(member, most if entry is None else 1, entry, per_key)
+            entry = lowest
+        self.window.pull(member, most if entry is None else 1, entry, per_key, past_quotas=past_quotas)
         return self.outbox.finish(now)
 
     # groups

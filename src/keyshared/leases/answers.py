@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from keyshared._arguments import check_reason
 from keyshared._checks import OFFSET_STOP, check_int, check_offset, checked_list
-from keyshared._dispatch.receipts import check_reason
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
 from keyshared.leases.groups import LeaseGroups

@@ -38,9 +38,12 @@ class LeaseConfig:
         reservation_timeout_ms: How long a reservation waits for its commit; never longer than the visibility timeout.
         max_delivery_attempts: Deliveries after which a message is poison if none was acked; None for no limit.
         poison: What becomes of a poison message.
+        archive_blocked: With ``BLOCK``: whether a dead letter of the message is written first.
+        quarantine: With ``DEAD_LETTER``: whether a dead letter takes along the newer messages of its key.
         ordering_required: At most one consumer holds anything, and gets it in the order of the queue.
         max_ack_holes: With more settled stretches than these above the lowest outstanding message, only that one is
-            handed out; None for no limit, and where ``redrive`` is set or there are groups.
+            handed out, until there are half as many; None for no limit, and where ``redrive`` or ``latest_only`` is
+            set or there are groups.
         max_in_flight: Messages that are leased or reserved at once; None for no limit.
         max_in_flight_per_consumer: The same of one consumer.
         max_in_flight_per_key: The same of one key, always at one consumer; with ordering_required, of the whole queue.
@@ -52,7 +55,6 @@ class LeaseConfig:
         spill: Whether the item of what has to wait may be dropped and loaded again; see `DispatcherConfig`.
         max_waiting_per_key: Messages of a key that may wait for a lease before producers of it are refused; only with
             ``spill=False``. None for no limit.
-        max_waiting_per_consumer: The same of all keys that one consumer owns.
         unit: What a consumer has to finish before anything of it goes to the next owner; ``RANGE`` is Celeriant's.
         start: The first offset that is not settled yet, if the queue does not begin with the first offer.
         tell_settled: Whether each offered offset gets exactly one `Done`, in the call that settles it.
@@ -67,7 +69,7 @@ class LeaseConfig:
 
     Source:
         Celeriant's QueueConfig; differs: ``dlq_strategy`` is a `Poison` (Skip, Block and BlockAndDlq are its
-        ``DEAD_LETTER``, ``BLOCK`` and ``BLOCK_AND_DEAD_LETTER``), and exactly ``max_delivery_attempts`` deliveries are
+        ``DEAD_LETTER``, ``BLOCK``, and ``BLOCK`` with ``archive_blocked``), and exactly ``max_delivery_attempts`` deliveries are
         made, not one more.
 
     Example:
@@ -79,6 +81,8 @@ class LeaseConfig:
     reservation_timeout_ms: int = DEFAULT_RESERVATION_TIMEOUT_MS
     max_delivery_attempts: int | None = DEFAULT_MAX_DELIVERY_ATTEMPTS
     poison: Poison = Poison.DEAD_LETTER
+    archive_blocked: bool = False
+    quarantine: bool = False
     ordering_required: bool = False
     max_ack_holes: int | None = None
     max_in_flight: int | None = None
@@ -92,7 +96,6 @@ class LeaseConfig:
     start: int | None = None
     spill: bool = True
     max_waiting_per_key: int | None = None
-    max_waiting_per_consumer: int | None = None
     tell_settled: bool = False
     latest_only: bool = False
     measure: bool = False
@@ -103,16 +106,13 @@ class LeaseConfig:
     def __post_init__(self) -> None:
         check_int("visibility_timeout_ms", self.visibility_timeout_ms, 1)
         check_int("reservation_timeout_ms", self.reservation_timeout_ms, 1)
-        for name, least in (("max_delivery_attempts", 1), ("max_ack_holes", 0), ("max_in_flight", 1)):
+        for name, least in (("max_delivery_attempts", 1), ("max_in_flight", 1)):
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), least, ", or None for no limit")
         check_int("window", self.window, 1)
         check_int("max_depth", self.max_depth, 1)
         if self.spill is True and self.max_depth < self.window:
             raise ArgumentError("max_depth", self.max_depth, f"be at least window, {shown(self.window)}")
-        if self.redrive and self.max_ack_holes is not None:
-            requirement = "be None with redrive: the lowest message could wait for one that has come back and is held"
-            raise ArgumentError("max_ack_holes", self.max_ack_holes, requirement)
         self.for_dispatcher()
 
     def for_dispatcher(self) -> DispatcherConfig:
@@ -136,6 +136,9 @@ class LeaseConfig:
             ack_timeout_ms=self.visibility_timeout_ms,
             retry=RetryPolicy(max_redeliveries=retries, base_delay_ms=0, max_delay_ms=_NO_LIMIT, backoff=Backoff.FIXED),
             poison=self.poison,
+            archive_blocked=self.archive_blocked,
+            quarantine=self.quarantine,
+            max_ack_holes=self.max_ack_holes,
             unmatched=Unmatched.HOLD,
             inactive_grace_ms=None,
             ordering_required=self.ordering_required,
@@ -143,7 +146,6 @@ class LeaseConfig:
             start=self.start,
             spill=self.spill,
             max_waiting_per_key=self.max_waiting_per_key,
-            max_waiting_per_consumer=self.max_waiting_per_consumer,
             tell_settled=self.tell_settled,
             latest_only=self.latest_only,
             measure=self.measure,

@@ -5,16 +5,15 @@ knows is kept a second time: who holds a key, what waits and why, how often a de
 be trimmed are asked of it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, cast
 
 from keyshared import placement as placements
 from keyshared._checks import checked_now, require
-from keyshared._dispatch.explain import Blocking, Outstanding
-from keyshared._dispatch.receipts import sorted_letters
-from keyshared._dispatch.snapshot import Reader
+from keyshared._core.reader import Reader
+from keyshared._core.values import Blocking, Outstanding
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     BlockReason,
@@ -22,17 +21,13 @@ from keyshared.effects import (
     DeadLetter,
     Deliver,
     Done,
-    Dropped,
     Effect,
     Load,
     Released,
     ReleaseReason,
     Resumed,
-    Settled,
-    Skipped,
 )
 from keyshared.errors import ArgumentError
-from keyshared.leases.ack_holes import AckHoles
 from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, NothingToLease
@@ -130,19 +125,17 @@ class LeaseLedger:
     Attributes:
         dispatcher: Who may get what. All its consumers have a limit of 0.
         book: What covers its open deliveries.
-        holes: Counts what is settled above the cursor, if that is limited.
         leased: How many messages were leased since the start, if that is measured.
         tail: The greatest offset offered.
         now: The time of the last call.
     """
 
-    __slots__ = ("_config", "book", "dispatcher", "holes", "leased", "now", "tail")
+    __slots__ = ("_config", "book", "dispatcher", "leased", "now", "tail")
 
     def __init__(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Any]) -> None:
         self._config = config
         self.dispatcher = dispatcher
         self.book = LeaseBook()
-        self.holes = None if config.max_ack_holes is None else AckHoles()
         self.leased = 0
         self.tail = None if config.start is None else config.start - 1
         self.now = 0
@@ -174,22 +167,9 @@ class LeaseLedger:
         """Return whether an offset is new to the queue, also to its life before a restart."""
         return type(offset) is int and (self.tail is None or offset > self.tail)
 
-    def has_room_for(self, letters: Sequence[object]) -> bool:
-        """Return whether dead letters cannot be refused: time may act before them, for it takes no room away."""
-        if self.tail is None or not self._config.redrive:
-            return False
-        try:
-            offsets = {letter.offset for letter in sorted_letters(letters)}
-        except ArgumentError:
-            return False
-        new = [offset for offset in offsets if self.dispatcher.describe(offset) is None]
-        return max(offsets, default=self.tail) <= self.tail and len(new) <= self.dispatcher.free_slots
-
     def offered(self, offset: int) -> None:
         """Note a new message that was taken."""
         self.tail = offset
-        if self.holes is not None:
-            self.holes.offered(offset)
 
     def take(
         self, consumer: str, most: int, per_key: int | None
@@ -202,43 +182,37 @@ class LeaseLedger:
         if self._config.ordering_required and self.line != consumer:
             # Nobody else holds anything, so nothing has to drain.
             moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
-        only = self.dispatcher.resume_offset if self._too_many_holes else None
         others: list[Effect[Any]] = []
         room = min(most, room)
-        taken = self._pull(consumer, room, others, only=only, per_key=per_key)
+        taken = self._pull(consumer, room, others, per_key=per_key)
         steps = [moved, others]
         while self.dispatcher.rules is not None and self._is_due():
             # Somebody has asked a group that had no token, and time has brought one.
             more = self.note(self.dispatcher.handle_timeout(now_ms=self.now))
             if len(taken) < room:
-                taken += self._pull(consumer, room - len(taken), more, only=None, per_key=per_key)
+                taken += self._pull(consumer, room - len(taken), more, per_key=per_key)
             steps.append(more)
-        reason = EmptyReason.NOT_READY if only is None else EmptyReason.ACK_HOLES
-        return taken or NothingToLease(reason, only), self.merged(*steps)
+        nothing = NothingToLease(EmptyReason.NOT_READY)
+        if self.has_too_many_holes:
+            nothing = NothingToLease(EmptyReason.ACK_HOLES, self.dispatcher.resume_offset)
+        return taken or nothing, self.merged(*steps)
 
-    def _pull(
-        self, consumer: str, most: int, others: list[Effect[Any]], *, only: int | None, per_key: int | None
-    ) -> list[Deliver[Any]]:
+    def _pull(self, consumer: str, most: int, others: list[Effect[Any]], *, per_key: int | None) -> list[Deliver[Any]]:
         """Open deliveries, and put what else comes of it with the others."""
-        effects = self.dispatcher.pull(consumer, most, only=only, per_key=per_key, now_ms=self.now)
+        effects = self.dispatcher.pull(consumer, most, per_key=per_key, now_ms=self.now)
         others += [effect for effect in effects if not isinstance(effect, Deliver)]
         return [effect for effect in effects if isinstance(effect, Deliver)]
 
     def settled(self, offset: int) -> None:
         """The lease of a message ends because it was acked."""
         self.book.end(offset)
-        if self.holes is not None:
-            self.holes.settled(offset)
 
     def note(self, effects: list[Effect[Any]]) -> list[Effect[Any]]:
         """Take in what has ended or was settled; returns all but the ends of reservations, which nobody is told of."""
         untold: set[int] = set()
         for effect in effects:
-            if isinstance(effect, Released):
-                if not self.book.end(effect.offset).committed:
-                    untold.add(effect.offset)
-            elif self.holes is not None and isinstance(effect, Settled | Skipped | Dropped):
-                self.holes.settled(effect.offset)
+            if isinstance(effect, Released) and not self.book.end(effect.offset).committed:
+                untold.add(effect.offset)
         if not untold:
             return effects
         return [effect for effect in effects if not isinstance(effect, Released) or effect.offset not in untold]
@@ -357,7 +331,7 @@ class LeaseLedger:
         room = self.room(consumer)
         if isinstance(room, NothingToLease):
             return room
-        if not self._too_many_holes:
+        if not self.has_too_many_holes:
             return explain_empty(self.dispatcher, consumer, self.now)
         lowest = explain_lowest(self.dispatcher, consumer, self.now)
         grant = None if lowest is None else self.book.by_offset.get(cast("int", lowest.offset))
@@ -392,9 +366,10 @@ class LeaseLedger:
         return InvalidHandleReason.BELOW_TRIM if below else InvalidHandleReason.SETTLED
 
     @property
-    def _too_many_holes(self) -> bool:
-        most = self._config.max_ack_holes
-        return self.holes is not None and most is not None and self.holes.count > most
+    def has_too_many_holes(self) -> bool:
+        """Whether only the lowest outstanding message is handed out."""
+        holes = self.dispatcher._machine.holes  # noqa: SLF001  # part of this package
+        return holes is not None and holes.is_full
 
     @property
     def _last_offered(self) -> int | None:
@@ -413,35 +388,23 @@ class LeaseLedger:
         return {
             "dispatcher": self.dispatcher.snapshot(),
             "line": self.line,
-            "tail": self.tail,
             "leased": self.leased,
             **self.book.dump(self.now),
         }
 
-    def load(self, data: Reader, draining: Collection[str], *, now: int, epoch: int) -> None:
+    def load(self, data: Reader, *, now: int, epoch: int) -> None:
         """Take over what is not the dispatcher's, which is restored already."""
         self.now = now
         self.tail = self._last_offered
-        stored = data.field("tail").maybe(Reader.integer)
-        # Where nothing was offered, the start may be new: it is that of the configuration to go on with.
-        if stored != self.tail and (stored is not None or self.dispatcher.restart_mark.last is not None):
-            raise data.field("tail").refuse("be the greatest offset offered")
         self.leased = data.field("leased").count()
-        if self.leased and not self._config.measure:
-            raise data.field("leased").refuse("be 0: the configuration does not ask for it")
         in_flight = {delivery.offset: delivery for delivery in self.dispatcher.in_flight()}
-        self.book.load(data, in_flight, draining, now=now, epoch=epoch)
-        if self.holes is not None:
-            outstanding = (message.offset for message in self.dispatcher.outstanding())
-            self.holes.load(outstanding, self.dispatcher.acked_ranges())
+        self.book.load(data, in_flight, now=now, epoch=epoch)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if the books contradict one another. For tests; O(n)."""
         self.dispatcher.check_invariants()
         require(self.tail == self._last_offered, "the tail is the greatest offset offered")
         self.book.check_invariants(self.dispatcher.in_flight())
-        if self.holes is not None:
-            self.holes.check_invariants(len(self.dispatcher.acked_ranges()))
 
 
 def _rank(effect: Effect) -> int:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from keyshared._arguments import listed_letters
 from keyshared._checks import check_offset, check_position
-from keyshared._dispatch.receipts import checked_letters
 from keyshared.dispatcher import NO_ITEM, StoredLetter
-from keyshared.effects import Blocked, Effect, Ignored, Item
+from keyshared.effects import Effect, Ignored, Item
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.leases.reading import LeaseReading
 from keyshared.leases.values import LeaseAnswer
@@ -27,8 +27,6 @@ class LeaseObligations(LeaseReading[Item]):
         """
         effects = self._before(offset, now_ms)
         answer = self._dispatcher.dead_lettered(offset, now_ms=self._ledger.now)
-        if self._ledger.holes is not None and not any(isinstance(effect, Ignored | Blocked) for effect in answer):
-            self._ledger.holes.settled(offset)
         return self._confirmation(effects, answer)
 
     def loaded(self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None) -> Confirmation[Item]:
@@ -112,13 +110,11 @@ class LeaseObligations(LeaseReading[Item]):
             >>> [message.item for message in queue.consume("c1").result]
             ['created']
         """
-        given = checked_letters(letters)  # first: reading them may call this queue
+        given = listed_letters(letters)  # first: reading them may call this queue
         now = self._ledger.checked_now(now_ms)
-        self._dispatcher.redrive(key, (), now_ms=self._ledger.now)  # raises for the key before time acts
-        effects = self._at(now) if self._ledger.has_room_for(given) else []
-        answer = self._dispatcher.redrive(key, given, now_ms=now)
+        answer = self._dispatcher.redrive(key, given, now_ms=now)  # first: it may raise
         ignored = [effect for effect in answer if isinstance(effect, Ignored)]
-        return LeaseAnswer(ignored, self._ledger.merged(effects, answer[len(ignored) :], self._at(now)))
+        return LeaseAnswer(ignored, self._ledger.merged(answer[len(ignored) :], self._at(now)))
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Settle a message that has expired: now, or when the lease that covers it ends.

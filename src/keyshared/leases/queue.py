@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Final, Self
 
 from keyshared import placement as placements
-from keyshared._checks import check_int, check_kind, check_offset, configuration
-from keyshared._dispatch.members import MemberState
-from keyshared._dispatch.receipts import check_not_before
-from keyshared._dispatch.snapshot import Reader, check_epoch, read_snapshot
+from keyshared._checks import check_int, check_kind, check_offset
+from keyshared._core.reader import LAST_EPOCH, Reader
+from keyshared._core.records import ConsumerState
+from keyshared._core.snapshot import sealed, unsealed
 from keyshared.config import Rules
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher
 from keyshared.effects import (
@@ -24,7 +24,7 @@ from keyshared.effects import (
     Item,
     ReleaseReason,
 )
-from keyshared.errors import ArgumentError, ConsumerExistsError
+from keyshared.errors import ConsumerExistsError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.book import Grant
@@ -44,7 +44,7 @@ from keyshared.placement.ranges import Weight
 
 __all__ = ["LeaseQueue"]
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 
 _new: Final = tuple.__new__  # builds an answer in half the time that its own constructor takes
 
@@ -108,11 +108,10 @@ class LeaseQueue(LeaseAnswers[Item]):
         epoch: int = 0,
         rules: Rules | None = None,
     ) -> None:
-        check_epoch(epoch)
+        check_int("epoch", epoch, 0, most=LAST_EPOCH)
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         placement = checked_placement(placement, config)
         dispatcher: KeySharedDispatcher[Item] = KeySharedDispatcher(placement, config.for_dispatcher(), rules=rules)
-        _check_rules(rules, config)
         self._start(config, dispatcher)
         self._book.begin_epoch(epoch)
 
@@ -153,7 +152,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             The queue; `outstanding_effects` says what is to be done at once, `leases` what goes on.
 
         Raises:
-            SnapshotError: The state is truncated, forged, of another version, of another placement, or of rules of
+            SnapshotError: The state was cut or damaged, is of another version, of another placement, or of rules of
                 another mark.
             ClockError: ``now_ms`` is not an int of at least 0.
             ArgumentError: ``epoch`` is not an int from 0 to 2**31 - 1, or as the constructor.
@@ -172,15 +171,10 @@ class LeaseQueue(LeaseAnswers[Item]):
         """
         config = LeaseConfig() if config is None else check_kind("config", config, LeaseConfig)
         new = cls(placement, config, rules=rules)
-        data = read_snapshot(state)
-        if data.field("version").integer() != SNAPSHOT_VERSION:
-            raise data.field("version").refuse(f"be {SNAPSHOT_VERSION}, the version that this release writes")
-        line = _stored_line(data.field("line"))
-        if data.field("line").raw is not None and not config.ordering_required:
-            raise data.field("line").refuse("be None without ordering_required")
-        below = data.field("dispatcher")
+        data = unsealed(state, SNAPSHOT_VERSION)
+        line = placements.SoleOwner(data.field("line").maybe(Reader.text))
         dispatcher = KeySharedDispatcher.restore(
-            below.raw,
+            data.field("dispatcher").raw,
             line if placement is None else placement,
             config.for_dispatcher(),
             now_ms=now_ms,
@@ -189,16 +183,10 @@ class LeaseQueue(LeaseAnswers[Item]):
             rules=rules,
         )
         new._start(config, dispatcher)
-        consumers = dispatcher.stats().consumers
-        for name, consumer in consumers.items():
-            if consumer.limit or consumer.state is MemberState.INACTIVE:
-                raise below.refuse("be of consumers that only ask")
-            if consumer.state is MemberState.ACTIVE:
+        for name, consumer in dispatcher.stats().consumers.items():
+            if consumer.state is ConsumerState.ACTIVE:
                 new._consumers[name] = None
-        deadline = dispatcher.next_deadline_ms()
-        if deadline is not None and deadline <= now_ms:
-            _let_go_on(dispatcher, below, now_ms)
-        new._ledger.load(data, consumers.keys() - new._consumers, now=now_ms, epoch=epoch)
+        new._ledger.load(data, now=now_ms, epoch=epoch)
         new._producers = ProducerSequences.restore(data.field("producers").raw)
         return new
 
@@ -231,12 +219,12 @@ class LeaseQueue(LeaseAnswers[Item]):
         Raises:
             KeyTypeError: The key is of another type.
             OffsetOrderError: The offset is not an int above the last one.
-            WindowFullError: `free_slots` is 0; as a `KeyFullError` or `ConsumerFullError`: `room_for` its key is.
+            WindowFullError: `free_slots` is 0; as a `KeyFullError`: `room_for` its key is.
             ArgumentError: ``producer`` is no pair of a text and an int, or ``not_before_ms`` no int.
         """
         now = self._ledger.checked_now(now_ms)
         if not_before_ms is not None:
-            check_not_before(not_before_ms)
+            check_int("not_before_ms", not_before_ms, alternative=", or None")
         last = None if producer is None else self._producers.repeated(producer)
         is_new = self._ledger.is_new(offset)
         if is_new and producer is not None and last is not None:
@@ -418,7 +406,7 @@ class LeaseQueue(LeaseAnswers[Item]):
 
     def snapshot(self) -> dict[str, object]:
         """Return the whole state as plain data that survives JSON: leases and reservations too, but no items. O(n)."""
-        return {"version": SNAPSHOT_VERSION, "producers": self._producers.snapshot(), **self._ledger.dump()}
+        return sealed({"version": SNAPSHOT_VERSION, "producers": self._producers.snapshot(), **self._ledger.dump()})
 
     # inside
 
@@ -444,29 +432,3 @@ class LeaseQueue(LeaseAnswers[Item]):
     ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
         check_int("reservation_id", reservation_id)
         return self._at(now_ms), self._book.reserved(reservation_id)
-
-
-def _check_rules(rules: Rules | None, config: LeaseConfig) -> None:
-    with configuration():
-        if rules is not None and rules.group_of is not None and config.max_ack_holes is not None:
-            requirement = "be None with groups: the lowest message could wait for a group that is closed"
-            raise ArgumentError("max_ack_holes", config.max_ack_holes, requirement)
-
-
-def _let_go_on(dispatcher: KeySharedDispatcher[Item], data: Reader, now: int) -> None:
-    """Do what is due because settings are others now: limits are wider, or a faster rate has brought a token already.
-
-    Nobody is handed anything by that, because whoever wants something asks. What there is to do else is among the
-    effects that are outstanding. From then on time has acted up to now, as it has between any two calls.
-    """
-    deadlines = [message.deadline_ms for message in dispatcher.outstanding()]
-    if any(deadline is not None and deadline <= now for deadline in deadlines):
-        raise data.refuse("have deadlines ahead: what was due has ended before it was stored")
-    dispatcher.handle_timeout(now_ms=now)
-
-
-def _stored_line(data: Reader) -> Placement:
-    try:
-        return placements.SoleOwner(data.maybe(Reader.text))
-    except ArgumentError:
-        raise data.refuse("be a name or None") from None

@@ -155,9 +155,9 @@ class LeaseReading(Generic[Item]):
         return below if below.delivered is None else replace(below, delivered=self._ledger.leased)
 
     def stats(self) -> LeaseStats:
-        """Return figures of this moment. O(consumers + n), with ``max_ack_holes`` O(consumers + leases)."""
+        """Return figures of this moment. O(consumers + n)."""
         below = self._dispatcher.stats()
-        keep_from, tail, holes = self.keep_from, self._ledger.tail, self._ledger.holes
+        keep_from, tail = self.keep_from, self._ledger.tail
         reserved = sum(len(grant.deliveries) for grant in self._book.grants() if not grant.committed)
         return LeaseStats(
             depth=below.outstanding,
@@ -168,7 +168,7 @@ class LeaseReading(Generic[Item]):
             blocked=below.blocked,
             dead_lettering=below.dead_lettering,
             spilled=below.spilled,
-            ack_holes=len(self._dispatcher.acked_ranges()) if holes is None else holes.count,
+            ack_holes=len(self._dispatcher.acked_ranges()),
             held={name: self._book.held.get(name, 0) for name in below.consumers},
         )
 

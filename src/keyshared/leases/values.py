@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from keyshared._dispatch.explain import Blocking
+from keyshared._core.values import Blocking
 from keyshared.effects import Effect, Item, Item_co
 
 __all__ = [
