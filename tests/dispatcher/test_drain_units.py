@@ -203,7 +203,7 @@ class TestWithTheOtherRules:
     @larger
     def test_a_quarantined_key_waits_only_for_its_own_deliveries(self, unit: DrainUnit) -> None:
         # The dead-letter store takes its place behind nobody: what others hold of the slot is of other keys.
-        dispatcher = subscription("bob", retry=NEVER, poison=Poison.QUARANTINE, unit=unit)
+        dispatcher = subscription("bob", retry=NEVER, quarantine=True, unit=unit)
         fill(dispatcher, "a1", "a2", "a1")
 
         assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.reject(0, "bob", 1))
@@ -216,7 +216,7 @@ class TestWithTheOtherRules:
 
     @larger
     def test_a_quarantine_that_begins_while_the_slot_drains_ends_the_wait(self, unit: DrainUnit) -> None:
-        dispatcher = subscription("bob", max_in_flight_per_key=2, retry=NEVER, poison=Poison.QUARANTINE, unit=unit)
+        dispatcher = subscription("bob", max_in_flight_per_key=2, retry=NEVER, quarantine=True, unit=unit)
         fill(dispatcher, "a1", "a1", "a2")
         dispatcher.add_consumer("ann")
         fill(dispatcher, "a1", start=3)

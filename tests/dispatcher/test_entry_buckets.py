@@ -150,9 +150,7 @@ class TestKeysThatAreNoBuckets:
 
     @pytest.mark.parametrize("way", ["quarantine", "session"])
     def test_nor_one_without_a_slot_for_a_key_of_which_nothing_is_outstanding(self, way: str) -> None:
-        kept: dict[str, Any] = (
-            {"poison": Poison.QUARANTINE} if way == "quarantine" else {"sessions": KeySessions(linger_ms=9)}
-        )
+        kept: dict[str, Any] = {"quarantine": True} if way == "quarantine" else {"sessions": KeySessions(linger_ms=9)}
         dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(**kept))
         dispatcher.add_consumer("a")
         dispatcher.offer(0, "order-1")

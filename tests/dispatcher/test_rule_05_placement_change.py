@@ -187,7 +187,7 @@ class TestDrainTimeout:
             ack_timeout_ms=None,
             max_in_flight_per_key=2,
             retry=RetryPolicy(max_redeliveries=0),
-            poison=Poison.QUARANTINE,
+            quarantine=True,
         )
         fill(dispatcher, "a1", "a1", "a1")
         dispatcher.add_consumer("ann", now_ms=10)

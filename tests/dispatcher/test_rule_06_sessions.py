@@ -4,7 +4,7 @@ import pytest
 from tests.alphabet import advanced, deliver, fill, subscription
 
 from keyshared.config import OnEvict
-from keyshared.dispatcher import Blocking, MemberState
+from keyshared.dispatcher import Blocking, ConsumerState
 from keyshared.effects import (
     BlockReason,
     Call,
@@ -58,7 +58,7 @@ class TestLeaving:
         fill(dispatcher, "a1", "a1")
 
         assert [] == dispatcher.remove_consumer("ann", drain_ms=500)
-        assert MemberState.DRAINING is dispatcher.stats().consumers["ann"].state
+        assert ConsumerState.DRAINING is dispatcher.stats().consumers["ann"].state
         assert [deliver(2, "a2", "bob")] == fill(dispatcher, "a2", "a1", start=2)
         assert [advanced(0)] == dispatcher.ack(0, "ann", 1)
         assert [deliver(3, "a1", "bob"), advanced(1)] == dispatcher.ack(1, "ann", 1)

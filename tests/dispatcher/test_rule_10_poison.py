@@ -249,7 +249,7 @@ class TestQuarantine:
         assert deliver(1, "a1", "ann", 2, failures=1) in dispatcher.handle_timeout(now_ms=5)
 
     def test_a_key_stays_quarantined_after_its_last_message(self) -> None:
-        dispatcher = subscription("ann", poison=Poison.QUARANTINE)
+        dispatcher = subscription("ann", quarantine=True)
         fill(dispatcher, "a1")
         dispatcher.reject(0, "ann", 1)
         assert [advanced(0)] == dispatcher.dead_lettered(0)
@@ -257,7 +257,7 @@ class TestQuarantine:
         assert [DeadLetter(1, b"a1", 0, 0, None)] == dispatcher.offer(1, "a1")
 
     def test_the_empty_key_is_a_key_that_can_be_quarantined(self) -> None:
-        dispatcher = subscription("ann", poison=Poison.QUARANTINE)
+        dispatcher = subscription("ann", quarantine=True)
         fill(dispatcher, "", "")
         dispatcher.reject(0, "ann", 1)
 
@@ -284,7 +284,7 @@ class TestQuarantine:
         assert [DeadLetter(1, b"a1", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
 
     def test_a_message_without_a_key_has_nothing_to_quarantine(self) -> None:
-        dispatcher = subscription("ann", poison=Poison.QUARANTINE)
+        dispatcher = subscription("ann", quarantine=True)
         fill(dispatcher, None, None)
 
         assert [DeadLetter(0, None, 1, 1, None)] == then(dispatcher.reject(0, "ann", 1))

@@ -19,10 +19,10 @@ def ordered(*consumers: str, **config: Any) -> Watched:
 def test_everything_goes_in_offset_order_to_one_consumer_whatever_its_key() -> None:
     dispatcher = ordered("ann", "bob")
 
-    assert [deliver(0, "b1", "ann")] == fill(dispatcher, "b1", "a1", None)
+    assert [deliver(0, "", "ann")] == fill(dispatcher, "b1", "a1", None)
     assert ["ann", "ann", "ann"] == [dispatcher.owner(key) for key in ("b1", "a1", None)]
-    assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
-    assert [deliver(2, None, "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
+    assert [deliver(1, "", "ann"), advanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert [deliver(2, "", "ann"), advanced(1)] == dispatcher.ack(1, "ann", 1)
 
 
 def test_a_failure_holds_everything() -> None:
@@ -31,7 +31,7 @@ def test_a_failure_holds_everything() -> None:
 
     assert [] == then(dispatcher.nack(0, "ann", 1))
     assert Blocking(BlockReason.OLDER_WAITS, behind=0) == dispatcher.why_blocked(2)
-    assert [deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_000)
+    assert [deliver(0, "", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=1_000)
 
 
 def test_the_next_consumer_takes_over_when_the_owner_is_gone_and_not_before_its_work_has_ended() -> None:
@@ -43,17 +43,16 @@ def test_the_next_consumer_takes_over_when_the_owner_is_gone_and_not_before_its_
     assert [
         Evicted("ann"),
         Released(0, "ann", 1, ReleaseReason.EVICTED, 1, 10),
-        deliver(0, "a1", "bob", 2, failures=1),
+        deliver(0, "", "bob", 2, failures=1),
     ] == dispatcher.handle_timeout(now_ms=10)
 
 
-def test_blocked_messages_are_unblocked_by_their_own_key() -> None:
+def test_any_key_names_the_one_lane() -> None:
     dispatcher = ordered("ann")
     fill(dispatcher, "a1", "b1")
     dispatcher.reject(0, "ann", 1)
 
-    assert [] == dispatcher.unblock("b1")
-    assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
+    assert [deliver(0, "", "ann", 2)] == dispatcher.unblock("b1")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,6 @@ def test_blocked_messages_are_unblocked_by_their_own_key() -> None:
         ("on_evict", OnEvict.DROP),
         ("poison", Poison.DROP),
         ("poison", Poison.DEAD_LETTER),
-        ("poison", Poison.QUARANTINE),
     ],
 )
 def test_policies_that_would_pass_over_a_message_are_refused(field: str, value: object) -> None:

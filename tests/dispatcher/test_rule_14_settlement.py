@@ -57,7 +57,7 @@ class TestHowItEnded:
         assert [Done(0, b"a1", Ending.DEAD_LETTERED), advanced(0)] == dispatcher.dead_lettered(0)
 
     def test_what_stays_blocked_is_done_when_it_is_parked(self) -> None:
-        dispatcher = telling("ann", poison=Poison.BLOCK_AND_DEAD_LETTER)
+        dispatcher = telling("ann", poison=Poison.BLOCK, archive_blocked=True)
         fill(dispatcher, "a1")
         dispatcher.reject(0, "ann", 1)
 
@@ -113,7 +113,7 @@ class TestHowItEnded:
         ] == effects
 
     def test_it_stands_before_a_dead_letter_of_the_same_call(self) -> None:
-        dispatcher = telling("ann", poison=Poison.QUARANTINE)
+        dispatcher = telling("ann", quarantine=True)
         fill(dispatcher, "a1", "a1")
         dispatcher.reject(0, "ann", 1)
 

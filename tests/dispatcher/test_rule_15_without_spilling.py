@@ -21,7 +21,7 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.errors import ConsumerFullError, KeyFullError, SnapshotError, WindowFullError
+from keyshared.errors import KeyFullError, SnapshotError, WindowFullError
 from keyshared.testing import Guarantees, Promise, check_history
 from keyshared.testing import history as past
 from keyshared.testing.adapters.recorder import Recorder
@@ -135,7 +135,7 @@ class TestTheLimitOfAKey:
         assert 1 == dispatcher.room_for("a1")
 
     def test_messages_without_a_key_know_the_window_only(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_key=1, max_waiting_per_consumer=1, max_in_flight_per_consumer=1)
+        dispatcher = unspilled("ann", max_waiting_per_key=1, max_in_flight_per_consumer=1)
         fill(dispatcher, None, None, None, None)
 
         assert 6 == dispatcher.room_for(None)
@@ -147,7 +147,6 @@ class TestTheLimitOfAKey:
         dispatcher = unspilled(
             "ann",
             max_waiting_per_key=1,
-            max_waiting_per_consumer=2,
             ordering_required=True,
             unmatched=Unmatched.HOLD,
             poison=Poison.BLOCK,
@@ -161,75 +160,10 @@ class TestTheLimitOfAKey:
         assert (1, 1) == (dispatcher.room_for("b"), dispatcher.room_for(None))
 
     def test_a_batch_has_to_fit_even_if_all_of_it_waits(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_key=2, max_waiting_per_consumer=3)
+        dispatcher = unspilled("ann", max_waiting_per_key=2)
 
         with pytest.raises(KeyFullError):
             dispatcher.offer_many([(offset, "a1", None) for offset in range(3)])
-        with pytest.raises(ConsumerFullError):
-            dispatcher.offer_many([(offset, f"a{offset % 2}", None) for offset in range(4)])
         assert None is dispatcher.resume_offset
         messages = [(0, "a1", None), (1, "a1", None), (2, None, None), (3, None, None)]
         assert 3 == len(dispatcher.offer_many(messages))
-
-
-class TestTheLimitOfAConsumer:
-    """At most so many messages wait for a consumer, whatever their keys."""
-
-    def test_one_that_is_slow_leaves_the_window_to_the_others(self) -> None:
-        dispatcher = unspilled("ann", "bob", max_waiting_per_consumer=2, max_in_flight_per_consumer=1)
-        fill(dispatcher, "a0", "a1", "a2")
-
-        with pytest.raises(ConsumerFullError, match="2 messages may wait for consumer 'ann'") as caught:
-            dispatcher.offer(3, "a3")
-        assert ("ann", 2) == (caught.value.consumer, caught.value.capacity)
-        assert (0, 2, 7) == (dispatcher.room_for("a3"), dispatcher.room_for("b0"), dispatcher.room_for(None))
-        assert [deliver(3, "b0", "bob")] == dispatcher.offer(3, "b0")
-        dispatcher.ack(0, "ann", 1)
-        assert 1 == dispatcher.room_for("a3")
-
-    def test_every_way_to_wait_and_to_end_is_counted(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_consumer=3, max_in_flight_per_consumer=2, ack_timeout_ms=10)
-        fill(dispatcher, "a0", "a1")
-        rooms = [dispatcher.room_for("a9")]
-        dispatcher.nack(0, "ann", 1)
-        rooms.append(dispatcher.room_for("a9"))  # it waits for its retry
-        dispatcher.ack(0, "ann", 1)
-        rooms.append(dispatcher.room_for("a9"))  # which a late ack has settled
-        dispatcher.reject(1, "ann", 1)
-        rooms.append(dispatcher.room_for("a9"))  # its dead letter is being written
-        dispatcher.dead_lettered(1)
-        rooms.append(dispatcher.room_for("a9"))
-        fill(dispatcher, "a2", "a3", "a4", start=2)
-        rooms.append(dispatcher.room_for("a9"))
-        dispatcher.gone(4)
-        rooms.append(dispatcher.room_for("a9"))
-        dispatcher.gone(3)
-        dispatcher.nack(3, "ann", 1)
-        rooms.append(dispatcher.room_for("a9"))  # its end settles it
-        assert [3, 2, 3, 2, 3, 2, 3, 3] == rooms
-
-    def test_when_keys_move_what_waits_moves_with_them(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_consumer=3, max_in_flight_per_consumer=1)
-        fill(dispatcher, "b0", "b0", "a0")
-        assert 1 == dispatcher.room_for("b1") == dispatcher.room_for("a1")
-
-        dispatcher.add_consumer("bob")  # b0 drains: what waits of it, waits for bob
-        assert (2, 2) == (dispatcher.room_for("b1"), dispatcher.room_for("a1"))
-        dispatcher.nack(0, "ann", 1)
-        assert (1, 3) == (dispatcher.room_for("b1"), dispatcher.room_for("a1"))
-
-    def test_for_keys_of_nobody_there_is_only_the_window(self) -> None:
-        dispatcher = unspilled(max_waiting_per_consumer=1)
-        fill(dispatcher, "a0", "a1", "b0")
-
-        assert 7 == dispatcher.room_for("a0")
-        dispatcher.add_consumer("ann", limit=0)
-        assert 0 == dispatcher.room_for("a0")  # more wait for her than may: nothing of it is taken back
-
-    def test_a_restored_dispatcher_has_counted_the_same(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_consumer=3, max_in_flight_per_consumer=1)
-        fill(dispatcher, "a0", "a1", "a2")
-        state = json.loads(json.dumps(dispatcher.snapshot()))
-
-        again = KeySharedDispatcher.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
-        assert 1 == again.room_for("a0") == dispatcher.room_for("a0")

@@ -122,7 +122,7 @@ class TestTheReason:
         assert "refused" == described.reason
 
     def test_it_does_not_pass_to_what_follows_into_quarantine(self) -> None:
-        dispatcher = self.failed(poison=Poison.QUARANTINE)
+        dispatcher = self.failed(quarantine=True)
         dispatcher.offer(1, "a1")
         dispatcher.nack(0, "ann", 2)
 

@@ -119,7 +119,7 @@ class TestHowAKeyGoesOn:
         assert [(2, "ann"), (3, "ann")] == delivered(dispatcher.ack(1, "bob", 1))
 
     def test_a_quarantined_key_waits_until_nothing_of_it_is_open_whatever_its_limit(self) -> None:
-        dispatcher = limited("ann", retry=RetryPolicy(max_redeliveries=0), poison=Poison.QUARANTINE)
+        dispatcher = limited("ann", retry=RetryPolicy(max_redeliveries=0), quarantine=True)
         fill(dispatcher, "a2", "a2", "a2")
         dispatcher.reject(0, "ann", 1)
         assert Blocking(BlockReason.QUARANTINED, "ann") == dispatcher.why_blocked(0)
@@ -202,7 +202,7 @@ class TestWhatItMeets:
         for offset in range(2, 60, 2):
             dispatcher.ack(offset, "ann", 1)
         dispatcher.offer(60, "a2")
-        assert Blocking(BlockReason.TOKEN_FULL, behind=0) == dispatcher.why_blocked(60)
+        assert Blocking(BlockReason.ACK_HOLES, behind=0) == dispatcher.why_blocked(60)
         dispatcher.nack(0, "ann", 1, now_ms=0)
         assert [(0, "ann")] == delivered(dispatcher.handle_timeout(now_ms=60_000))
 

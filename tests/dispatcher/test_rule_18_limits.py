@@ -144,7 +144,7 @@ class TestTheBudgetOfTheToken:
         dispatcher = holes("x", None, "a1")
 
         assert len(dispatcher.cursor_token().text) > BUDGET * 3 // 4
-        held = Blocking(BlockReason.TOKEN_FULL, behind=0)
+        held = Blocking(BlockReason.ACK_HOLES, behind=0)
         assert [held, held] == [dispatcher.why_blocked(offset) for offset in (60, 61)]
         assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(62)
         dispatcher.release(5, "ann", 1)
@@ -172,10 +172,10 @@ class TestTheBudgetOfTheToken:
         assert [(0, "ann")] == delivered(dispatcher.handle_timeout(now_ms=50))
         dispatcher.offer(61, "late", not_before_ms=90)
         dispatcher.handle_timeout(now_ms=90)
-        assert BlockReason.TOKEN_FULL is dispatcher.why_blocked(61).reason  # type: ignore[union-attr]  # it waits
+        assert BlockReason.ACK_HOLES is dispatcher.why_blocked(61).reason  # type: ignore[union-attr]  # it waits
 
     def test_what_is_open_may_be_settled_and_what_is_archived_is_not_held_back(self) -> None:
-        dispatcher = holes(poison=Poison.QUARANTINE)
+        dispatcher = holes(quarantine=True)
 
         assert [] == delivered(dispatcher.ack(5, "ann", 1))
         (letter,) = [each for each in dispatcher.reject(7, "ann", 1) if isinstance(each, DeadLetter)]
@@ -204,7 +204,7 @@ class TestTheBudgetOfTheToken:
         assert dispatcher.snapshot()["rooms"] == {"token": True}
 
         again = restored(dispatcher, token_bytes=BUDGET)
-        assert BlockReason.TOKEN_FULL is again.why_blocked(60).reason  # type: ignore[union-attr]  # it waits
+        assert BlockReason.ACK_HOLES is again.why_blocked(60).reason  # type: ignore[union-attr]  # it waits
         assert [(60, "ann")] == settle_up_to(dispatcher, 60) == settle_up_to(again, 60)
         assert again.snapshot()["rooms"] == {}
 
@@ -240,7 +240,7 @@ class TestTheBudgetOfTheToken:
 
         assert [deliver(0, "a0", "ann")] == again.offer(0, "a0")
         assert [] == again.offer(1, "a1")
-        assert Blocking(BlockReason.TOKEN_FULL, behind=0) == again.why_blocked(1)
+        assert Blocking(BlockReason.ACK_HOLES, behind=0) == again.why_blocked(1)
         assert [(1, "ann")] == delivered(again.ack(0, "ann", 1))
 
     def test_an_embedder_that_needs_neither_loads_neither(self) -> None:

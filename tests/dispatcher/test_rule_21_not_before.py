@@ -114,7 +114,7 @@ def test_what_is_being_loaded_when_its_time_comes_goes_out_when_it_is_there() ->
 
 
 def test_a_quarantine_waits_for_it_too() -> None:
-    dispatcher = subscription("ann", poison=Poison.QUARANTINE)
+    dispatcher = subscription("ann", quarantine=True)
     dispatcher.offer(0, "a1")
     dispatcher.reject(0, "ann", 1)
     dispatcher.dead_lettered(0)

@@ -8,7 +8,7 @@ import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
 from tests.properties.broken_latest import LetterBehindSleeps, NewestGoesToTheTail, VoidLoadWakesNobody
 
-from keyshared._dispatch.explain import Full
+from keyshared._core.values import Full
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
@@ -166,7 +166,7 @@ class TestWhatWasDelivered:
         assert [0, 2] == outstanding(dispatcher)
 
     def test_what_a_quarantine_archives_stays_and_what_waits_behind_it_makes_way(self) -> None:
-        dispatcher = latest("ann", retry=AT_ONCE, poison=Poison.QUARANTINE)
+        dispatcher = latest("ann", retry=AT_ONCE, quarantine=True)
         fill(dispatcher, "a1", "a1")
         dispatcher.nack(0, "ann", 1)
         assert [DeadLetter(1, b"a1", 0, 0, None)] == dispatcher.dead_lettered(0)[:1]
@@ -185,7 +185,7 @@ class TestWhatWasDelivered:
         assert [(0, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
 
     def test_what_has_come_back_stays_also_behind_what_was_never_delivered(self) -> None:
-        dispatcher = latest("ann", redrive=True, retry=AT_ONCE, poison=Poison.QUARANTINE)
+        dispatcher = latest("ann", redrive=True, retry=AT_ONCE, quarantine=True)
         fill(dispatcher, "a1", "a1")
         dispatcher.nack(0, "ann", 1)
         dispatcher.dead_lettered(0)  # offset 1 is being archived now

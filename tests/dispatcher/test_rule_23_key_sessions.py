@@ -147,7 +147,7 @@ class TestEnding:
         assert [begun("a1", "ann", 2), deliver(0, "a1", "ann", 2, failures=1)] == dispatcher.handle_timeout(now_ms=100)
 
     def test_the_dead_letter_store_is_no_consumer(self) -> None:
-        dispatcher = sessions("ann", poison=Poison.QUARANTINE)
+        dispatcher = sessions("ann", quarantine=True)
         fill(dispatcher, "a1", "a1")
         assert [ended("a1", "ann", KeyEnd.IDLE)] == of_sessions(dispatcher.reject(0, "ann", 1))
         assert [] == of_sessions(dispatcher.dead_lettered(0))
@@ -337,7 +337,7 @@ class TestFlushing:
         assert [(1, "ann")] == delivered(dispatcher.flushed("a1", 1))
 
     def test_a_quarantined_key_does_not_wait_for_it(self) -> None:
-        dispatcher = sessions("ann", flush_ms=None, poison=Poison.QUARANTINE)
+        dispatcher = sessions("ann", flush_ms=None, quarantine=True)
         fill(dispatcher, "a1", "a1")
         dispatcher.reject(0, "ann", 1)
         effects = dispatcher.dead_lettered(0)

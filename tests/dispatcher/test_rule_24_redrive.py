@@ -136,7 +136,12 @@ class TestPlace:
         assert [(0, "ann"), (1, "ann")] == delivered(dispatcher.redrive(None, letters))
 
     def test_with_ordering_required_it_stands_before_everything_newer_of_the_log(self) -> None:
-        config = {"ordering_required": True, "poison": Poison.BLOCK_AND_DEAD_LETTER, "unmatched": Unmatched.HOLD}
+        config = {
+            "ordering_required": True,
+            "poison": Poison.BLOCK,
+            "archive_blocked": True,
+            "unmatched": Unmatched.HOLD,
+        }
         dispatcher = redriving("ann", **config)
         fill(dispatcher, "a1", "b1", None, "c1")
         for offset in (0, 1, 2):
@@ -250,7 +255,7 @@ class TestIgnored:
         assert [ignored(0, 1, IgnoredReason.IS_OUTSTANDING), deliver(0, "a1", "ann", 8, item="first")] == effects
 
     def test_a_quarantined_key_takes_nothing_until_it_is_unblocked(self) -> None:
-        dispatcher = redriving("ann", poison=Poison.QUARANTINE)
+        dispatcher = redriving("ann", quarantine=True)
         fill(dispatcher, "a1", "a1")
         letters = bury(dispatcher, 0)
         assert [ignored(0, 1, IgnoredReason.IS_QUARANTINED)] == dispatcher.redrive("a1", letters)

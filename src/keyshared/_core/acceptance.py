@@ -62,7 +62,7 @@ class Acceptance:
                 if not found & bit and glob.matches(key):
                     found |= bit
             self._keep(key, found)
-        return found
+        return found & (self._selective | self._everyone)  # the answer may know consumers that have left
 
     def add(self, name: str, accepts: KeyFilter) -> None:
         """Add what a consumer accepts, in place of what it accepted so far. O(its patterns)."""
@@ -92,7 +92,6 @@ class Acceptance:
             return
         bit = self.bits.pop(name)
         self._free.append(bit)
-        self._forget()
         self._everyone &= ~bit
         self._selective &= ~bit
         self._general = [(glob, other) for glob, other in self._general if other != bit]
@@ -109,9 +108,9 @@ class Acceptance:
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if a kept answer is not that of the patterns. For tests; O(answers)."""
-        for key, found in self._kept.items():
+        for key in self._kept:
             accepting = sum(bit for name, bit in self.bits.items() if self.filters[name].accepts(key))
-            require(found == accepting, f"the answer for {key!r} is what the patterns say")
+            require(self.of(key) == accepting, f"the answer for {key!r} is what the patterns say")
 
     def _dict_of(self, glob: Glob) -> tuple[dict[bytes, int], bytes] | None:
         """Return where a pattern is looked up, and under what; None for one that has to be tried."""

@@ -113,6 +113,8 @@ def _check_counts(window: Window, entries: list[Entry]) -> None:
     loaded = sum(map(holds_slot, entries))
     opened = sum(entry.state == IN_FLIGHT for entry in entries)
     require(loaded == window.loaded, "loaded messages are counted")
+    at_hand = loaded == len(entries) and all(entry.state != LOADING for entry in entries)
+    require(window.spills or at_hand, "every payload is at hand where spill is False")
     of_log = [entry for entry in entries if entry.offset not in window.beside]
     spare = bool(of_log) and holds_slot(of_log[0])  # the lowest one may have a slot beyond the window
     require(loaded <= window.capacity + spare, "loaded messages fit the window")

@@ -67,7 +67,7 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.GROUP_PAUSED: HoldReason.LIMITED,
     BlockReason.GROUP_RATE: HoldReason.LIMITED,
     BlockReason.SUBSCRIPTION_FULL: HoldReason.LIMITED,
-    BlockReason.TOKEN_FULL: HoldReason.TOKEN_FULL,
+    BlockReason.ACK_HOLES: HoldReason.TOKEN_FULL,
 }
 _TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
 _ELSEWHERE: Final = frozenset(
