@@ -12,11 +12,11 @@ from typing import Any, Final, Generic, Self, TypeAlias, get_args, get_origin
 
 from keyshared._arguments import (
     check_duration,
-    check_one_receipt,
+    check_receipts,
     check_reason,
     check_receipt,
     checked_letter,
-    checked_message,
+    checked_messages,
     listed_letters,
     offset_error,
 )
@@ -277,9 +277,7 @@ class KeySharedDispatcher(Generic[Item]):
         """
         given = checked_list("messages", messages, "messages")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
-        return self._machine.offer_many(
-            [checked_message(message, self._machine.window.cursor.last) for message in given], now
-        )
+        return self._machine.offer_many(checked_messages(given, self._machine.window.cursor.last), now)
 
     # answers
 
@@ -306,7 +304,7 @@ class KeySharedDispatcher(Generic[Item]):
             now_ms = machine.now
         elif type(now_ms) is not int or not machine.now <= now_ms < OFFSET_STOP:
             raise ClockError(now_ms, machine.now)
-        if type(offset) is not int or type(consumer) is not str or type(attempt) is not int:
+        if type(consumer) is not str or type(attempt) is not int or type(offset) is not int or offset >= OFFSET_STOP:
             check_receipt(offset, consumer, attempt)
         return machine.ack(offset, consumer, attempt, now_ms)
 
@@ -318,9 +316,7 @@ class KeySharedDispatcher(Generic[Item]):
         """
         given = checked_list("receipts", receipts, "receipts")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
-        for receipt in given:
-            check_one_receipt(receipt)
-        return self._machine.ack_many(given, now)
+        return self._machine.ack_many(check_receipts(given), now)
 
     def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a delivery and every older open one of its key: how far a handler of batches has come.

@@ -475,17 +475,6 @@ def test_name_and_weight_are_checked_for_a_placement_that_looks_at_neither(weigh
     assert before == dispatcher.snapshot()
 
 
-@pytest.mark.parametrize(("field", "value"), [("name", ""), ("weight", [-1, 2])])
-def test_a_snapshot_with_such_a_name_or_weight_is_refused(field: str, value: object) -> None:
-    dispatcher = KeySharedDispatcher(SoleOwner("ann"))
-    dispatcher.add_consumer("bob", weight=2)
-    state: dict[str, Any] = dispatcher.snapshot()
-    state["consumers"][0][field] = value
-
-    with pytest.raises(SnapshotError, match=f"{field} is"):
-        KeySharedDispatcher.restore(state, SoleOwner("ann"), now_ms=0)
-
-
 def test_a_batch_is_checked_where_no_key_can_be_refused() -> None:
     dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(spill=False, max_waiting_per_key=1))
 

@@ -401,29 +401,3 @@ class TestSnapshots:
         config = subscription(unit=other).config
         with pytest.raises(SnapshotError, match=f"be {other.value!r}, the drain unit of the configuration"):
             Watched.restore(state, AlphabetRing(), config, now_ms=0)
-
-    @larger
-    def test_a_forged_one_with_filters_is_refused(self, unit: DrainUnit) -> None:
-        dispatcher = subscription("bob", unit=unit)
-        state = json.loads(json.dumps(dispatcher.snapshot()))
-        state["consumers"][0]["filters"] = ["b*"]
-        with pytest.raises(SnapshotError, match="be empty with the drain unit"):
-            Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
-
-    def test_a_forged_one_whose_lane_is_ready_although_its_slot_drains_is_refused(self) -> None:
-        dispatcher = subscription("bob", unit=DrainUnit.HASH)
-        fill(dispatcher, "a1")
-        dispatcher.add_consumer("ann", limit=0)
-        dispatcher.offer(1, "a2")
-        state: dict[str, Any] = dispatcher.snapshot()
-        assert [["draining", None, 1]] == state["waiting"]
-        with pytest.raises(SnapshotError, match="drains exactly while others are at work"):
-            Watched.restore(state | {"waiting": [["ready", "ann", 1]]}, AlphabetRing(), dispatcher.config, now_ms=0)
-
-    def test_a_forged_one_whose_lane_drains_from_nobody_is_refused(self) -> None:
-        dispatcher = subscription("ann", unit=DrainUnit.HASH, max_in_flight_per_consumer=1)
-        fill(dispatcher, "a1", "a2")
-        state: dict[str, Any] = dispatcher.snapshot()
-        assert [["ready", "ann", 1]] == state["waiting"]
-        with pytest.raises(SnapshotError, match="drains exactly while others are at work"):
-            Watched.restore(state | {"waiting": [["draining", None, 1]]}, AlphabetRing(), dispatcher.config, now_ms=0)

@@ -108,7 +108,7 @@ class TestKeysThatAreNoBuckets:
             ({"sessions": KeySessions()}, None),
             ({"unit": DrainUnit.HASH}, None),
             ({"latest_only": True}, None),
-            ({"token_bytes": 80}, None),
+            ({"max_ack_holes": 80}, None),
             ({"max_in_flight": 3}, None),
             ({"ordering_required": True, "poison": Poison.BLOCK, "unmatched": Unmatched.HOLD}, None),
             ({}, Rules(mark="all", group_of=lambda _: "all")),

@@ -2,6 +2,7 @@
 
 from tests.alphabet import advanced, deliver, fill, subscription, then
 
+from keyshared.config import Unmatched
 from keyshared.effects import CursorAdvanced, Skipped, SkipReason
 
 
@@ -57,7 +58,7 @@ def test_offsets_that_were_never_offered_stall_nothing() -> None:
 
 
 def test_a_skipped_message_counts_as_settled_but_passes_nothing_older() -> None:
-    dispatcher = subscription()
+    dispatcher = subscription(unmatched=Unmatched.SKIP)
     dispatcher.add_consumer("ann", filters=["a*"])
     dispatcher.offer(0, "a1")
 

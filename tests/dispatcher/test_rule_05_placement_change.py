@@ -2,7 +2,7 @@
 
 from tests.alphabet import AlphabetRing, advanced, deliver, fill, subscription, then
 
-from keyshared.config import Poison, RetryPolicy
+from keyshared.config import RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, DeadLetter, Released, ReleaseReason
 

@@ -209,7 +209,8 @@ class TestWhoSaysSo:
         dispatcher.release(1, "cat", 1)
         dispatcher.ack(1, "cat", 2)
 
-        assert {} == dispatcher._endings.notes
+        assert [] == list(dispatcher.outstanding())
+        assert [] == dispatcher.snapshot()["messages"]
 
 
 class TestNeverMistaken:

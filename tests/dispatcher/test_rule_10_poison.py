@@ -21,7 +21,7 @@ from keyshared.effects import (
 )
 
 
-def poisoned(poison: Poison, **config: Any) -> Watched:
+def poisoned(poison: Poison = Poison.DEAD_LETTER, **config: Any) -> Watched:
     """One failure is too many; 0, 1 and 3 are of key a1, 2 of a2."""
     dispatcher = subscription("ann", **{"poison": poison, "retry": RetryPolicy(max_redeliveries=0), **config})
     fill(dispatcher, "a1", "a1", "a2", "a1")
@@ -179,7 +179,7 @@ class TestBlockAndDeadLetter:
     """A copy for whoever looks at it, and the key waits for what they find."""
 
     def test_it_is_written_first_and_blocked_then(self) -> None:
-        dispatcher = poisoned(Poison.BLOCK_AND_DEAD_LETTER)
+        dispatcher = poisoned(Poison.BLOCK, archive_blocked=True)
 
         assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.nack(0, "ann", 1))
         assert ([], None) == (dispatcher.unblock("a1"), dispatcher.safe_cursor)
@@ -192,7 +192,7 @@ class TestQuarantine:
 
     def test_what_follows_takes_the_same_way_in_order(self) -> None:
         # To deliver 1 normally, its effects without those of 0, is what such a key must be protected from.
-        dispatcher = poisoned(Poison.QUARANTINE)
+        dispatcher = poisoned(quarantine=True)
 
         assert [DeadLetter(0, b"a1", 1, 1, None)] == then(dispatcher.nack(0, "ann", 1))
         assert [DeadLetter(1, b"a1", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
@@ -201,35 +201,35 @@ class TestQuarantine:
         assert [DeadLetter(4, b"a1", 0, 0, "late")] == dispatcher.offer(4, "a1", "late")
 
     def test_other_keys_go_their_usual_way(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE)
+        dispatcher = poisoned(quarantine=True)
         dispatcher.nack(0, "ann", 1)
 
         assert [] == dispatcher.ack(2, "ann", 1)
         assert [deliver(4, "a2", "ann")] == dispatcher.offer(4, "a2")
 
     def test_it_waits_for_what_a_consumer_still_has_of_the_key(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2)
+        dispatcher = poisoned(quarantine=True, max_in_flight_per_key=2)
 
         assert [] == then(dispatcher.nack(0, "ann", 1))
         assert Blocking(BlockReason.QUARANTINED, "ann") == dispatcher.why_blocked(0)
         assert [DeadLetter(0, b"a1", 1, 1, None)] == dispatcher.ack(1, "ann", 1)
 
     def test_unblock_gives_the_key_back_to_its_consumer(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE)
+        dispatcher = poisoned(quarantine=True)
         dispatcher.nack(0, "ann", 1)
 
         assert [] == dispatcher.unblock("a1")
         assert [deliver(1, "a1", "ann"), advanced(0)] == dispatcher.dead_lettered(0)
 
     def test_unblock_lets_go_what_waited_for_the_quarantine(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2)
+        dispatcher = poisoned(quarantine=True, max_in_flight_per_key=2)
         dispatcher.nack(0, "ann", 1)
 
         assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
 
     def test_unblock_counts_a_second_poison_message_anew(self) -> None:
         """attempts: its failures were at their limit, and nobody had asked for its dead letter yet."""
-        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2)
+        dispatcher = poisoned(quarantine=True, max_in_flight_per_key=2)
         dispatcher.nack(0, "ann", 1)
         dispatcher.nack(1, "ann", 1)
 
@@ -240,7 +240,7 @@ class TestQuarantine:
 
     def test_unblock_leaves_the_failures_of_what_waits_for_its_retry(self) -> None:
         retry = RetryPolicy(max_redeliveries=1, base_delay_ms=5)
-        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2, retry=retry)
+        dispatcher = poisoned(quarantine=True, max_in_flight_per_key=2, retry=retry)
         dispatcher.nack(1, "ann", 1, now_ms=0)
         dispatcher.reject(0, "ann", 1, now_ms=0)
 
@@ -264,20 +264,20 @@ class TestQuarantine:
         assert [DeadLetter(1, b"", 0, 0, None), advanced(0)] == dispatcher.dead_lettered(0)
 
     def test_its_wait_for_open_deliveries_is_no_drain_and_has_no_deadline(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE, max_in_flight_per_key=2, drain_timeout_ms=100, ack_timeout_ms=None)
+        dispatcher = poisoned(quarantine=True, max_in_flight_per_key=2, drain_timeout_ms=100, ack_timeout_ms=None)
         dispatcher.nack(0, "ann", 1)
 
         assert None is dispatcher.next_deadline_ms()
 
     def test_spilled_messages_are_read_again_on_their_way(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE, max_loaded_per_key=1)
+        dispatcher = poisoned(quarantine=True, max_loaded_per_key=1)
         dispatcher.nack(0, "ann", 1)
 
         assert [Load(1, b"a1"), advanced(0)] == dispatcher.dead_lettered(0)
         assert [DeadLetter(1, b"a1", 0, 0, "x")] == dispatcher.loaded(1, "x")
 
     def test_it_needs_no_consumer(self) -> None:
-        dispatcher = poisoned(Poison.QUARANTINE)
+        dispatcher = poisoned(quarantine=True)
         dispatcher.nack(0, "ann", 1)
         dispatcher.remove_consumer("ann")
 

@@ -1,15 +1,14 @@
 """Rule 18 (a): at most ``max_in_flight`` deliveries are open at once, at all consumers together."""
 
 import json
-from typing import Any
 
 import pytest
-from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
+from tests.alphabet import Watched, deliver, delivered, fill, subscription
 
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
 from keyshared.effects import BlockReason, Spilled
-from keyshared.errors import ConfigError, SnapshotError
+from keyshared.errors import ConfigError
 from keyshared.testing import Guarantees, Promise, check_history
 from keyshared.testing.history import Delivered, Happening, Published
 
@@ -108,12 +107,13 @@ def test_a_change_of_placement_asks_everybody_again() -> None:
     assert [(1, "bob")] == delivered(dispatcher.ack(0, "ann", 1))
 
 
-def test_a_restart_keeps_who_is_served_next_and_a_higher_limit_counts_from_the_next_call() -> None:
+def test_a_restart_keeps_who_is_served_next_and_a_higher_limit_counts_at_once() -> None:
     dispatcher = subscription("ann", "bob", "cat", max_in_flight=1)
     fill(dispatcher, "a1", "c1", "b1", "a2")
     state = json.loads(json.dumps(dispatcher.snapshot()))
-    for most, expected in ((1, [1]), (2, [1, 2])):
+    for most, opened, expected in ((1, [0], [1]), (2, [0, 1], [2])):
         again = Watched.restore(state, dispatcher.placement, DispatcherConfig(max_in_flight=most), now_ms=0)
+        assert opened == sorted(each.offset for each in again.in_flight())
         effects = again.ack(0, "ann", 1)
         assert expected == sorted(offset for offset, _ in delivered(effects))
 
@@ -144,33 +144,6 @@ class TestBesideGroups:
         dispatcher = subscription("ann", max_in_flight=1)
         fill(dispatcher, "a1", "b1")
         assert [] == dispatcher.groups()
-
-    def test_limits_that_a_snapshot_of_before_has_counted_act_no_more(self) -> None:
-        config = DispatcherConfig(
-            max_in_flight=9, group=GroupLimits(max_in_flight=1, per_second=1), ack_timeout_ms=None
-        )
-        state: Any = subscription("ann", max_in_flight=9, ack_timeout_ms=None)
-        fill(state, "a1", "b1")
-        state = json.loads(json.dumps(state.snapshot()))
-        # As it was written while the group limits held the second key: nothing is left of a bucket.
-        state["rooms"]["scopes"] = {"waiting": [], "groups": [["", None, False, 0, 0, 0, ["ann"]]], "turns": []}
-        state["messages"][1][3:7] = ["queued", False, None, 0]
-        state["waiting"] = [["ready", "ann", 1]]
-        again = Watched.restore(state, AlphabetRing(), config, now_ms=0)
-        assert [(1, "ann")] == delivered(again.handle_timeout(now_ms=0))
-
-    @pytest.mark.parametrize(
-        ("name", "limits", "is_paused"), [("x", [1, 1, None, 1], False), ("", [1, 1, None, 1], False), ("", None, True)]
-    )
-    def test_a_snapshot_that_sets_a_group_is_refused(
-        self, name: str, limits: list[int] | None, is_paused: bool
-    ) -> None:
-        dispatcher = subscription("ann", max_in_flight=1)
-        fill(dispatcher, "a1")
-        state: Any = json.loads(json.dumps(dispatcher.snapshot()))
-        state["rooms"]["scopes"]["groups"] = [[name, limits, is_paused, 0, None, 0, []]]
-        with pytest.raises(SnapshotError, match="no groups without group_of"):
-            Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0)
 
 
 @pytest.mark.parametrize("key", ["d1", None])

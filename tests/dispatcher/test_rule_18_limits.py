@@ -11,7 +11,7 @@ from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Resumed
 from keyshared.errors import LookAheadFullError, SnapshotError, WindowFullError
 
-BUDGET = 80  # above 60 characters it is full, at 40 no more
+MOST = 20  # holes; with more only the lowest message goes out, until there are 10
 
 
 def looking(*consumers: str, per_consumer: int = 2, per_subscription: int = 3, **config: Any) -> Watched:
@@ -76,10 +76,6 @@ class TestLookAhead:
         dispatcher.remove_consumer("bob", drain_ms=None)
         assert 2 == dispatcher.free_slots
 
-    def test_without_thresholds_as_many_may_wait_as_may_be_open(self) -> None:
-        dispatcher = looking("ann", per_consumer=0, per_subscription=0, max_in_flight_per_consumer=3)
-        assert 3 == dispatcher.free_slots
-
     def test_the_pause_ends_when_a_quarter_of_the_limit_is_free(self) -> None:
         dispatcher = looking("ann", per_consumer=8, per_subscription=0)
         fill(dispatcher, *["a1"] * 9)
@@ -111,7 +107,7 @@ class TestLookAhead:
         assert (3, []) == (more.free_slots, more.offer(3, "a1"))
 
     def test_it_goes_with_batches_and_settlements_told(self) -> None:
-        dispatcher = looking(per_consumer=9, per_subscription=0, batch_per_key=3, tell_settled=True, token_bytes=BUDGET)
+        dispatcher = looking(per_consumer=9, per_subscription=0, batch_per_key=3, tell_settled=True, max_ack_holes=MOST)
         dispatcher.add_consumer("ann", limit=0)
         fill(dispatcher, *["a1"] * 5)
         assert [(0, "ann"), (1, "ann"), (2, "ann")] == delivered(dispatcher.pull("ann", 4))
@@ -120,13 +116,17 @@ class TestLookAhead:
 
 def holes(*rest: str | None, **config: Any) -> Watched:
     """Ann has every second one of 60 messages done; 0 is open, and nothing new goes out."""
-    config = {"token_bytes": BUDGET, "poison": Poison.BLOCK, **config}
+    config = {"max_ack_holes": MOST, "poison": Poison.BLOCK, **config}
     dispatcher = subscription("ann", max_in_flight_per_consumer=100, **config)
     fill(dispatcher, *(f"a{number}" for number in range(60)))
     for offset in range(2, 60, 2):
         dispatcher.ack(offset, "ann", 1)
     fill(dispatcher, *rest, start=60)
     return dispatcher
+
+
+def holes_without_a_bound() -> Watched:
+    return holes(max_ack_holes=None)
 
 
 def settle_up_to(dispatcher: Any, offset: int) -> list[tuple[int, str]]:
@@ -137,13 +137,13 @@ def settle_up_to(dispatcher: Any, offset: int) -> list[tuple[int, str]]:
     return delivered(effects)
 
 
-class TestTheBudgetOfTheToken:
-    """Above three quarters only the lowest outstanding message goes out, until one half."""
+class TestAckHoles:
+    """With too many holes only the lowest outstanding message goes out, until there are half as many."""
 
     def test_nothing_new_goes_out_and_it_says_why(self) -> None:
         dispatcher = holes("x", None, "a1")
 
-        assert len(dispatcher.cursor_token().text) > BUDGET * 3 // 4
+        assert len(dispatcher.acked_ranges()) > MOST
         held = Blocking(BlockReason.ACK_HOLES, behind=0)
         assert [held, held] == [dispatcher.why_blocked(offset) for offset in (60, 61)]
         assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(62)
@@ -154,7 +154,7 @@ class TestTheBudgetOfTheToken:
         dispatcher = holes("x", None, "y")
 
         assert [(60, "ann"), (61, "ann"), (62, "ann")] == settle_up_to(dispatcher, 60)
-        assert len(dispatcher.cursor_token().text) <= BUDGET // 2
+        assert len(dispatcher.acked_ranges()) <= MOST // 2
         assert [deliver(63, "z", "ann")] == dispatcher.offer(63, "z")
 
     def test_the_lowest_goes_out_at_any_time(self) -> None:
@@ -175,7 +175,7 @@ class TestTheBudgetOfTheToken:
         assert BlockReason.ACK_HOLES is dispatcher.why_blocked(61).reason  # type: ignore[union-attr]  # it waits
 
     def test_what_is_open_may_be_settled_and_what_is_archived_is_not_held_back(self) -> None:
-        dispatcher = holes(quarantine=True)
+        dispatcher = holes(quarantine=True, poison=Poison.DEAD_LETTER)
 
         assert [] == delivered(dispatcher.ack(5, "ann", 1))
         (letter,) = [each for each in dispatcher.reject(7, "ann", 1) if isinstance(each, DeadLetter)]
@@ -191,7 +191,7 @@ class TestTheBudgetOfTheToken:
         assert [] == dispatcher.pull("ann", 5)
 
     def test_a_log_that_is_done_in_order_never_fills_it(self) -> None:
-        dispatcher = subscription("ann", token_bytes=74)
+        dispatcher = subscription("ann", max_ack_holes=0)
         for offset in range(200):
             assert [(offset, "ann")] == delivered(dispatcher.offer(offset, "a1"))
             dispatcher.ack(offset, "ann", 1)
@@ -200,16 +200,16 @@ class TestTheBudgetOfTheToken:
         dispatcher = holes("x")
         for offset in (0, *range(1, 25, 2)):  # it comes down, and not to one half
             dispatcher.ack(offset, "ann", 1)
-        assert BUDGET // 2 < len(dispatcher.cursor_token().text) <= BUDGET * 3 // 4
-        assert dispatcher.snapshot()["rooms"] == {"token": True}
+        assert MOST // 2 < len(dispatcher.acked_ranges()) <= MOST
+        assert dispatcher.snapshot()["features"]["ack_holes"] is True  # type: ignore[index]  # a dict
 
-        again = restored(dispatcher, token_bytes=BUDGET)
+        again = restored(dispatcher, max_ack_holes=MOST)
         assert BlockReason.ACK_HOLES is again.why_blocked(60).reason  # type: ignore[union-attr]  # it waits
         assert [(60, "ann")] == settle_up_to(dispatcher, 60) == settle_up_to(again, 60)
-        assert again.snapshot()["rooms"] == {}
+        assert "ack_holes" not in again.snapshot()["features"]  # type: ignore[operator]  # a dict
 
     def test_the_lowest_without_a_key_goes_to_most_room_before_and_after_a_restart(self) -> None:
-        dispatcher = subscription(token_bytes=BUDGET, max_in_flight_per_consumer=100)
+        dispatcher = subscription(max_ack_holes=MOST, max_in_flight_per_consumer=100)
         dispatcher.add_consumer("bob", limit=1)
         dispatcher.add_consumer("ann")
         fill(dispatcher, "a0", None, *(f"a{number}" for number in range(2, 60)))
@@ -217,35 +217,25 @@ class TestTheBudgetOfTheToken:
             dispatcher.ack(offset, "ann", 1)
         dispatcher.release(1, "ann", 1)
 
-        again = restored(dispatcher, token_bytes=BUDGET, max_in_flight_per_consumer=100)
+        again = restored(dispatcher, max_ack_holes=MOST, max_in_flight_per_consumer=100)
         assert [(1, "ann")] == delivered(dispatcher.ack(0, "ann", 1)) == delivered(again.ack(0, "ann", 1))
 
-    def test_a_snapshot_without_it_begins_with_the_length_and_one_with_it_needs_the_budget(self) -> None:
+    def test_a_snapshot_without_it_begins_with_the_count_and_one_with_it_needs_the_bound(self) -> None:
         dispatcher = holes("x")
         with pytest.raises(SnapshotError, match="the configuration does not ask for it"):
             restored(dispatcher)
-        state = dispatcher.snapshot()
-        state["rooms"] = {"token": 1}
-        with pytest.raises(SnapshotError, match="token"):
-            KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(token_bytes=BUDGET), now_ms=0)
-        state["rooms"] = {}
-        again = KeySharedDispatcher.restore(state, AlphabetRing(), DispatcherConfig(token_bytes=BUDGET), now_ms=0)
-        assert again.snapshot()["rooms"] == {"token": True}
+        again = restored(holes_without_a_bound(), max_ack_holes=MOST)
+        assert again.snapshot()["features"]["ack_holes"] is True  # type: ignore[index]  # a dict
 
-    def test_a_life_that_begins_with_a_long_token_begins_full(self) -> None:
+    def test_holes_of_a_token_count_when_they_are_read_again(self) -> None:
         text = holes().cursor_token().text
-        config = DispatcherConfig(token_bytes=BUDGET)
+        config = DispatcherConfig(max_ack_holes=MOST, max_in_flight_per_consumer=100)
         again: KeySharedDispatcher[object] = KeySharedDispatcher(AlphabetRing(), config, resume_from=text)
         again.add_consumer("ann")
 
-        assert [deliver(0, "a0", "ann")] == again.offer(0, "a0")
-        assert [] == again.offer(1, "a1")
-        assert Blocking(BlockReason.ACK_HOLES, behind=0) == again.why_blocked(1)
-        assert [(1, "ann")] == delivered(again.ack(0, "ann", 1))
-
-    def test_an_embedder_that_needs_neither_loads_neither(self) -> None:
-        plain: Any = subscription("ann")
-        assert ("InFlightWindow", "ContiguousCursor") == (
-            type(plain._window).__name__,
-            type(plain._window.cursor).__name__,
-        )
+        for offset in range(60):
+            again.offer(offset, f"a{offset}")
+            again.check_invariants()
+        opened = [each.offset for each in again.in_flight()]
+        assert MOST + 1 == len(opened) - 1  # 0 and 1 have no hole between them
+        assert Blocking(BlockReason.ACK_HOLES, behind=0) == again.why_blocked(59)

@@ -169,36 +169,6 @@ class TestRestart:
         with pytest.raises(SnapshotError, match=r"health .* must be absent"):
             restored(measured(), measure=False)
 
-    @pytest.mark.parametrize(
-        ("change", "told"),
-        [
-            ({"ended": {"acked": -1}}, "acked is -1; it must be at least 0"),
-            ({"ended": {"lost": 1}}, "it must be named one of acked,"),
-            ({"delivered": None}, "delivered is None; it must be an int"),
-            ({"failed": "1"}, "failed is '1'; it must be an int"),
-            ({"marks": []}, "it must be of all that is outstanding"),
-            ({"marks": [[1, 0]]}, "it must be of all that is outstanding"),
-            ({"marks": [[0, 5], [0, 2]]}, "it must be of all that is outstanding"),
-            ({"marks": [[0, 5_000], [1, 4_500]]}, "it must be of all that is outstanding"),
-            ({"marks": [[0, 5_000], [7, 0]]}, "it must be of all that is outstanding"),
-            ({"marks": [[0, -1]]}, r"marks\[0\]\[1\] is -1; it must be at least 0"),
-        ],
-    )
-    def test_a_forged_state_is_refused(self, change: dict[str, object], told: str) -> None:
-        original = measured()
-        original.offer(0, "a1", now_ms=0)
-        original.offer(1, "a1", now_ms=100)
-        state: Any = original.snapshot()
-        state["rooms"]["health"] |= change
-        with pytest.raises(SnapshotError, match=told):
-            Watched.restore(state, AlphabetRing(), original.config, now_ms=9)
-
-    def test_marks_of_what_is_done_are_refused(self) -> None:
-        state: Any = measured().snapshot()
-        state["rooms"]["health"]["marks"] = [[0, 5]]
-        with pytest.raises(SnapshotError, match="it must be of all that is outstanding"):
-            Watched.restore(state, AlphabetRing(), DispatcherConfig(measure=True), now_ms=9)
-
 
 class TestNames:
     """The figures have the names that every host exports."""

@@ -131,15 +131,15 @@ class TestLookAheadAndBatches:
         assert [(1, "ann"), (2, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
 
 
-class TestTheBudgetOfTheToken:
+class TestAckHoles:
     """It cannot be had together with what shares limits, today."""
 
     def test_the_limit_of_the_subscription_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="be None with max_in_flight"):
-            DispatcherConfig(token_bytes=80, max_in_flight=3)
+            DispatcherConfig(max_ack_holes=80, max_in_flight=3)
 
     def test_groups_are_refused(self) -> None:
-        config = DispatcherConfig(token_bytes=80)
-        with pytest.raises(ConfigError, match="no group_of with token_bytes"):
+        config = DispatcherConfig(max_ack_holes=80)
+        with pytest.raises(ConfigError, match="no group_of with max_ack_holes"):
             KeySharedDispatcher(HashRing(), config, rules=RULES)
         assert KeySharedDispatcher(HashRing(), config, rules=Rules(mark="none")).groups() == []

@@ -147,7 +147,7 @@ def test_an_answer_that_is_no_bool_is_refused_and_changes_nothing(answer: object
     ("config", "setting"),
     [
         ({"ordering_required": True, "poison": Poison.BLOCK, "unmatched": Unmatched.HOLD}, "ordering_required"),
-        ({"token_bytes": 80}, "token_bytes"),
+        ({"max_ack_holes": 80}, "max_ack_holes"),
         ({"latest_only": True}, "latest_only"),
     ],
 )

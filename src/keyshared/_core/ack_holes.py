@@ -1,15 +1,17 @@
 """A bound on the holes: settled stretches above the lowest outstanding message, which a restart token has to name.
 
+Stretches of an earlier token count from when they are read again.
+
 While there are too many, only the lowest outstanding message goes out: that alone can join a hole to the position. The
 quota of the subscription is paused meanwhile, so all that is ready stays where it is and the consumers are remembered.
 """
 
+from keyshared._checks import require
 from keyshared._core.feature import Feature
 from keyshared._core.quotas import Quota
 from keyshared._core.reader import Reader
 from keyshared._core.records import Consumer, Entry
 from keyshared._core.window import Window
-from keyshared._checks import require
 from keyshared.effects import Ending
 
 __all__ = ["AckHoles"]
@@ -27,7 +29,7 @@ class _Outstanding:
 
 
 class AckHoles(Feature):
-    """Counts the holes as they come and go, O(1) for each message, and pauses the subscription while there are too many.
+    """Counts the holes as they come and go, and pauses the subscription while there are too many. O(1) a message.
 
     Args:
         window: A new one.
@@ -115,28 +117,25 @@ class AckHoles(Feature):
 
     def restored(self) -> None:
         """Count the holes of a window that was restored."""
+        below: int | None = None
         for entry in self._window.outstanding():
-            below = self._end.below.entry
-            self._end.hole = below is not None and entry.prev is not None and entry.prev > below.offset
-            self.count += self._end.hole
+            self._pass(below, entry.prev)
             self.tracked(entry)
-        last, below = self._window.cursor.last, self._end.below.entry
-        self._end.hole = below is not None and last is not None and last > below.offset
-        self.count += self._end.hole
+            below = entry.offset
+        self._pass(below, self._window.cursor.last)
         self._judge()
 
-    def holds(self, entry: Entry) -> bool:
-        """Return whether a message has to wait until there are fewer holes, or until it is the lowest one."""
-        return self.is_full and entry is not self.lowest
+    def _pass(self, below: int | None, prev: int | None) -> None:
+        """Note a hole above an outstanding message if an offset up to ``prev`` was settled there."""
+        if below is not None and prev is not None and below < prev:
+            self._end.hole = True
+            self.count += 1
 
     def check_invariants(self) -> None:
-        """Raise `InvariantError` unless the holes are the acked ranges above the position. For tests; O(n)."""
-        cursor = self._window.cursor
-        resume = cursor.resume_offset
-        last = cursor.last  # what an earlier life has settled above counts when it is offered again
-        ranges: list[tuple[int, int]] = []
-        if resume is not None and last is not None:
-            ranges = [each for each in cursor.acked_ranges() if resume < each[0] <= last]
-        require(self.count == len(ranges), f"{self.count} holes are the {len(ranges)} acked ranges above the position")
+        """Raise `InvariantError` unless the holes are what is settled between outstanding messages. For tests; O(n)."""
+        offsets = [entry.offset for entry in self._window.outstanding()]
+        befores = [*(entry.prev for entry in self._window.outstanding()), self._window.cursor.last][1:]
+        holes = sum(before is not None and offset < before for offset, before in zip(offsets, befores, strict=False))
+        require(self.count == holes, f"{self.count} holes are the {holes} settled stretches above the position")
         require(self._total.paused or self.count <= self._most, "with too many holes the subscription is paused")
         require(not self._total.paused or self.count > self._most // 2, "with half of them it goes on")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from keyshared._core.membership import Membership
@@ -141,15 +142,16 @@ class Admission:
             MisuseError: The offer is refused; nothing has changed.
         """
         cursor = self._window.cursor
+        self._window.prepared.clear()
         if cursor.recalls(offset):
             how: Ending | None = Ending.EARLIER
         else:
             self.check(offset)
             how = None if self._is_wanted(key) else Ending.UNMATCHED
             if how is None:
-                self._check_key(key)
                 if self._per_key is not None and key is not None and self._waiting_of(key) >= self._per_key:
                     raise KeyFullError(key, self._per_key)
+                self._check_key(key)
         cursor.pass_to(offset)
         if self._known_until is not None:
             self._known_until = None
@@ -185,16 +187,19 @@ class Admission:
             return
         if self._routing.refuses_keys:
             self._routing.check_slot(key)
-        if self._window.rule_of is not None and key not in self._window.lanes:
-            self._window.rule_of(key)
+        window = self._window
+        if window.rule_of is not None and key not in window.lanes and key not in window.prepared:
+            window.prepared[key] = window.rule_of(key)
 
     # several messages
 
     def check_batch(self, messages: Sequence[Offered]) -> None:
         """Raise what any offer of these messages would raise, as far as it depends on more than the one before."""
+        self._window.prepared.clear()
         new = messages
         if self._known_until is not None:
-            new = [message for message in messages if not self.is_known(message[0])]
+            known = takewhile(lambda message: self.is_known(message[0]), messages)
+            new = messages[sum(1 for _ in known) :]
         last = self._window.cursor.last
         for offset, _, _, _ in new:
             if last is not None and offset <= last:

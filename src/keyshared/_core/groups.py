@@ -34,12 +34,13 @@ class GroupBook:
         self._limits = limits
         self.groups: OrderedDict[str, Group] = OrderedDict()
         self.changed: dict[Group, None] = {}
+        self._created = 0  # since `forget`
 
     def named(self, name: str) -> Group:
         """Return the group of that name, perhaps a new one. O(1)."""
         group = self.groups.get(name)
         if group is None:
-            self._forget_two()
+            self._created += 1
             group = self.groups[name] = Quota(name)
             self.set_limits(group, self._limits)
         return group
@@ -55,12 +56,13 @@ class GroupBook:
             if before is not None:
                 group.rate.set_level(before.fill())
 
-    def _forget_two(self) -> None:
-        """Look at the two groups that were not looked at for longest, and forget those that are as new."""
-        for _ in range(min(2, len(self.groups))):
+    def forget(self) -> None:
+        """Forget some groups that are as new: for each one that was created, two are looked at. O(1) amortised."""
+        for _ in range(min(2 * self._created, len(self.groups))):
             name, group = self.groups.popitem(last=False)
-            if not group.is_as_new or group.open:
+            if not group.is_as_new:
                 self.groups[name] = group
+        self._created = 0
 
 
 class Groups(Feature):
@@ -109,6 +111,7 @@ class Groups(Feature):
             for group in changed:
                 self._time(group)
             changed.clear()
+        self._book.forget()
         return ()
 
     def _time(self, group: Group) -> None:

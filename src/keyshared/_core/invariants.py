@@ -80,7 +80,8 @@ def _check_lane(window: Window, lane: Lane) -> None:
     require(all(entry.state != IN_FLIGHT for entry in waiting), f"{name} has nothing in flight behind fresh")
     require([e for e in delivered if e.state != IN_FLIGHT] == (lane.back or []), f"{name} knows what came back")
     went_out = [entry for entry in delivered if entry.offset not in window.beside]
-    most = max(lane.rule.limit, lane.rule.batch)
+    rule = lane.rule
+    most = rule.limit if rule.batch == 1 else min(rule.batch, rule.limit)
     require(len(went_out) <= most, f"{name} never had more open than its limit, see {_KEY_LIMITS}")
     spilled = [entry for entry in waiting if entry.state == SPILLED]
     require(lane.spilled is (spilled[0] if spilled else None), f"{name} knows its oldest spilled message")
