@@ -155,9 +155,9 @@ SAID_BY_A_CHECKER = re.compile(
 )
 # Each of these is asked for every message, and a call would cost more than the question; or it asks for something else.
 BY_HAND = {
-    ("_dispatch/receipts.py", "consumer"),
-    ("_dispatch/receipts.py", "attempt"),
-    ("_dispatch/receipts.py", "letters"),
+    ("_arguments.py", "consumer"),
+    ("_arguments.py", "attempt"),
+    ("_arguments.py", "letters"),
     ("buckets/batcher.py", "message"),
     ("buckets/batcher.py", "sequence_id"),
     ("buckets/batcher.py", "size"),

@@ -22,9 +22,6 @@ NOT_AT_THE_DOOR = (
     *(
         f"keyshared.{name}"
         for name in (
-            "_dispatch.gates",
-            "_dispatch.sessions",
-            "_dispatch.unit_gate",
             "buckets",
             "copyflags",
             "distribution",

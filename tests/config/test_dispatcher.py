@@ -24,16 +24,18 @@ def test_the_defaults_are_the_documented_ones() -> None:
     expected = {
         "window": 10_000,
         "max_tracked": 1_000_000,
-        "max_in_flight_per_consumer": 1_000,
+        "max_in_flight_per_consumer": 50,
         "max_in_flight_per_key": 1,
         "batch_per_key": 1,
         "max_in_flight": None,
         "max_loaded_per_key": 1_000,
         "ack_timeout_ms": 30_000,
         "retry": {"max_redeliveries": 5, "base_delay_ms": 1_000, "max_delay_ms": 60_000, "backoff": "exponential"},
-        "poison": "DEAD_LETTER",
+        "poison": "dead_letter",
+        "archive_blocked": False,
+        "quarantine": False,
         "on_evict": "redeliver",
-        "unmatched": "skip",
+        "unmatched": "hold",
         "inactive_grace_ms": 3_000,
         "drain_timeout_ms": None,
         "ordering_required": False,
@@ -47,9 +49,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "tell_settled": False,
         "spill": True,
         "max_waiting_per_key": None,
-        "max_waiting_per_consumer": None,
         "look_ahead": None,
-        "token_bytes": None,
+        "max_ack_holes": None,
     }
     assert expected == config.to_json()
 
@@ -95,15 +96,18 @@ def test_what_is_in_flight_of_a_key_is_loaded() -> None:
     [
         ("retry", None, "be a RetryPolicy"),
         ("retry", {}, "be a RetryPolicy"),
-        ("poison", "DEAD_LETTER", "be a Poison"),
+        ("poison", "dead_letter", "be one of Poison.DROP, Poison.DEAD_LETTER, Poison.BLOCK"),
         ("on_evict", "drop", "be one of OnEvict.REDELIVER, OnEvict.DROP"),
-        ("unmatched", "skip", "be one of Unmatched.SKIP, Unmatched.HOLD, Unmatched.ERROR"),
+        ("unmatched", "skip", "be one of Unmatched.HOLD, Unmatched.SKIP, Unmatched.ERROR"),
         ("ordering_required", 1, "be a bool"),
         ("redrive", 1, "be a bool"),
         ("tell_settled", 1, "be a bool"),
         ("unit", "hash", "be one of DrainUnit.KEY, DrainUnit.HASH, DrainUnit.RANGE"),
-        ("look_ahead", 5, "be a LookAhead, or None for no limit"),
-        ("token_bytes", 73, "be an int of at least 74, or None for no budget"),
+        ("look_ahead", 5, "be a LookAhead, or None"),
+        ("sessions", 5, "be a KeySessions, or None"),
+        ("group", None, "be a GroupLimits"),
+        ("max_ack_holes", -1, "be an int of at least 0, or None for no bound"),
+        ("window", 1 << 63, "be an int of at most 63 bits"),
     ],
 )
 def test_policies_are_values_of_their_type_and_never_text(name: str, value: object, requirement: str) -> None:
@@ -111,10 +115,10 @@ def test_policies_are_values_of_their_type_and_never_text(name: str, value: obje
     assert (name, value, requirement) == (error.parameter, error.value, error.requirement)
 
 
-@pytest.mark.parametrize("other", ["redrive", "latest_only"])
-def test_a_token_budget_cannot_be_kept_beside_what_waits_or_is_settled_by_another_rule(other: str) -> None:
-    error = refusal(token_bytes=80, **{other: True})
-    assert ("token_bytes", 80) == (error.parameter, error.value)
+@pytest.mark.parametrize("other", ["redrive", "latest_only", "max_in_flight"])
+def test_a_bound_on_ack_holes_is_refused_where_the_lowest_message_could_wait_for_another_one(other: str) -> None:
+    error = refusal(max_ack_holes=80, **{other: True if other != "max_in_flight" else 3})
+    assert ("max_ack_holes", 80) == (error.parameter, error.value)
     assert error.requirement.startswith(f"be None with {other}")
 
 
@@ -131,7 +135,6 @@ def test_a_start_that_is_no_int_is_refused(value: object) -> None:
         ("on_evict", OnEvict.DROP),
         ("poison", Poison.DROP),
         ("poison", Poison.DEAD_LETTER),
-        ("poison", Poison.QUARANTINE),
     ],
 )
 def test_ordering_required_refuses_policies_that_let_later_messages_overtake(
@@ -150,10 +153,26 @@ def test_ordering_required_has_one_lane_and_nothing_larger_to_drain(unit: DrainU
     assert DrainUnit.KEY is DispatcherConfig(**ORDERED, unit=DrainUnit.KEY).unit
 
 
-@pytest.mark.parametrize("poison", [Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER])
+@pytest.mark.parametrize("archive_blocked", [False, True])
 @pytest.mark.parametrize("unmatched", [Unmatched.HOLD, Unmatched.ERROR])
-def test_ordering_required_goes_with_the_policies_that_wait(poison: Poison, unmatched: Unmatched) -> None:
-    assert DispatcherConfig(ordering_required=True, poison=poison, unmatched=unmatched).ordering_required
+def test_ordering_required_goes_with_the_policies_that_wait(archive_blocked: bool, unmatched: Unmatched) -> None:
+    config = DispatcherConfig(**ORDERED | {"unmatched": unmatched}, archive_blocked=archive_blocked)
+    assert config.ordering_required
+
+
+@pytest.mark.parametrize(
+    ("switch", "poison"),
+    [("quarantine", Poison.BLOCK), ("quarantine", Poison.DROP), ("archive_blocked", Poison.DEAD_LETTER)],
+)
+def test_a_switch_of_another_poison_policy_is_refused(switch: str, poison: Poison) -> None:
+    error = refusal(poison=poison, **{switch: True})
+    assert (switch, True) == (error.parameter, error.value)
+
+
+def test_batches_are_refused_where_there_could_never_be_two_messages() -> None:
+    assert "batch_per_key" == refusal(batch_per_key=2, max_in_flight_per_key=2).parameter
+    assert "batch_per_key" == refusal(batch_per_key=2, latest_only=True).parameter
+    assert "latest_only" == refusal(**ORDERED, latest_only=True).parameter
 
 
 def test_a_configuration_is_a_value() -> None:
@@ -173,21 +192,27 @@ def test_a_configuration_is_a_value() -> None:
         DispatcherConfig(
             on_evict=OnEvict.DROP,
             unmatched=Unmatched.ERROR,
-            poison=Poison.QUARANTINE,
+            quarantine=True,
             unit=DrainUnit.RANGE,
             retry=RetryPolicy(max_redeliveries=None, backoff=Backoff.FIXED),
         ),
-        DispatcherConfig(look_ahead=LookAhead(per_consumer=7), token_bytes=80),
+        DispatcherConfig(look_ahead=LookAhead(per_consumer=7), max_ack_holes=80),
     ],
 )
 def test_the_plain_form_survives_json(config: DispatcherConfig) -> None:
     assert config == DispatcherConfig.from_json(json.loads(json.dumps(config.to_json())))
 
 
-@pytest.mark.parametrize("data", [None, [], "config", {}, {"window": 1}, DispatcherConfig().to_json() | {"extra": 1}])
-def test_a_plain_form_with_other_fields_is_refused(data: object) -> None:
-    with pytest.raises(SnapshotError, match=r"config is .* exactly the fields window, max_tracked"):
+@pytest.mark.parametrize("data", [None, [], "config", DispatcherConfig().to_json() | {"extra": 1}])
+def test_a_plain_form_with_unknown_fields_is_refused(data: object) -> None:
+    with pytest.raises(SnapshotError, match=r"config is .* fields of window, max_tracked"):
         DispatcherConfig.from_json(data)
+
+
+def test_absent_fields_take_their_defaults() -> None:
+    assert DispatcherConfig() == DispatcherConfig.from_json({})
+    read = DispatcherConfig.from_json({"window": 5, "retry": {"max_redeliveries": 2}, "look_ahead": {}})
+    assert DispatcherConfig(window=5, retry=RetryPolicy(max_redeliveries=2), look_ahead=LookAhead()) == read
 
 
 @pytest.mark.parametrize(
@@ -196,16 +221,17 @@ def test_a_plain_form_with_other_fields_is_refused(data: object) -> None:
         ({"window": "10"}, "window"),
         ({"window": True}, "window"),
         ({"max_tracked": 1}, "max_tracked"),
-        ({"poison": "drop"}, "poison"),
+        ({"poison": "DROP"}, "poison"),
         ({"poison": None}, "poison"),
         ({"on_evict": "keep"}, "on_evict"),
         ({"unmatched": ["skip"]}, "unmatched"),
         ({"unit": "slot"}, "unit"),
-        ({"look_ahead": {"per_consumer": 1}}, "config.look_ahead"),
-        ({"token_bytes": "80"}, "token_bytes"),
-        ({"ordering_required": True}, "unmatched"),
-        ({"retry": None}, "config.retry"),
-        ({"retry": {"backoff": "fixed"}}, "config.retry"),
+        ({"look_ahead": {"consumers": 1}}, "config.look_ahead"),
+        ({"look_ahead": 7}, "config.look_ahead"),
+        ({"max_ack_holes": "80"}, "max_ack_holes"),
+        ({"ordering_required": True}, "poison"),
+        ({"retry": None}, "retry"),
+        ({"retry": {"jitter": "fixed"}}, "config.retry"),
         (
             {"retry": {"max_redeliveries": 1, "base_delay_ms": -1, "max_delay_ms": 1, "backoff": "fixed"}},
             "base_delay_ms",
@@ -225,8 +251,8 @@ def test_reading_a_plain_form_leaves_it_as_it_was() -> None:
     assert DispatcherConfig().to_json() == data
 
 
-@pytest.mark.parametrize("name", ["max_waiting_per_key", "max_waiting_per_consumer"])
-def test_what_waits_is_limited_only_where_nothing_is_spilled(name: str) -> None:
+def test_what_waits_is_limited_only_where_nothing_is_spilled() -> None:
+    name = "max_waiting_per_key"
     limited: dict[str, Any] = {name: 3}
     assert f"{name} is 3; it must be None unless spill is False" in str(refusal(**limited))
     assert 3 == getattr(DispatcherConfig(spill=False, **limited), name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from keyshared.config import LookAhead, look_ahead_limit
-from keyshared.config.look_ahead import NO_LOOK_AHEAD_LIMIT
+from keyshared.config.limits import NO_LOOK_AHEAD_LIMIT
 from keyshared.errors import ArgumentError, ConfigError
 
 PULSARS = [  # KeySharedLookAheadConfigTest: per consumer, per subscription, the same unacked, consumers, expected
@@ -29,10 +29,9 @@ def test_the_limit_is_the_one_that_pulsar_computes(row: tuple[int, ...]) -> None
         max_unacked_per_consumer=unacked,
         max_unacked_per_subscription=unacked_of_all,
     )
-    look_ahead = LookAhead(
-        per_consumer=per_consumer, per_subscription=per_subscription, max_unacked_per_subscription=unacked_of_all
-    )
-    assert limit == look_ahead.limit(consumers, max_unacked_per_consumer=unacked)
+    if per_consumer or per_subscription:
+        look_ahead = LookAhead(per_consumer=per_consumer, per_subscription=per_subscription)
+        assert limit == look_ahead.limit(consumers)
 
 
 def test_a_number_below_0_is_no_limit_as_0_is() -> None:
@@ -41,7 +40,7 @@ def test_a_number_below_0_is_no_limit_as_0_is() -> None:
 
 
 def test_the_defaults_are_those_of_pulsar_4() -> None:
-    limits = [LookAhead().limit(consumers, max_unacked_per_consumer=1_000) for consumers in (0, 1, 10, 11)]
+    limits = [LookAhead().limit(consumers) for consumers in (0, 1, 10, 11)]
     assert [0, 2_000, 20_000, 20_000] == limits
 
 
@@ -49,7 +48,12 @@ def test_no_limit_is_greater_than_the_greatest_int_of_pulsar() -> None:
     assert NO_LOOK_AHEAD_LIMIT == look_ahead_limit(1 << 40, per_consumer=1 << 40, per_subscription=0)
 
 
-@pytest.mark.parametrize("name", ["per_consumer", "per_subscription", "max_unacked_per_subscription"])
+def test_no_limit_at_all_is_no_look_ahead() -> None:
+    with pytest.raises(ConfigError, match="look_ahead=None is no limit"):
+        LookAhead(per_consumer=0, per_subscription=0)
+
+
+@pytest.mark.parametrize("name", ["per_consumer", "per_subscription"])
 def test_a_number_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is -1; it must be an int of at least 0"):
         LookAhead(**{name: -1})

@@ -1,18 +1,14 @@
-"""Retry and poison policies are data: what they answer, and what they refuse."""
+"""Retry policies are data: what they return, and what they refuse."""
 
-import copy
 import json
-import pickle
 from pathlib import Path
 
 import pytest
-from hypothesis.vendor.pretty import pretty
 
-from keyshared.config import Backoff, Poison, RetryPolicy, Then
+from keyshared.config import Backoff, RetryPolicy
 from keyshared.errors import ArgumentError, ConfigError
 
 ROWS = json.loads((Path(__file__).parents[1] / "conformance" / "data" / "danube_retry.json").read_text("utf-8"))["rows"]
-POISONS = [Poison.DROP, Poison.DEAD_LETTER, Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, Poison.QUARANTINE]
 
 
 def test_every_row_that_danube_answers_is_answered_the_same() -> None:
@@ -44,8 +40,8 @@ def test_without_a_limit_a_message_is_never_exhausted_and_the_delay_stays_capped
 
 
 def test_the_doubling_stops_at_two_to_the_63() -> None:
-    policy = RetryPolicy(max_redeliveries=None, base_delay_ms=1, max_delay_ms=2**70)
-    assert [2**62, 2**63, 2**63, 2**63] == [policy.delay_ms(failures) for failures in (63, 64, 65, 10_000)]
+    policy = RetryPolicy(max_redeliveries=None, base_delay_ms=1, max_delay_ms=2**63 - 1)
+    assert [2**62, 2**63 - 1, 2**63 - 1, 2**63 - 1] == [policy.delay_ms(failures) for failures in (63, 64, 65, 10_000)]
 
 
 def test_no_redelivery_at_all_exhausts_at_the_first_failure() -> None:
@@ -101,50 +97,3 @@ def test_a_policy_is_a_value() -> None:
     assert 1 == len({RetryPolicy(), RetryPolicy()})
     with pytest.raises(AttributeError):
         RetryPolicy().max_redeliveries = 1  # type: ignore[misc]  # the mistake under test
-
-
-def test_the_named_poison_policies_are_all_the_valid_pairs() -> None:
-    pairs = [
-        (False, Then.SETTLE),
-        (True, Then.SETTLE),
-        (False, Then.BLOCK),
-        (True, Then.BLOCK),
-        (True, Then.QUARANTINE),
-    ]
-    assert pairs == [(poison.archive, poison.then) for poison in POISONS]
-    assert POISONS == [Poison(archive=archive, then=then) for archive, then in pairs]
-
-
-@pytest.mark.parametrize("poison", POISONS)
-def test_a_poison_policy_shows_and_finds_its_name(poison: Poison) -> None:
-    assert f"Poison.{poison.name}" == repr(poison)
-    assert getattr(Poison, poison.name) is Poison.from_name(poison.name) is poison
-
-
-@pytest.mark.parametrize("poison", POISONS)
-def test_copies_of_a_poison_policy_are_equal_to_it(poison: Poison) -> None:
-    assert [poison, poison] == [copy.deepcopy(poison), pickle.loads(pickle.dumps(poison))]  # noqa: S301  # our own bytes
-
-
-@pytest.mark.parametrize("name", ["block", "", None, ["BLOCK"], "Poison.BLOCK"])
-def test_an_unknown_poison_name_is_refused_with_the_known_ones(name: object) -> None:
-    with pytest.raises(ConfigError, match="DROP, DEAD_LETTER, BLOCK, BLOCK_AND_DEAD_LETTER, QUARANTINE"):
-        Poison.from_name(name)  # type: ignore[arg-type]  # the mistake under test
-
-
-def test_quarantine_without_an_archive_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"archive is False; it must be True with Then\.QUARANTINE"):
-        Poison(archive=False, then=Then.QUARANTINE)
-
-
-@pytest.mark.parametrize(
-    ("archive", "then", "parameter"), [(1, Then.SETTLE, "archive"), (True, "settle", "then"), (True, None, "then")]
-)
-def test_a_poison_policy_of_wrong_types_is_refused(archive: object, then: object, parameter: str) -> None:
-    with pytest.raises(ConfigError, match=parameter):
-        Poison(archive, then)  # type: ignore[arg-type]  # the mistake under test
-
-
-@pytest.mark.parametrize("poison", POISONS)
-def test_a_failing_plan_shows_a_policy_by_its_name(poison: Poison) -> None:
-    assert repr(poison) == pretty(poison)

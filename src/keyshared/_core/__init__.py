@@ -1,1 +1,3 @@
 """The unchecked core of the dispatcher and of the window: arguments are checked by the public faces, and not here."""
+
+__all__: tuple[str, ...] = ()

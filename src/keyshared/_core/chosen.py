@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from keyshared._checks import check_bool, check_int, configuration
 from keyshared._core.ack_holes import AckHoles
 from keyshared._core.drains import DrainDeadlines, DrainUnits, WatchedPlace, awaited_of_key
 from keyshared._core.feature import Feature
@@ -20,7 +21,7 @@ from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, DrainUnit, Rules
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import ReleaseReason
-from keyshared.errors import ConfigError
+from keyshared.errors import ArgumentError
 
 __all__ = ["Chosen", "WindowParts", "window_for"]
 
@@ -93,26 +94,23 @@ def _rule_of(
     return rule_of
 
 
+@configuration()
 def _limit_answer(limit_of: Callable[[bytes], Any], key: bytes) -> int:
-    answer = _ask("limit_of", limit_of, key)
-    if type(answer) is not int or answer < 1:
-        raise ConfigError("limit_of", answer, "be an int of at least 1")
-    return answer
+    return check_int("limit_of", _ask("limit_of", limit_of, key), 1)
 
 
+@configuration()
 def _bool_answer(latest_only: Callable[[bytes], Any], key: bytes) -> bool:
-    answer = _ask("latest_only", latest_only, key)
-    if type(answer) is not bool:
-        raise ConfigError("latest_only", answer, "be True or False")
-    return answer
+    return check_bool("latest_only", _ask("latest_only", latest_only, key))
 
 
+@configuration()
 def _group_answer(group_of: Callable[[bytes], Any], key: bytes) -> str:
     answer = _ask("group_of", group_of, key)
     if answer is None:
         return ""
     if type(answer) is not str:
-        raise ConfigError("group_of", answer, "be a str or None")
+        raise ArgumentError("group_of", answer, "be a str or None")
     return answer
 
 
@@ -120,7 +118,7 @@ def _ask(name: str, function: Callable[[bytes], Any], key: bytes) -> Any:  # noq
     try:
         return function(key)
     except Exception as error:
-        raise ConfigError(name, error, "answer for every key, and raise nothing") from error
+        raise ArgumentError(name, error, "answer for every key, and raise nothing") from error
 
 
 class Chosen:

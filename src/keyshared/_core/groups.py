@@ -111,7 +111,8 @@ class Groups(Feature):
             for group in changed:
                 self._time(group)
             changed.clear()
-        self._book.forget()
+        if not self._window.prepared:  # rules of a batch that goes on name their groups already
+            self._book.forget()
         return ()
 
     def _time(self, group: Group) -> None:

@@ -97,7 +97,7 @@ class Machine(Clock):
         )
         # no feature looks at the end of each call, and only the window bounds what waits
         self._is_plain = self.outbox.is_plain and not self.admission.looks_ahead
-        self.window.keeps_spare = self._is_plain
+        self.window.keeps_spare = self._is_plain and self.window.rule_of is None
         self._ack_timeout_ms = config.ack_timeout_ms
         self._one_key = config.ordering_required
         self._duties: Duties = {

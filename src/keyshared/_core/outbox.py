@@ -184,7 +184,9 @@ class Outbox:
         """Return the effect of an open delivery."""
         name = entry.lane.holder.name  # type: ignore[union-attr]  # an open message has one
         failures = 0 if entry.note is None else entry.note.failures
-        delivery: Deliver[Any] = _new(Deliver, (entry.offset, entry.lane.key, name, entry.attempt, failures, entry.item))
+        delivery: Deliver[Any] = _new(
+            Deliver, (entry.offset, entry.lane.key, name, entry.attempt, failures, entry.item)
+        )
         return delivery
 
     def deliveries_of(self, consumer: Consumer) -> list[Deliver[Any]]:

@@ -243,6 +243,10 @@ class Window:
                 pass
             if self.freed:
                 self._serve_freed()
+        if self.keyless.lanes:
+            self._serve_keyless()
+        if self.returned:
+            self._relieve()
         if 2 * self.waiting > self.capacity:
             self._spill_if_crowded(lane, entry)
         return entry
@@ -564,17 +568,10 @@ class Window:
             opened, self.opened = self.opened, {}
             for quota in sorted(opened, key=self._rank_of):
                 self._serve_remembered(quota)
-        while self.keyless.lanes and (consumer := self.rooms.roomiest()) is not None:
-            if self.total is not None and not self.total.admits(consumer):
-                self.total.waiting.setdefault(consumer)
-                break
-            self._serve(consumer)
-        if self.returned:
-            self._spill_returned()
-        if self.starved.lanes:
-            self._feed()
+        self._serve_keyless()
         for woken in self.on_wake:
             woken()
+        self._relieve()
 
     def pull(
         self, consumer: Consumer, most: int, only: Entry | None, per_key: int | None, *, past_quotas: bool = False
@@ -596,6 +593,8 @@ class Window:
             self._serve(consumer)
         else:
             self.hand_out(only, consumer, past_quotas=past_quotas)
+        if self.returned:
+            self._relieve()
         self.most_of_turn = None
         consumer.limit -= extra
         consumer.free -= extra
@@ -741,6 +740,14 @@ class Window:
             self._serve(consumer)
             quota.granted = None
 
+    def _serve_keyless(self) -> None:
+        """Serve messages without a key: each goes to the consumer that has most capacity then."""
+        while self.keyless.lanes and (consumer := self.rooms.roomiest()) is not None:
+            if self.total is not None and not self.total.admits(consumer):
+                self.total.waiting.setdefault(consumer)
+                return
+            self._serve(consumer)
+
     def _serve(self, consumer: Consumer) -> None:
         """Hand out what waits for a consumer, a turn for each lane, while it and the quotas have capacity."""
         ready, keyless, total = consumer.ready, self.keyless, self.total
@@ -879,6 +886,13 @@ class Window:
         self.waiting -= 1
         self._spill(lane, entry)
 
+    def _relieve(self) -> None:
+        """Spill what came back and still waits, and give free slots to lanes that wait for one."""
+        if self.returned:
+            self._spill_returned()
+        if self.starved.lanes:
+            self._feed()
+
     def _spill_returned(self) -> None:
         """Spill what came back from a delivery and still waits, while waiting messages take half the window.
 
@@ -930,7 +944,7 @@ class Window:
         lane.loaded += 1
         self.loaded += 1
         self.waiting += 1
-        if consumer is not None:
+        if consumer is not None and lane.taker is None:  # else a newer message of the lane is loaded for it already
             lane.taker = consumer
             consumer.reserved[entry.offset] = entry
             consumer.free -= 1

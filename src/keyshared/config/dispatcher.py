@@ -168,6 +168,7 @@ class DispatcherConfig:
                 check_kind(name, getattr(self, name), values, ", or None" if name in _MAY_BE_NONE else "")
         if self.start is not None:
             check_position("start", self.start, "be None or an int")
+        check_int("retry.max_delay_ms", self.retry.max_delay_ms, 0)
         self._check_memory()
         self._check_together()
 

@@ -20,6 +20,7 @@ DEFAULT_MAX_REDELIVERIES: Final = (
 )
 DEFAULT_BASE_DELAY_MS: Final = 1_000  # Danube 1 s, Pulsar's MultiplierRedeliveryBackoff 1 s
 DEFAULT_MAX_DELAY_MS: Final = 60_000  # Danube 60 s, Pulsar's MultiplierRedeliveryBackoff 60 s
+_MOST_MS: Final = (1 << 64) - 1  # Danube's type of a delay
 _MAX_DOUBLINGS: Final = 63  # Danube's; keeps the delay a number of two words however often a message fails
 
 
@@ -65,8 +66,8 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if self.max_redeliveries is not None:
             check_int("max_redeliveries", self.max_redeliveries, 0, ", or None for no limit")
-        check_int("base_delay_ms", self.base_delay_ms, 0)
-        check_int("max_delay_ms", self.max_delay_ms, 0)
+        check_int("base_delay_ms", self.base_delay_ms, 0, most=_MOST_MS)
+        check_int("max_delay_ms", self.max_delay_ms, 0, most=_MOST_MS)
         check_enum("backoff", self.backoff, Backoff)
 
     def delay_ms(self, failures: int, requested_ms: int | None = None) -> int | None:
@@ -84,7 +85,7 @@ class RetryPolicy:
         """
         check_int("failures", failures, 0)
         if requested_ms is not None:
-            check_int("requested_ms", requested_ms, 0)
+            check_int("requested_ms", requested_ms, 0, most=_MOST_MS)
         return self.delay_after(failures, requested_ms)
 
     def delay_after(self, failures: int, requested_ms: int | None) -> int | None:
