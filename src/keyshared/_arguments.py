@@ -9,16 +9,18 @@ from keyshared.hashing.named import key_bytes
 
 __all__ = [
     "check_duration",
-    "check_one_receipt",
     "check_reason",
     "check_receipt",
+    "check_receipts",
     "checked_letter",
     "checked_message",
+    "checked_messages",
     "listed_letters",
     "offset_error",
 ]
 
 _LETTERS_STOP: Final = OFFSET_STOP - (1 << 31)  # leaves numbers for more deliveries than any message will have
+_RECEIPT: Final = 3
 _WITHOUT_INSTANT: Final = 3
 _WITH_INSTANT: Final = 4
 
@@ -32,12 +34,17 @@ def check_receipt(offset: object, consumer: object, attempt: object) -> None:
         raise ArgumentError("attempt", attempt, "be an int")
 
 
-def check_one_receipt(receipt: object) -> Receipt:
-    """Return a receipt, or raise `ArgumentError` if it is none."""
-    if not isinstance(receipt, tuple) or len(receipt) != len(("offset", "consumer", "attempt")):
-        raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
-    check_receipt(*receipt)
-    return receipt
+def check_receipts(receipts: list[Any]) -> list[Receipt]:
+    """Return receipts, or raise `ArgumentError` if one of them is none."""
+    for receipt in receipts:
+        if type(receipt) is tuple and len(receipt) == _RECEIPT:
+            offset, consumer, attempt = receipt
+            if type(offset) is int and type(consumer) is str and type(attempt) is int:
+                continue
+        if not isinstance(receipt, tuple) or len(receipt) != _RECEIPT:
+            raise ArgumentError("receipt", receipt, "be a tuple of offset, consumer and attempt")
+        check_receipt(*receipt)
+    return receipts
 
 
 def check_duration(parameter: str, value: object, least: int) -> None:
@@ -57,6 +64,19 @@ def offset_error(offset: object, last: int | None) -> KeySharedError:
     if type(offset) is not int:
         return OffsetOrderError(offset, last)
     return ArgumentError("offset", offset, "be an int of at most 63 bits")
+
+
+def checked_messages(messages: list[Any], last: int | None) -> list[tuple[int, bytes | None, Any, int | None]]:
+    """Return several messages as `checked_message` returns one."""
+    checked: list[tuple[int, bytes | None, Any, int | None]] = []
+    for message in messages:
+        if type(message) is tuple and len(message) == _WITHOUT_INSTANT:
+            offset, key, item = message
+            if type(offset) is int and type(key) is bytes and -OFFSET_STOP < offset < OFFSET_STOP:
+                checked.append((offset, key, item, None))
+                continue
+        checked.append(checked_message(message, last))
+    return checked
 
 
 def checked_message(message: object, last: int | None) -> tuple[int, bytes | None, Any, int | None]:
