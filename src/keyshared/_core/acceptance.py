@@ -49,7 +49,7 @@ class Acceptance:
         """Return the consumers that accept a key.
 
         Complexity:
-            O(len(key)) for exact patterns and prefixes, and while the answer is kept; else every other pattern is tried.
+            O(len(key)) for exact patterns and prefixes, and while the answer is kept; else every pattern is tried.
         """
         if not self._selective:
             return self._everyone

@@ -1,4 +1,4 @@
-"""What is asked about a message before it is let in: is it known already, does any consumer accept it, is there room."""
+"""What is asked about a message before it is let in: is it known, does a consumer accept it, is there room."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ Offered: TypeAlias = tuple[int, bytes | None, Any, int | None]
 class Admission:
     """Decides which offers are taken, and says how many more there may be.
 
-    The bounds are memory and tracked offsets (the window's), `LookAhead`, and ``max_waiting_per_key``. The offer and the
-    pause ask the same ones.
+    The bounds are memory and tracked offsets (those of the window), `LookAhead`, and ``max_waiting_per_key``. The offer
+    and the pause ask the same ones.
 
     Attributes:
         looks_ahead: Whether the number of waiting messages is bounded.

@@ -119,7 +119,7 @@ class DrainUnits(Feature):
                 self.opened(entry, consumer)
 
     def holder_besides(self, lane: Lane, owner: Consumer | None) -> Consumer | None:
-        """Return a consumer that holds something of the unit besides the owner; of several, the one that joined first."""
+        """Return another consumer than the owner that holds something of the unit; of several, the first that joined."""
         others = [holder for holder in self._holders.get(self.unit_of(lane), ()) if holder is not owner]
         return min(others, key=_order_of, default=None)
 
@@ -146,7 +146,7 @@ class DrainUnits(Feature):
             if entry.lane.key is not None
         }
         require(counted == opened, "units count exactly the open deliveries")
-        for lane, _ in self._window.draining.items():
+        for lane in self._window.draining.lanes:
             known = lane in self._waiting.get(self.unit_of(lane), ()) or (lane.open and lane.holder is not lane.owner)
             require(bool(known), f"lane {lane.key!r} waits for its unit")
 
@@ -262,7 +262,7 @@ class DrainDeadlines(Feature):
     def dump(self, now: int) -> object:
         """Return the first offset of each lane that drains, and the time that it has left."""
         rows: list[list[int]] = []
-        for lane, _ in self._draining.items():
+        for lane in self._draining.lanes:
             deadline = self._drains[lane].deadline
             if lane.head is not None and deadline is not None:
                 rows.append([lane.head.offset, deadline - now])

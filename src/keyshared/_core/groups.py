@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import Any
 
+from keyshared._checks import require
 from keyshared._core.feature import Feature
 from keyshared._core.quotas import Clock, Quota, TokenBucket
 from keyshared._core.reader import Reader
@@ -11,7 +12,6 @@ from keyshared._core.rotation import Group, Rotation
 from keyshared._core.timers import Duties, Duty, Stage, Timers
 from keyshared._core.values import GroupStats
 from keyshared._core.window import Window
-from keyshared._checks import require
 from keyshared.config import GroupLimits
 
 __all__ = ["GroupBook", "Groups", "TotalQuota"]
@@ -130,7 +130,7 @@ class Groups(Feature):
         """Return the groups by name; those that are as new are left out. O(groups and ready lanes)."""
         ready = dict.fromkeys(self._book.groups, 0)
         for consumer in self._window.consumers.values():
-            for lane, _ in consumer.ready.items():
+            for lane in consumer.ready.lanes:
                 ready[lane.rule.quotas[0].name] += 1
         return [
             GroupStats(

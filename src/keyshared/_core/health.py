@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from operator import itemgetter
 from typing import Final
 
@@ -103,6 +104,6 @@ class Measure(Feature):
             first, last = cursor.resume_offset or 0, cursor.last or 0
             require(marks[0][0] <= first and marks[-1][0] <= last, "what is outstanding has an age")
             require(all(offset > first for offset, _ in marks[1:]), "times that are passed are forgotten")
-        pairs = zip(marks, marks[1:], strict=False)
+        pairs = pairwise(marks)
         rises = all(offset < later and since + _SECOND <= then for (offset, since), (later, then) in pairs)
         require(rises, "times of offers grow with their offsets")

@@ -1,8 +1,8 @@
 """The unchecked core of the dispatcher: takes facts and the time, returns effects.
 
 It composes the rooms of the core and has one method for each input. What depends on the types and ranges of arguments
-is checked by `KeySharedDispatcher`; what depends on the state is checked here, before anything changes. ``now`` is never
-below the instant of the last call.
+is checked by `KeySharedDispatcher`; what depends on the state is checked here, before anything changes. ``now`` is
+never below the instant of the last call.
 """
 
 from collections.abc import Sequence
@@ -196,7 +196,7 @@ class Machine(Clock):
         return self.outbox.finish(now)
 
     def _offer_first(self, offset: int, key: bytes, item: object, now: int) -> _Effects | None:
-        """Deliver the only message of its key at once, if that is possible: `Window.offer` and all that follows from it.
+        """Deliver the only message of its key at once, if possible: `Window.offer` and all that follows from it.
 
         Written out, because without it a life of unique keys takes 1.5 times as long.
         """

@@ -114,10 +114,9 @@ class Outbox:
         if self.paused:
             if window.loaded <= self._resume_at:
                 self._resume_if_roomy(out)
-        elif window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked:
-            self.paused = True
-        elif self._looks_ahead and not self._admission.free_slots:
-            self.paused = True
+        else:
+            is_full = window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked
+            self.paused = is_full or (self._looks_ahead and not self._admission.free_slots)
         return out
 
     def _obligations(self, now: int) -> list[Effect[Any]]:

@@ -13,18 +13,16 @@ Only the window changes these records.
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import ItemsView
 from enum import IntEnum, StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from keyshared._core.quotas import Quota
 from keyshared.cursor import SETTLED, Cell
 from keyshared.effects import BlockReason
 from keyshared.glob import KeyFilter
 from keyshared.placement.ranges import Weight
-
-if TYPE_CHECKING:
-    from _collections_abc import dict_items
 
 __all__ = [
     "BLOCKED",
@@ -112,7 +110,7 @@ NEXT_STATE: Final[dict[tuple[State, Transition], State]] = {
 }
 """Every legal step; the documentation draws it and the tests compare the window with it.
 
-A message that gives up its payload while it waits for its dead letter or is blocked keeps its state, see `Note.spilled`;
+A message that gives up its payload while it is delayed, blocked or dead-lettering keeps its state, see `Note.spilled`;
 when it goes on, it is ``SPILLED`` instead of ``QUEUED``.
 """
 
@@ -264,7 +262,7 @@ class Place:
     def end_turn(self) -> None:
         """End the turn that `took` began."""
 
-    def items(self) -> "dict_items[Lane, int]":
+    def items(self) -> "ItemsView[Lane, int]":
         """Return the lanes and their numbers."""
         return self.lanes.items()
 

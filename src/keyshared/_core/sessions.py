@@ -1,7 +1,7 @@
 """Sessions of keys: what a consumer may keep for a key, from the first delivery to it until it has let go of the key.
 
-A key has at most one session. Its end begins when nothing of the key is open and the key belongs to another consumer, or
-has lingered for long enough. Where consumers flush, the key waits from then on until its consumer has said that it did,
+A key has at most one session. Its end begins when nothing of the key is open and the key belongs to another consumer,
+or has lingered for long enough. Where consumers flush, the key waits from then on until its consumer has said that it did,
 or its time is over: no two sessions of a key overlap. What has to end is looked for once, at the end of the call,
 because a key of which nothing is open in the middle of a call may have something open at its end.
 """
@@ -191,7 +191,7 @@ class Sessions(Feature):
             self._timers.start(session, now + self._flush_ms)
 
     def _why_away(self, session: Session) -> KeyEnd:
-        """Return why a session ends whose key belongs to another consumer: its consumer leaves, or the key has moved."""
+        """Return why a session ends whose key belongs to another consumer: its own leaves, or the key has moved."""
         consumer = session.consumer
         is_here = self._window.consumers.get(consumer.name) is consumer
         return KeyEnd.MOVED if is_here and consumer.state is not ConsumerState.DRAINING else KeyEnd.LEFT
@@ -254,7 +254,7 @@ class Sessions(Feature):
         self._told.clear()
 
     def dump(self, now: int) -> object:
-        """Return the last number that was given, and each session: why it is being flushed, and the time it has left."""
+        """Return the last number that was given, and each session with the time that it has left."""
         rows = [
             [
                 binary_text(session.key),

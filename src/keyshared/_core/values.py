@@ -175,7 +175,7 @@ class DispatcherStats:
         keys: Keys that have an outstanding message.
         quarantined_keys: Keys whose messages go to the dead-letter store.
         ownerless_keys: Keys that no consumer owns.
-        draining_keys: Keys that wait for the end of deliveries of their drain unit at another consumer than their owner.
+        draining_keys: Keys that wait for deliveries of their drain unit to end at other consumers than their owner.
         starved_keys: Keys whose turn has come but for which no slot of the window is free.
         keyless_waiting: Messages without a key for which no consumer has capacity.
         free_slots: Messages that may be offered now.

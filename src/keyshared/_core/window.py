@@ -6,7 +6,7 @@ that could go on is in exactly one place, and each change that can make it go on
 
 A call changes the state with `settle`, `put_back`, `provide` and the like, and then calls `wake`, which looks at the
 lanes and consumers that the changes touched. `offer` and `ack`, which every message goes through, do all at once.
-Messages that went out, are to be loaded or archived are in ``granted``; those that gave up their payload in ``dropped``.
+Messages to deliver, to load or to archive are in ``granted``; messages that gave up their payload in ``dropped``.
 """
 
 from collections import deque
@@ -320,10 +320,8 @@ class Window:
             self._spill(lane, entry)
         if lane.next is was_next or (lane.next is entry and lane.place is not None and deadline is None):
             del self.touched[lane]  # it waits for what it waited for
-        elif lane.next is entry and taker is not None and entry.state == QUEUED:
-            if taker.free > 0 and self._may_get(lane, taker):
-                self._leave(lane)
-                self._send(lane, entry, taker)
+        elif lane.next is entry and taker is not None:
+            self._hand_over(lane, entry, taker)
         self.wake()
         if not had_slot and deadline is None:
             self._spill_if_crowded(lane, entry)
@@ -364,8 +362,8 @@ class Window:
     def ack(self, entry: Entry) -> Entry | None:
         """Settle an open message, and let go out what that makes possible.
 
-        `settle` and `wake` written out for the oldest message of a lane, because every message comes by here: 0.6 of the
-        time of hot keys.
+        `settle` and `wake` written out for the oldest message of a lane, because every message comes by here: a life of
+        hot keys takes 0.6 of the time.
 
         Returns:
             The next message of the lane, if it went out in the place of this one; only that is not in ``granted``.
@@ -491,10 +489,15 @@ class Window:
         self.touched[lane] = None
         if taker is not None:
             self._unreserve(lane, entry)
-            if taker.free > 0 and entry is lane.next and entry.state == QUEUED and self._may_get(lane, taker):
-                self._leave(lane)
-                self._send(lane, entry, taker)
+            if entry is lane.next:
+                self._hand_over(lane, entry, taker)
         return True
+
+    def _hand_over(self, lane: Lane, entry: Entry, taker: Consumer) -> None:
+        """Send the next message of a lane to the consumer that it was loaded for, if that may still get it."""
+        if taker.free > 0 and entry.state == QUEUED and self._may_get(lane, taker):
+            self._leave(lane)
+            self._send(lane, entry, taker)
 
     # consumers
 
