@@ -19,7 +19,16 @@ every other one was dropped (``SPILLED``, or it waits for its retry): a later gr
 
 from typing import Final
 
-from keyshared._checks import check_bool, check_int, check_kind, check_members, check_offset, check_position
+from keyshared._arguments import offset_error
+from keyshared._checks import (
+    OFFSET_STOP,
+    check_bool,
+    check_int,
+    check_kind,
+    check_members,
+    check_offset,
+    check_position,
+)
 from keyshared._core.invariants import check_window
 from keyshared._core.records import (
     IN_FLIGHT,
@@ -39,7 +48,13 @@ from keyshared._core.window import Owners, Window
 from keyshared.config import DEFAULT_MAX_LOADED_PER_KEY, DEFAULT_MAX_TRACKED
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import BlockReason, Ending
-from keyshared.errors import ArgumentError, ConsumerExistsError, EntryStateError, OffsetOrderError, WindowFullError
+from keyshared.errors import (
+    ConsumerExistsError,
+    EntryStateError,
+    OffsetOrderError,
+    UnknownConsumerError,
+    WindowFullError,
+)
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes, required_key_bytes
 from keyshared.placement.protocol import check_name
@@ -47,7 +62,9 @@ from keyshared.placement.protocol import check_name
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]
 
 _MOVES: Final = (State.QUEUED, State.DELAYED, State.DEAD_LETTERING, State.BLOCKED)
-_LEGAL_MOVES: Final = {(before, after) for (before, _), after in NEXT_STATE.items() if after in _MOVES}
+_LEGAL_MOVES: Final = {
+    (before, after) for (before, _), after in NEXT_STATE.items() if after in _MOVES and before >= State.IN_FLIGHT
+}
 _EVERY_KEY: Final = KeyFilter()
 _NO_KEY: Final = KeyFilter([""])
 
@@ -65,6 +82,7 @@ class InFlightWindow:
         loaded_per_key: Messages of one key whose payload is in memory.
         spills: Whether the payload of a message that waits may be dropped; if not, ``loaded_per_key`` is unused.
         start: The value of ``cursor.resume_offset`` before the first offer.
+        first_attempt: Deliveries have attempt numbers above this.
 
     Raises:
         ArgumentError: An argument is of another type or out of range.
@@ -101,6 +119,7 @@ class InFlightWindow:
         loaded_per_key: int = DEFAULT_MAX_LOADED_PER_KEY,
         spills: bool = True,
         start: int | None = None,
+        first_attempt: int = 0,
     ) -> None:
         check_members("owners", owners, Owners)
         check_int("capacity", capacity, 1)
@@ -114,6 +133,7 @@ class InFlightWindow:
         rule = Rule(per_key, 1, loaded, ())
         cursor = ContiguousCursor(start)
         self._core = Window(owners, cursor, capacity=capacity, max_tracked=max_tracked, rule=rule, spills=spills)
+        self._core.first_attempt = check_int("first_attempt", first_attempt, 0)
         self._core.watch(())
         self._joined = 0
 
@@ -131,19 +151,21 @@ class InFlightWindow:
 
         Raises:
             KeyTypeError: The key is of another type.
-            OffsetOrderError: The offset is not greater than the last one.
-            ArgumentError: The offset is no int of at most 63 bits, or ``deadline`` is no int.
+            OffsetOrderError: The offset is not an int greater than the last one.
+            ArgumentError: The offset has more than 63 bits, or ``deadline`` is no int.
             WindowFullError: No slot is free.
         """
-        check_offset("offset", offset)
+        last = self._core.cursor.last
+        if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
+            raise offset_error(offset, last)
         data = key_bytes(key)
         if deadline is not None:
             check_int("deadline", deadline, alternative=", or None")
-        last = self._core.cursor.last
         if last is not None and offset <= last:
             raise OffsetOrderError(offset, last)
         if not self._core.free_slots:
-            raise WindowFullError(self._core.capacity)
+            is_loaded = self._core.loaded >= self._core.capacity
+            raise WindowFullError(self._core.capacity if is_loaded else self._core.max_tracked)
         self._core.offer(offset, data, item, deadline)
         return self._granted()
 
@@ -160,7 +182,9 @@ class InFlightWindow:
         """Settle a message, whatever its state, and return what was granted; `EntryStateError` if it is settled."""
         self._check_outstanding(entry, State.SETTLED)
         if entry.state == IN_FLIGHT:
-            self._core.ack(entry)
+            following = self._core.ack(entry)
+            if following is not None:
+                return [*self._granted(), following]
         else:
             self._core.settle(entry, Ending.ACKED)
             self._core.wake()
@@ -237,10 +261,10 @@ class InFlightWindow:
         return consumer
 
     def discard(self, name: str) -> None:
-        """Forget a consumer that has nothing open; `ArgumentError` if it has, or is not known."""
+        """Forget a consumer that has nothing open; raise `EntryStateError` if it has: `move` or `settle` that first."""
         consumer = self._known(name)
-        if consumer.open:
-            raise ArgumentError("name", name, "be of a consumer without open deliveries")
+        for offset in consumer.open:
+            raise EntryStateError(offset, State.IN_FLIGHT.name, State.QUEUED.name)
         self._core.discard(consumer)
         self._core.reassign()
 
@@ -248,6 +272,13 @@ class InFlightWindow:
         """Change how many deliveries a consumer may have open; deliveries beyond that stay open."""
         check_int("limit", limit, 0)
         self._core.set_limit(self._known(name), limit)
+
+    def set_keyless(self, name: str, *, keyless: bool) -> None:
+        """Change whether a consumer may get messages without a key."""
+        check_bool("keyless", keyless)
+        consumer = self._known(name)
+        self._core.set_keyless(consumer, keyless=keyless)
+        self._core.freed[consumer] = None
 
     def reassign(self) -> None:
         """Note that owners may have changed; `wake` then asks again for every lane that waits."""
@@ -284,6 +315,11 @@ class InFlightWindow:
         return self._core.consumers
 
     @property
+    def emptied(self) -> list[Consumer]:
+        """Consumers of limit 0 whose last delivery has ended; take them out when you have seen them."""
+        return self._core.emptied
+
+    @property
     def free_slots(self) -> int:
         """How many messages may be offered now."""
         return self._core.free_slots
@@ -313,12 +349,11 @@ class InFlightWindow:
         core = self._core
         granted = [entry for entry in core.granted if entry.state not in (SETTLED, State.QUEUED, SPILLED)]
         for entry in core.dropped:
-            if entry.state != SETTLED and not holds_slot(entry):
-                entry.item = None
+            if entry.state != SETTLED and not holds_slot(entry) and entry not in granted:
+                entry.item = None  # what is to be archived keeps its payload for that
                 granted.append(entry)
         core.granted.clear()
         core.dropped.clear()
-        core.emptied.clear()
         return granted
 
     def _check_outstanding(self, entry: Entry, to: State) -> None:
@@ -329,7 +364,7 @@ class InFlightWindow:
     def _known(self, name: str) -> Consumer:
         consumer = self._core.consumers.get(name)
         if consumer is None:
-            raise ArgumentError("name", name, "be of a consumer of this window")
+            raise UnknownConsumerError(name)
         return consumer
 
     def _touch(self, key: bytes) -> None:
