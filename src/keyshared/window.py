@@ -30,6 +30,7 @@ from keyshared._checks import (
     check_position,
 )
 from keyshared._core.invariants import check_window
+from keyshared._core.lanes import Owners
 from keyshared._core.records import (
     IN_FLIGHT,
     LOADING,
@@ -44,7 +45,7 @@ from keyshared._core.records import (
     State,
     holds_slot,
 )
-from keyshared._core.window import Owners, Window
+from keyshared._core.window import Window
 from keyshared.config import DEFAULT_MAX_LOADED_PER_KEY, DEFAULT_MAX_TRACKED
 from keyshared.cursor import ContiguousCursor
 from keyshared.effects import BlockReason, Ending

@@ -119,7 +119,7 @@ class DrainUnits(Feature):
                 self.opened(entry, consumer)
 
     def holder_besides(self, lane: Lane, owner: Consumer | None) -> Consumer | None:
-        """Return another consumer than the owner that holds something of the unit; of several, the first that joined."""
+        """Return another consumer than the owner that holds something of the unit; of several, the first."""
         others = [holder for holder in self._holders.get(self.unit_of(lane), ()) if holder is not owner]
         return min(others, key=_order_of, default=None)
 

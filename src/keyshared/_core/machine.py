@@ -11,6 +11,7 @@ from typing import Any, Final
 from keyshared._core.admission import Admission, Offered
 from keyshared._core.chosen import Chosen, window_for
 from keyshared._core.endings import REMEMBERED_DELIVERIES, Endings
+from keyshared._core.lanes import overrides
 from keyshared._core.membership import Membership
 from keyshared._core.outbox import Outbox
 from keyshared._core.quotas import Clock
@@ -19,7 +20,6 @@ from keyshared._core.redrive import redrive
 from keyshared._core.routing import Routing
 from keyshared._core.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._core.values import Full, Receipt, StoredLetter
-from keyshared._core.window import overrides
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.effects import (
     Call,

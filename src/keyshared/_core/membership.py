@@ -6,11 +6,12 @@ from itertools import chain
 from keyshared._checks import require
 from keyshared._core.endings import Endings
 from keyshared._core.feature import Feature
+from keyshared._core.lanes import overrides
 from keyshared._core.records import Consumer, ConsumerState, Place
 from keyshared._core.rotation import Rotation
 from keyshared._core.routing import Routing
 from keyshared._core.timers import Timers
-from keyshared._core.window import Window, overrides
+from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, Unmatched
 from keyshared.effects import BlockReason, Effect, Evicted, ReleaseReason
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError

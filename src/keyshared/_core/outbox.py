@@ -6,11 +6,12 @@ from typing import Any, Final, get_args, get_origin
 from keyshared._checks import require
 from keyshared._core.admission import Admission
 from keyshared._core.feature import Feature
+from keyshared._core.lanes import overrides
 from keyshared._core.membership import Membership
 from keyshared._core.records import DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, Entry, holds_slot
 from keyshared._core.sessions import Sessions
 from keyshared._core.timers import Timers
-from keyshared._core.window import Window, overrides
+from keyshared._core.window import Window
 from keyshared.effects import (
     CursorAdvanced,
     DeadLetter,

@@ -1,8 +1,8 @@
 """Sessions of keys: what a consumer may keep for a key, from the first delivery to it until it has let go of the key.
 
 A key has at most one session. Its end begins when nothing of the key is open and the key belongs to another consumer,
-or has lingered for long enough. Where consumers flush, the key waits from then on until its consumer has said that it did,
-or its time is over: no two sessions of a key overlap. What has to end is looked for once, at the end of the call,
+or has lingered for long enough. Where consumers flush, the key waits from then on until its consumer has said that it
+did, or its time is over: no two sessions of a key overlap. What has to end is looked for once, at the end of the call,
 because a key of which nothing is open in the middle of a call may have something open at its end.
 """
 
