@@ -185,7 +185,7 @@ UNCHECKED = frozenset(
     ]
 ) | frozenset(
     "cursor.contiguous.ContiguousCursor." + name
-    for name in ["append", "append_many", "close", "close_many", "pass_to", "recall", "skip"]
+    for name in ["append", "close", "pass_to", "recall", "skip"]
 )
 
 # What a user writes, and the kit calls or opens; and what is called by clients, with values of their own.

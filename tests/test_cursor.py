@@ -226,7 +226,7 @@ def test_a_cell_of_a_subclass_is_found_with_what_it_carries() -> None:
     cursor.append(Message(4, "four"))
     found = cursor.find(4)
     assert isinstance(found, Message)
-    assert ("four", 7, None) == (found.payload, found.state, found.prev)
+    assert ("four", 7) == (found.payload, found.state)
 
 
 def test_find_answers_none_for_what_is_not_outstanding() -> None:
@@ -236,12 +236,12 @@ def test_find_answers_none_for_what_is_not_outstanding() -> None:
     assert [1, 5] == [cell.offset for cell in map(cursor.find, (1, 5)) if cell]
 
 
-def test_prev_names_the_greatest_offset_offered_before_even_if_it_was_skipped() -> None:
+def test_befores_name_the_greatest_offset_offered_before_even_if_it_was_skipped() -> None:
     cursor = ContiguousCursor()
     cursor.skip(2)
     cell = Cell(9)
     cursor.append(cell)
-    assert 2 == cell.prev
+    assert [(cell, 2)] == list(cursor.befores())
 
 
 def test_a_closed_cell_says_settled() -> None:
@@ -267,9 +267,9 @@ def test_a_stored_cursor_is_restored_with_skip_and_append() -> None:
     cursor = offered(1, 2, 4, 7, 8, 9, 12)
     cursor.settle_many([1, 4, 8, 12])
     again = ContiguousCursor()
-    for cell in cursor:
-        if cell.prev is not None and (again.last is None or again.last < cell.prev):
-            again.skip(cell.prev)
+    for cell, before in cursor.befores():
+        if before is not None and (again.last is None or again.last < before):
+            again.skip(before)
         again.append(Cell(cell.offset))
     again.skip(12)
     assert answers(cursor) == answers(again)
@@ -278,7 +278,7 @@ def test_a_stored_cursor_is_restored_with_skip_and_append() -> None:
 def test_representations_name_the_facts() -> None:
     cursor = offered(1, 2)
     assert "ContiguousCursor(resume_offset=1, safe_cursor=None, outstanding=2)" == repr(cursor)
-    assert "Cell(offset=2, prev=1, state=1)" == repr(cursor.find(2))
+    assert "Cell(offset=2, state=1)" == repr(cursor.find(2))
 
 
 def test_copies_and_pickles_answer_the_same_and_are_independent() -> None:
@@ -660,8 +660,9 @@ def reopen_below_the_head(cursor: ContiguousCursor) -> None:
     cell.state = 1
 
 
-def lie_about_prev(cursor: ContiguousCursor) -> None:
-    list(cursor)[3].prev = None
+def lie_about_a_gap(cursor: ContiguousCursor) -> None:
+    cursor._gaps.append(3)
+    cursor._before_gaps.append(None)
 
 
 def move_the_cursor(cursor: ContiguousCursor) -> None:
@@ -684,7 +685,7 @@ def settle_all_and_move_the_cursor(cursor: ContiguousCursor) -> None:
         (settle_behind_its_back, "head is the lowest"),
         (reopen_below_the_head, "let go"),
         (swap_offsets, "in offset order"),
-        (lie_about_prev, "prev lies between"),
+        (lie_about_a_gap, "what was offered before lies between"),
         (move_the_cursor, "before the head"),
         (move_last_back, "last is the greatest"),
         (settle_all_and_move_the_cursor, "if nothing is outstanding"),

@@ -118,24 +118,28 @@ class AckHoles(Feature):
     def restored(self) -> None:
         """Count the holes of a window that was restored."""
         below: int | None = None
-        for entry in self._window.outstanding():
-            self._pass(below, entry.prev)
-            self.tracked(entry)
+        for entry, before in self._window.cursor.befores():
+            self._pass(below, before)
+            if isinstance(entry, Entry):
+                self.tracked(entry)
             below = entry.offset
         self._pass(below, self._window.cursor.last)
         self._judge()
 
-    def _pass(self, below: int | None, prev: int | None) -> None:
-        """Note a hole above an outstanding message if an offset up to ``prev`` was settled there."""
-        if below is not None and prev is not None and below < prev:
+    def _pass(self, below: int | None, before: int | None) -> None:
+        """Note a hole above an outstanding message if an offset up to ``before`` was settled there."""
+        if below is not None and before is not None and below < before:
             self._end.hole = True
             self.count += 1
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` unless the holes are what is settled between outstanding messages. For tests; O(n)."""
-        offsets = [entry.offset for entry in self._window.outstanding()]
-        befores = [*(entry.prev for entry in self._window.outstanding()), self._window.cursor.last][1:]
-        holes = sum(before is not None and offset < before for offset, before in zip(offsets, befores, strict=False))
+        cursor = self._window.cursor
+        cells = list(cursor.befores())
+        befores = [*(before for _, before in cells), cursor.last][1:]
+        holes = sum(
+            before is not None and cell.offset < before for (cell, _), before in zip(cells, befores, strict=False)
+        )
         require(self.count == holes, f"{self.count} holes are the {holes} settled stretches above the position")
         require(self._total.paused or self.count <= self._most, "with too many holes the subscription is paused")
         require(not self._total.paused or self.count > self._most // 2, "with half of them it goes on")

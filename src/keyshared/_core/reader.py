@@ -70,9 +70,13 @@ class Reader:
 
     def integer(self) -> int:
         """Return an int of at most 63 bits: an offset, or what remains of a time."""
-        if type(self.raw) is not int or not -OFFSET_STOP <= self.raw <= OFFSET_STOP:
+        if type(self.raw) is not int or not -OFFSET_STOP < self.raw < OFFSET_STOP:
             raise self.refuse(f"be an int of at most {OFFSET_BITS} bits")
         return self.raw
+
+    def position(self) -> int:
+        """Return the next offset to read: perhaps one above the greatest."""
+        return OFFSET_STOP if self.raw == OFFSET_STOP else self.integer()
 
     def count(self) -> int:
         """Return an int that is not negative."""

@@ -160,7 +160,6 @@ class Entry(Cell):
 
     def __init__(self, offset: int, item: object, lane: "Lane") -> None:
         self.offset = offset
-        self.prev = None
         self.state = QUEUED
         self.item = item
         self.lane = lane

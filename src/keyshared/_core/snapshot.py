@@ -128,6 +128,7 @@ def dump(machine: Machine) -> dict[str, object]:
     """Return the whole state as plain data: deadlines as what remains of them, no items. O(n)."""
     now, window, cursor = machine.now, machine.window, machine.window.cursor
     rows = {feature.name: feature.dump(now) for feature in machine.features if feature.name}
+    befores = {cell.offset: before for cell, before in cursor.befores()}
     names = _place_names(machine)
     listed = sorted((number, lane) for place in window.places() for lane, number in place.items())
     return sealed(
@@ -143,7 +144,7 @@ def dump(machine: Machine) -> dict[str, object]:
             "start": cursor.start,
             "last": cursor.last,
             "settled": [list(stretch) for stretch in cursor.remembered()],
-            "messages": [list(_dump_entry(entry, now)) for entry in window.outstanding()],
+            "messages": [list(_dump_entry(entry, befores.get(entry.offset), now)) for entry in window.outstanding()],
             "waiting": [list(_PlaceRow(*names[lane.place], _first(lane))) for _, lane in listed if lane.place],
             "quarantined": [binary_text(key) for key in window.quarantined],
             "features": {name: row for name, row in rows.items() if row is not None},
@@ -174,11 +175,11 @@ def _dump_consumer(consumer: Consumer, now: int) -> dict[str, object]:
     }
 
 
-def _dump_entry(entry: Entry, now: int) -> _MessageRow[object]:
+def _dump_entry(entry: Entry, before: int | None, now: int) -> _MessageRow[object]:
     consumer, note, key = entry.consumer, entry.note, entry.key
     return _MessageRow(
         offset=entry.offset,
-        before=entry.prev,
+        before=before,
         key=None if key is None else binary_text(key),
         state=State(entry.state).name.lower(),
         delivered=entry.lane.was_delivered(entry),
@@ -363,9 +364,9 @@ def _load_cursor(data: Reader, machine: Machine) -> None:
         cursor.skip(last)
     if last != cursor.last:
         raise data.field("last").refuse("be the greatest offset offered")
-    start = data.field("start").maybe(Reader.integer)
+    start = data.field("start").maybe(Reader.position)
     settled = [
-        (first.integer(), stop.integer()) for first, stop in (row.items(2) for row in data.field("settled").items())
+        (first.integer(), stop.position()) for first, stop in (row.items(2) for row in data.field("settled").items())
     ]
     if start is not None or last is not None:
         cursor.recall(start, settled)

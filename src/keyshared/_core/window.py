@@ -409,8 +409,8 @@ class Window(Lanes):
         """Look at every lane that waits in a place, and at those that wait for one of their own to end."""
         listed = [pair for place in self.places() for pair in place.items()]
         waiting = [lane for lane, _ in sorted(listed, key=_number_of)]
-        opened = {entry.lane: None for each in self.consumers.values() for entry in each.open.values()}
-        at_limit = [lane for lane in opened if lane.place is None]
+        opened = (entry.lane for each in self.consumers.values() for entry in each.open.values())
+        at_limit = {lane: None for lane in opened if lane.place is None and (lane.fresh is not None or lane.back)}
         for lane in waiting:  # all of them first: a lane must not wait behind one that is about to go elsewhere
             self._leave(lane)
         self._look_each(waiting)

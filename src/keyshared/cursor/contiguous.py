@@ -4,15 +4,16 @@ Two faces of one structure. Unchecked, for a window that composes it: `append`, 
 Checked, for a consumer that commits its position by itself: `offer`, `settle` and, over a restart, `to_token` and
 `from_token`.
 
-One list holds the offered cells in offset order. Each cell remembers the greatest offset that was offered *before* it,
-so the cursor moves to "what was offered before the lowest open one" and needs no +1 chain: an offset that was never
-offered (compaction, transaction markers, filtered batches) cannot stall it. Settled cells above the lowest open one
-stay in the list until they are half of it; then the list is rebuilt without them. The acked ranges above the cursor
-are derived from the cells that are left, never recorded a second time.
+One list holds the offered cells in offset order, and two queues the *gaps*: cells before which another offset than the
+next lower one was offered. So the cursor moves to "what was offered before the lowest open one" and needs no +1 chain:
+an offset that was never offered (compaction, transaction markers, filtered batches) cannot stall it. Settled cells
+above the lowest open one stay in the list until they are half of it; then the list is rebuilt without them. The acked
+ranges above the cursor are derived from the cells that are left, never recorded a second time.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from operator import attrgetter, itemgetter
 from typing import Final, Self
@@ -39,19 +40,17 @@ class Cell:
 
     Attributes:
         offset: Its place in the log.
-        prev: Greatest offset that was offered before it, None for the first; set by `ContiguousCursor.append`.
         state: `SETTLED`, or any positive int while it is outstanding.
     """
 
-    __slots__ = ("offset", "prev", "state")
+    __slots__ = ("offset", "state")
 
     def __init__(self, offset: int, state: int = _OPEN) -> None:
         self.offset = offset
-        self.prev: int | None = None
         self.state = state
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(offset={self.offset}, prev={self.prev}, state={self.state})"
+        return f"{type(self).__name__}(offset={self.offset}, state={self.state})"
 
 
 class _Passed(Cell):
@@ -103,7 +102,10 @@ class ContiguousCursor:
         (True, 13, 14)
     """
 
-    __slots__ = ("_head", "_known", "_order", "_passed", "last", "outstanding", "safe_cursor", "start")
+    __slots__ = (
+        *("_before_gaps", "_gaps", "_head", "_known", "_order", "_passed"),
+        *("last", "outstanding", "safe_cursor", "start"),
+    )
 
     def __init__(self, start: int | None = None) -> None:
         if start is not None:
@@ -113,6 +115,8 @@ class ContiguousCursor:
         self.safe_cursor: int | None = None
         self.outstanding = 0
         self._order: list[Cell] = []
+        self._gaps: deque[int] = deque()
+        self._before_gaps: deque[int | None] = deque()
         self._head = 0  # index of the lowest outstanding cell, 0 if there is none
         # Settled before a restart. Kept when they are passed, until the position has passed them too: an offset that is
         # not read again, or not offered because it is known, is settled for the next restart all the same.
@@ -180,25 +184,18 @@ class ContiguousCursor:
         """Offer a cell, unchecked: it is outstanding, above `last`, not below `start`.
 
         Args:
-            cell: Kept by reference until it is settled; its ``prev`` is set.
+            cell: Kept by reference until it is settled.
 
         Complexity:
             O(1). `safe_cursor` does not change.
         """
-        cell.prev = self.last
-        self.last = cell.offset
+        offset, last = cell.offset, self.last
+        if last is None or offset != last + 1:
+            self._gaps.append(offset)
+            self._before_gaps.append(last)
+        self.last = offset
         self.outstanding += 1
         self._order.append(cell)
-
-    def append_many(self, cells: Sequence[Cell]) -> None:
-        """Offer several cells, unchecked, as `append` would one after the other. O(cells)."""
-        last = self.last
-        for cell in cells:
-            cell.prev = last
-            last = cell.offset
-        self.last = last
-        self.outstanding += len(cells)
-        self._order += cells
 
     def close(self, cell: Cell) -> None:
         """Settle a cell, unchecked: it must be outstanding in this cursor.
@@ -217,6 +214,8 @@ class ContiguousCursor:
             if not live:
                 order.clear()
                 self._head = 0
+                self._gaps.clear()
+                self._before_gaps.clear()
                 self.safe_cursor = self.last
                 return
             # A passed cell is released at once: until the next rebuild it would only be work for the garbage collector.
@@ -226,36 +225,18 @@ class ContiguousCursor:
                 order[head] = _PASSED
                 head += 1
             self._head = head
-            self.safe_cursor = order[head].prev
+            lowest = order[head].offset
+            self.safe_cursor = self._before(lowest) if self._gaps else lowest - 1
         if len(order) > live + live + _SLACK:
             self._rebuild(live)
 
-    def close_many(self, cells: Sequence[Cell]) -> None:
-        """Settle several cells, unchecked: all of them are outstanding in this cursor, each of them once.
-
-        Complexity:
-            O(cells) amortised.
-        """
-        if not cells:
-            return
-        for cell in cells:
-            cell.state = SETTLED
-        self.outstanding = live = self.outstanding - len(cells)
-        order = self._order
-        if not live:
-            order.clear()
-            self._head = 0
-            self.safe_cursor = self.last
-            return
-        head = self._head
-        if not order[head].state:
-            while not order[head].state:  # stops: something is outstanding, and nothing below the head is
-                order[head] = _PASSED
-                head += 1
-            self._head = head
-            self.safe_cursor = order[head].prev
-        if len(order) > live + live + _SLACK:
-            self._rebuild(live)
+    def _before(self, lowest: int) -> int | None:
+        """Return the greatest offset that was offered before the lowest outstanding one; forget gaps below that."""
+        gaps, before = self._gaps, self._before_gaps
+        while gaps and gaps[0] < lowest:
+            gaps.popleft()
+            before.popleft()
+        return before[0] if gaps and gaps[0] == lowest else lowest - 1
 
     def _rebuild(self, live: int) -> None:
         """Leave settled cells behind."""
@@ -269,9 +250,9 @@ class ContiguousCursor:
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
-        A stored cursor is restored with it: for each outstanding cell in offset order `skip` its ``prev`` if that is
-        above `last`, then `append` it; in the end `skip` the stored `last` if that is above. Every answer is then the
-        same as before.
+        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `befores` named, if that
+        is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Every answer is
+        then the same as before.
 
         Args:
             offset: The offset.
@@ -454,6 +435,12 @@ class ContiguousCursor:
             if cell.state:
                 yield cell
 
+    def befores(self) -> Iterator[tuple[Cell, int | None]]:
+        """Yield outstanding cells in offset order, each with the greatest offset that was offered before it."""
+        before_gap = dict(zip(self._gaps, self._before_gaps, strict=True))
+        for cell in self:
+            yield cell, before_gap.get(cell.offset, cell.offset - 1)
+
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Half-open stretches above `resume_offset` in which every offered offset is settled.
 
@@ -466,9 +453,9 @@ class ContiguousCursor:
         """
         ranges: list[tuple[int, int]] = []
         below: int | None = None
-        for cell in self:
-            if below is not None and cell.prev is not None and below < cell.prev:
-                ranges.append((below + 1, cell.prev + 1))
+        for cell, before in self.befores():
+            if below is not None and before is not None and below < before:
+                ranges.append((below + 1, before + 1))
             below = cell.offset
         if below is not None and self.last is not None and below < self.last:
             ranges.append((below + 1, self.last + 1))
@@ -517,10 +504,11 @@ class ContiguousCursor:
         passed, ahead = order[: self._head], order[self._head :]
         require(all(cell is _PASSED for cell in passed), "what is below the head is settled and let go")
         require(all(one.offset < other.offset for one, other in pairwise(ahead)), "cells are in offset order")
-        for one, other in pairwise(ahead):
-            require(other.prev is not None and one.offset <= other.prev < other.offset, "prev lies between the cells")
+        befores = list(self.befores())
+        for (one, _), (other, before) in pairwise(befores):
+            require(before is not None and one.offset <= before < other.offset, "what was offered before lies between")
         if live:
-            require(self.safe_cursor == live[0].prev, "the safe cursor is what was offered before the head")
+            require(self.safe_cursor == befores[0][1], "the safe cursor is what was offered before the head")
             require(self.last is not None and self.last >= live[-1].offset, "last is the greatest offset offered")
             require(self.start is None or self.start <= live[0].offset, "what is below the start is not outstanding")
         else:
