@@ -264,7 +264,7 @@ class TestProgress:
     @pytest.mark.no_cover
     def test_everything_due_at_one_instant_is_delivered_in_one_call(self) -> None:
         # One message a tick.
-        dispatcher = subscription("ann")
+        dispatcher = subscription("ann", max_in_flight_per_consumer=100)
         fill(dispatcher, *[f"a{number}" for number in range(100)])
         for offset in range(100):
             dispatcher.nack(offset, "ann", 1)

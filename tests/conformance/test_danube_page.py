@@ -3,7 +3,7 @@
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -58,7 +58,7 @@ class TestKeyFilters:
         ],
     )
     def test_the_table_of_patterns(self, pattern: str, matching: list[str], others: list[str]) -> None:
-        dispatcher = KeySharedDispatcher(HashRing())
+        dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(unmatched=Unmatched.SKIP))
         dispatcher.add_consumer("worker", filters=[pattern])
 
         for offset, key in enumerate([*matching, *others]):
@@ -77,7 +77,7 @@ class TestKeyFilters:
         assert {"payments_worker", "worker_1"} >= {owners["payment"], owners["invoice"]}
 
     def test_what_no_filter_matches_counts_as_acked_and_the_cursor_passes_it(self) -> None:
-        dispatcher = subscription()
+        dispatcher = subscription(unmatched=Unmatched.SKIP)  # Danube's policy, which is ours by choice
         dispatcher.add_consumer("ann", filters=["payment"])
 
         assert [Skipped(0, b"refund", SkipReason.UNMATCHED), advanced(0)] == dispatcher.offer(0, "refund")
@@ -182,11 +182,13 @@ class TestLimits:
     def test_the_numbers_of_the_page_are_the_defaults(self) -> None:
         config = DispatcherConfig()
 
-        assert (10_000, 1_000, 1) == (config.window, config.max_in_flight_per_consumer, config.max_in_flight_per_key)
+        assert (10_000, 1) == (config.window, config.max_in_flight_per_key)
+        assert 50 == config.max_in_flight_per_consumer  # not Danube's 1,000: a queue that no timeout can give up unbegun
         assert (30_000, 3_000) == (config.ack_timeout_ms, config.inactive_grace_ms)
 
     def test_a_consumer_at_its_limit_does_not_occupy_the_window(self) -> None:
-        dispatcher = KeySharedDispatcher(AlphabetRing())  # not looked over after each of so many calls
+        config = DispatcherConfig(max_in_flight_per_consumer=1_000)
+        dispatcher = KeySharedDispatcher(AlphabetRing(), config)  # not looked over after each of so many calls
         dispatcher.add_consumer("ann")
         dispatcher.add_consumer("bob")
         effects = fill(dispatcher, *[f"a{number}" for number in range(1_200)])

@@ -9,12 +9,14 @@ from random import Random
 
 import pytest
 
+from keyshared._core.records import Lane
+from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, Deliver, Effect, Load
 from keyshared.placement import ExclusiveRanges
 from keyshared.ring import HashRing
-from keyshared.window import Entry, InFlightWindow, Lane
+from keyshared.window import Lane
 
 per_unit = pytest.mark.parametrize("unit", [DrainUnit.KEY, DrainUnit.HASH])
 
@@ -376,11 +378,11 @@ class TestReplayRules:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looked: list[bytes | None] = []
-        step = InFlightWindow._step
+        look = Window.look
 
-        def watched(self: InFlightWindow, lane: Lane, granted: list[Entry]) -> bool:
+        def watched(self: Window, lane: Lane) -> bool:
             looked.append(lane.key)
-            return step(self, lane, granted)
+            return look(self, lane)
 
         broker = Broker(DrainUnit.HASH, "c1")
         ring = HashRing(["c1", "c2"], slot_bits=6).ranges
@@ -393,7 +395,7 @@ class TestReplayRules:
         broker.publish(waiting)
         assert len(waiting) == broker.dispatcher.stats().draining_keys > 500
 
-        monkeypatch.setattr(InFlightWindow, "_step", watched)
+        monkeypatch.setattr(Window, "look", watched)
         for number, slot in enumerate(slots):
             looked.clear()
             broker.apply(broker.dispatcher.ack(number, "c1", 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.histories import HistoryJudge
 
-from keyshared.config import DispatcherConfig, Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.hashing.named import Key
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
@@ -64,7 +64,7 @@ def test_letters_of_a_key_go_out_again_in_their_order() -> None:
 
 
 def test_what_was_never_delivered_waits_from_its_return_too() -> None:
-    rows, _ = run(plan(Unblock(100, "k"), Redrive(100, "k"), poison=Poison.QUARANTINE), ["k", "k", "k"])
+    rows, _ = run(plan(Unblock(100, "k"), Redrive(100, "k"), quarantine=True), ["k", "k", "k"])
 
     delivered = [(row.at_ms, row.offset, row.attempt, row.available_ms) for row in rows if row.event is Event.DELIVERED]
     assert [(0, 0, 1, 0), (100, 0, 2, 100), (110, 1, 1, 100)] == delivered[:3]
@@ -107,7 +107,7 @@ def test_as_many_come_back_as_there_is_room_for() -> None:
 
 def test_letters_of_a_quarantined_key_stay_where_they_are() -> None:
     changes = (Redrive(100, "k"), Unblock(200, "k"), Redrive(300, "k"))
-    rows, _ = run(plan(*changes, poison=Poison.QUARANTINE), ["k", "k"])
+    rows, _ = run(plan(*changes, quarantine=True), ["k", "k"])
 
     assert [(100, None), (300, 0), (300, 1)] == [(at, offset) for at, _, offset in told(rows, Event.REDRIVEN)]
     assert ["is_quarantined"] * 2 == [row.reason for row in rows if row.event is Event.IGNORED_CALL]

@@ -232,9 +232,10 @@ class TestReasons:
     @pytest.mark.parametrize(
         "answers", [FailFirst(1, Answer.REJECT, "no"), SampledAnswers([Answer.REJECT], reason="no")]
     )
-    @pytest.mark.parametrize("poison", [Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER])
-    def test_it_stands_in_the_row_of_what_is_blocked(self, answers: Any, poison: Poison) -> None:
-        rows = run(one(config=DispatcherConfig(poison=poison), answers=[answers]), [Arrival(0, "k")])
+    @pytest.mark.parametrize("archive_blocked", [False, True])
+    def test_it_stands_in_the_row_of_what_is_blocked(self, answers: Any, archive_blocked: bool) -> None:
+        config = DispatcherConfig(poison=Poison.BLOCK, archive_blocked=archive_blocked)
+        rows = run(one(config=config, answers=[answers]), [Arrival(0, "k")])
 
         assert {"no"} == {row.reason for row in rows if row.event in {Event.REJECTED, Event.BLOCKED, Event.ARCHIVED}}
 

@@ -112,7 +112,7 @@ class Host:
         evicted: Who has been evicted and has not come back.
         owners: Who owned each of the keys seen so far when that was last asked; None if nobody counts.
         again: Since when a message is available again that was delivered, unblocked or redriven.
-        spilled: What travelled with the messages whose payload is not wanted now.
+        spilled: What travelled with the messages whose payload is not wanted now, or may not be before the next delivery.
         blocked: The blocked messages of each key.
         letters: The dead letters of each key that are settled, where they may come back.
     """
@@ -144,9 +144,8 @@ class Host:
             self.owners[key] = self.dispatcher.owner(key)
         fields = (next(self.numbers), self.now, _OFFERED, offset, key, None, None, None, passenger[0], None, None, None)
         self.rows.append(_new(Row, fields))
-        if any(type(effect) is Spilled for effect in effects):  # never about another message than the one offered
+        if effects and effects[0] == Spilled(offset):
             self.spilled[offset] = passenger
-            self.tell(Event.SPILLED, offset=offset, key=key)
         self.apply(effects)
 
     def apply(self, effects: list[Effect]) -> None:
@@ -164,6 +163,7 @@ class Host:
         offset, key, name, attempt, failures, item = effect
         passenger: Passenger = item  # what was offered
         self.open[offset] = effect
+        self.spilled.pop(offset, None)
         available = self.again.pop(offset, passenger[0])
         fields = (
             next(self.numbers),
@@ -306,6 +306,7 @@ class Host:
         event = Event.ARCHIVED if stays else Event.DEAD_LETTERED
         if not stays:
             self.again.pop(offset, None)
+            self.spilled.pop(offset, None)
             if self._plan.config.redrive:
                 self.letters.setdefault(key, {})[offset] = StoredLetter(offset, attempt, passenger)
         self.tell(event, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
@@ -351,6 +352,9 @@ class Host:
                 self._see_blocked(effect)
             case Settled() | Dropped() | Skipped():
                 self._see_settled(effect)
+            case Spilled(offset):
+                outstanding = self.dispatcher.describe(offset)
+                self.tell(Event.SPILLED, offset=offset, key=None if outstanding is None else outstanding.key)
             case Done(offset, key, how):
                 self.tell(Event.DONE, offset=offset, key=key, reason=how)
             case KeyBegun() | KeyEnding() | KeyEnded():
@@ -374,7 +378,9 @@ class Host:
 
     def _see_released(self, effect: Released, service_ms: int | None = None, said: str | None = None) -> None:
         offset, consumer, attempt, reason, failures, retry_at_ms = effect
-        key = self.open.pop(offset).key
+        delivery = self.open.pop(offset)
+        key = delivery.key
+        self.spilled[offset] = delivery.item  # type: ignore[assignment]  # what was offered
         self.workers[consumer].queue.pop(offset, None)
         self.again[offset] = self.now if retry_at_ms is None else retry_at_ms
         self.tell(
