@@ -5,7 +5,7 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
-from tests.properties.broken import BROKEN
+from tests.broken import BROKEN
 
 from keyshared.testing import Promise
 
@@ -95,14 +95,14 @@ def test_every_page_is_on_the_map(page: Path) -> None:
 def test_every_promise_names_the_faults_that_prove_it_is_checked(promise: Promise) -> None:
     section = _section_of_verification("The dispatcher's promises")
     (row,) = re.findall(rf"^\| \[{promise}\]\(contract\.md#{promise}\) \| (.*) \|$", section, flags=re.MULTILINE)
-    assert sorted(variant.__name__ for variant in BROKEN[promise]) == sorted(re.findall(r"`(\w+)`", row))
+    assert sorted(variant.broken.__name__ for variant in BROKEN[promise]) == sorted(re.findall(r"`(\w+)`", row))
 
 
 def test_every_broken_variant_of_a_verb_is_caught_as_the_promise_that_is_named() -> None:
     section = _section_of_verification("Verbs and where they meet")
     rows = re.findall(r"^\| \d+\w? [^|]+ \| ([a-z-]+) \| (.*) \|$", section, flags=re.MULTILINE)
     named = {(promise, name) for promise, names in rows for name in re.findall(r"`([A-Z]\w+)`", names)}
-    known = {(str(promise), variant.__name__) for promise, variants in BROKEN.items() for variant in variants}
+    known = {(str(promise), variant.broken.__name__) for promise, variants in BROKEN.items() for variant in variants}
     assert len(named) > 20
     assert named - known == {("key-order", "BatchWithAHole")}  # caught by a test of its own
 
@@ -110,7 +110,7 @@ def test_every_broken_variant_of_a_verb_is_caught_as_the_promise_that_is_named()
 @page_of_users
 def test_no_page_for_users_names_a_test_or_a_broken_variant(page: Path) -> None:
     prose = FAULTS_OF_THE_KIT.sub("", _prose(page.read_text("utf-8")))
-    variants = {variant.__name__ for variants in BROKEN.values() for variant in variants}
+    variants = {variant.broken.__name__ for variants in BROKEN.values() for variant in variants}
     assert set(re.findall(r"\w+", prose)) & (DEFINED | FILES | variants) == set()
     assert set(re.findall(r"\btests/[\w./]+", prose)) == SHOWN.get(page.name, set())
 

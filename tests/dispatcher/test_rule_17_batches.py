@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
-from tests.properties.broken_batches import BatchWithAHole
+from tests.broken import BatchWithAHole
 
 from keyshared.config import DispatcherConfig, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher

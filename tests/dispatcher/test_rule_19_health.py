@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, fill, subscription
-from tests.properties.broken_health import CountsAreLostOverARestart, CountsTheOfferTwice
+from tests.broken import CountsAreLostOverARestart, CountsTheOfferTwice
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.dispatcher import Health, KeySharedDispatcher, StoredLetter

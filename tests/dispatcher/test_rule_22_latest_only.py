@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
-from tests.properties.broken_latest import LetterBehindSleeps, NewestGoesToTheTail, VoidLoadWakesNobody
+from tests.broken import LetterBehindSleeps, NewestGoesToTheTail, VoidLoadWakesNobody
 
 from keyshared._core.values import Full
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched

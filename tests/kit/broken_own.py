@@ -1,7 +1,5 @@
 """The library's lease queue and window with one fault each: what their drivers have to show."""
 
-from collections import OrderedDict
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tests.kit.own_machines import (
@@ -15,8 +13,14 @@ from tests.kit.own_machines import (
     TellingQueueMachine,
     WindowMachine,
 )
-from tests.properties.broken_batches import AckThroughSkipsOne
-from tests.properties.broken_later import FirstDeliveryIsEarly, NewerPassesThePostponed, PostponedGoesAtOnce
+from tests.broken import (
+    AckThroughSkipsOne,
+    FirstDeliveryIsEarly,
+    NeverGivesUp,
+    NewerPassesThePostponed,
+    NewestKeyFirst,
+    PostponedGoesAtOnce,
+)
 
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
@@ -92,7 +96,7 @@ class LeasesASecondBatch(LeaseQueue):
 
     def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
         super()._start(config, dispatcher)
-        dispatcher._window.per_key = config.batch_per_key
+        dispatcher._machine.window.rule.turn = config.batch_per_key
 
 
 class LeasesAllOfThem(LeaseQueue):
@@ -100,7 +104,7 @@ class LeasesAllOfThem(LeaseQueue):
 
     def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
         super()._start(config, dispatcher)
-        dispatcher._latest = None
+        dispatcher._machine._has_latest = False
 
 
 class SettlesAndWakesNobody(InFlightWindow):
@@ -109,29 +113,6 @@ class SettlesAndWakesNobody(InFlightWindow):
     def settle(self, entry: Entry) -> list[Entry]:
         self.remove(entry)
         return []
-
-
-class NewestKeyFirst(KeySharedDispatcher[object]):
-    """What waits for room is a stack: the key that came last goes first, and old ones starve."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        serve = self._window._serve
-
-        def newest_first(consumer: Consumer, granted: list[Entry]) -> None:
-            ready: Any = consumer.ready
-            for lane in reversed(list(ready)) if isinstance(ready, OrderedDict) else ():  # else groups take turns
-                ready.move_to_end(lane)
-            serve(consumer, granted)
-
-        self._window._serve = newest_first  # type: ignore[method-assign]  # the fault
-
-
-class NeverGivesUp(KeySharedDispatcher[object]):
-    """A message that fails is tried again, however often it has failed."""
-
-    def __init__(self, placement: Any, config: DispatcherConfig, **kwargs: Any) -> None:
-        super().__init__(placement, replace(config, retry=replace(config.retry, max_redeliveries=None)), **kwargs)
 
 
 class _OneLifeQueueMachine(BatchingQueueMachine):

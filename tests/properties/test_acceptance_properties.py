@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.placements import RankedPlacement
 from tests.properties import schedules
-from tests.properties.broken import AnswersOutliveAFilter
+from tests.broken import AnswersOutliveAFilter
 from tests.properties.driving import Fast, drive
 from tests.properties.schedules import random_world
 from tests.properties.watch import Watch

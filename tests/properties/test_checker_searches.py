@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
-from tests.properties.broken import BROKEN
+from tests.broken import BROKEN
 from tests.properties.driving import Fast
-from tests.properties.found_at import remembered_first
 from tests.testing.recorded import Factory, first_broken, mutated, recorded
 from tests.testing.slow_judge import contradicts, found_in
 from tests.testing.tiny_histories import difference, shortest, tiny
@@ -52,17 +51,17 @@ OF_OURS = {
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "AnswersOutliveAFilter", "SkipsWhatOthersAccept"}
 VARIANTS = [
-    (promise, variant)
+    (promise, fault.broken)
     for promise in sorted(JUDGED)
-    for variant in BROKEN[promise]
-    if variant.__name__ not in OF_UNITS | OF_OURS | TRUSTED
+    for fault in BROKEN[promise]
+    if fault.broken.__name__ not in OF_UNITS | OF_OURS | TRUSTED
 ]
 
 
 def promises_broken(factory: type[Any]) -> Iterator[str]:
     """What is found first in each of many schedules."""
     start = getattr(factory, "starts_with", RankedPlacement)
-    for seed in remembered_first(SEEDS, f"history of {factory.__name__}"):
+    for seed in SEEDS:
         yield from (violation.promise for violation in first_broken(factory, seed, CALLS, start))
 
 

@@ -19,9 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.asking import ask_everything
 from tests.model import ModelDispatcher, Placement, Position
 from tests.placements import RankedPlacement
-from tests.properties.broken import BROKEN
-from tests.properties.broken_groups import WokenGroupJumpsTheQueue
-from tests.properties.broken_later import RestartForgetsTheTime
+from tests.broken import BROKEN, WokenGroupJumpsTheQueue
 from tests.properties.calls import Call, Queries, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import (
@@ -54,12 +52,11 @@ SCHEDULES = 120  # of them the first is enough that shows what is looked for
 # Crashes are rare here: `test_a_crash_after_every_call_shows_a_snapshot_that_forgets` has more of them, and only what
 # is lost in every one of them shows here too. And a placement that moves too much is given to the model as well.
 CAUGHT = [
-    kind
-    for promise, kinds in BROKEN.items()
-    for kind in kinds
-    if promise is not Promise.RESUME and not hasattr(kind, "starts_with")
+    fault.broken
+    for promise, faults in BROKEN.items()
+    for fault in faults
+    if promise is not Promise.RESUME and not hasattr(fault.broken, "starts_with")
 ]
-CAUGHT.append(RestartForgetsTheTime)
 
 
 def answers(dispatcher: Any, seen: Queries) -> tuple[object, ...]:  # model or real
@@ -262,7 +259,7 @@ def test_what_comes_back_among_what_is_superseded_goes_where_the_model_says(seed
 
 def several_of_a_key_are_poison(world: World) -> None:
     """More than one open message of a key fails for the last time, and its quarantine ends before all are archived."""
-    config = replace(world.config, poison=Poison.QUARANTINE, ordering_required=False, batch_per_key=1)
+    config = replace(world.config, poison=Poison.DEAD_LETTER, quarantine=True, ordering_required=False, batch_per_key=1)
     retry = replace(config.retry, max_redeliveries=world.choose([0, 1]))
     world.config = replace(config, retry=retry, max_in_flight_per_key=3, max_loaded_per_key=6)
     world.calls = mixed(POISONED, world.choose)

@@ -10,15 +10,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.leasing import assigned, letters
-from tests.properties.broken_groups import GroupLimitForgottenOnRetry, PausedGroupServed, TokensOutOfNowhere
-from tests.properties.broken_latest import SupersedesADelivered
-from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensAreForgotten
-from tests.properties.broken_redrive import (
+from tests.broken import (
+    GroupLimitForgottenOnRetry,
+    PausedGroupServed,
     RedriveAtTheTail,
     RedriveMovesTheCursorBack,
     RedriveOutOfOrder,
     RedriveTwiceMakesTwo,
+    SupersedesADelivered,
+    TokensOutOfNowhere,
 )
+from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensAreForgotten
 from tests.properties.slow_groups import GROUP_RULES
 from tests.properties.slow_leases import SlowLeases
 

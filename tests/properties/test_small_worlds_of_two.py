@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
-from tests.properties.broken import BROKEN
+from tests.broken import BROKEN
 from tests.properties.calls import Call
 from tests.properties.driving import Fast, outcome
 from tests.properties.forks import copies_of
@@ -414,6 +414,6 @@ TWINS = {
 @pytest.mark.parametrize("name", MEETINGS)
 def test_a_world_of_two_verbs_shows_a_fault_of_one_of_them(name: str) -> None:
     meeting = MEETINGS[name]
-    broken = next(kind for kinds in BROKEN.values() for kind in kinds if kind.__name__ == TWINS[name])
+    broken = next(one.broken for faults in BROKEN.values() for one in faults if one.broken.__name__ == TWINS[name])
     with pytest.raises((AssertionError, InvariantError, SnapshotError)):
         explore(meeting.start(broken), meeting.calls)

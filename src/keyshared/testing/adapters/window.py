@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from keyshared._window.lanes import Consumer, Entry, State
 from keyshared.ring import HashRing
 from keyshared.testing.adapters.dispatcher import owners_told
 from keyshared.testing.driver import Delivery, Driver
 from keyshared.testing.history import Happening
-from keyshared.window import InFlightWindow
+from keyshared.window import Entry, InFlightWindow, State
 
 __all__ = ["WindowDriver"]
 
@@ -53,7 +52,6 @@ class WindowDriver(Driver):
             start=resume,
         )
         self.offered = resume
-        self.joined = 0
         self.inboxes: dict[str, list[Delivery]] = {}
         self.retries: deque[tuple[int, Entry]] = deque()  # when, and what: the delay is one, so they are in order
 
@@ -61,8 +59,7 @@ class WindowDriver(Driver):
         """Join with an empty inbox."""
         self.inboxes[consumer] = []
         self.ring.add(consumer)
-        self.window.add(Consumer(consumer, self.joined, self.limit))
-        self.joined += 1
+        self.window.add(consumer, limit=self.limit)
         self.window.reassign()
         self._apply(self.window.wake())
 
