@@ -97,7 +97,8 @@ class Machine(Clock):
         )
         # no feature looks at the end of each call, and only the window bounds what waits
         self._is_plain = self.outbox.is_plain and not self.admission.looks_ahead
-        self.window.keeps_spare = self._is_plain and self.window.rule_of is None
+        self._is_quick = self._is_plain and self.window.is_bare and self.window.rule_of is None
+        self.window.keeps_spare = self._is_quick
         self._ack_timeout_ms = config.ack_timeout_ms
         self._one_key = config.ordering_required
         self._duties: Duties = {
@@ -166,7 +167,7 @@ class Machine(Clock):
                 or cursor.outstanding >= window.max_tracked
             ):
                 self.admission.check(offset)
-            if self._is_plain and key is not None and key not in window.lanes and not_before_ms is None:
+            if self._is_quick and key not in window.lanes and key is not None and not_before_ms is None:
                 delivered = self._offer_first(offset, key, item, now)
                 if delivered is not None:
                     return delivered
@@ -201,7 +202,7 @@ class Machine(Clock):
         Written out, because without it a life of unique keys takes 1.5 times as long.
         """
         window, outbox = self.window, self.outbox
-        if not window.is_bare or window.rule_of is not None or window.quarantined or outbox.paused:
+        if window.quarantined or outbox.paused:
             return None
         owner = window.consumers.get(window.owners.owner(key))  # type: ignore[arg-type]  # None is no name
         if owner is None or owner.free <= 0 or owner.ready.lanes or window.keyless.lanes:
