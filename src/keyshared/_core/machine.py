@@ -134,7 +134,7 @@ class Machine(Clock):
         for lane in window.lanes.values():  # a lane that waits for memory keeps its turn, unless its limit is lower now
             if lane.place is not window.starved or lane.open >= lane.rule.turn:
                 window.touched[lane] = None
-        window.freed = dict.fromkeys(self.members.values())
+        window.freed = {member: None for member in self.members.values() if member.ready.lanes}
         if self.total is not None:
             window.note_room(self.total)
         self.wake(now)
