@@ -29,16 +29,15 @@ CONFIGURATIONS = frozenset(
         *(
             "config.dispatcher.DispatcherConfig",
             "leases.config.LeaseConfig",
-            "config.look_ahead.LookAhead",
+            "config.limits.LookAhead",
             "config.retry.RetryPolicy",
-            "config.retry.Poison",
-            "config.sessions.KeySessions",
+            "config.limits.KeySessions",
         ),
-        *("config.retry.Poison.from_name", "buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
+        *("buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
         *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),
         *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.named.KeyHash"),
         *("hashing.named.pulsar_ring_hash", "hashing.named.pulsar_range_hash"),
-        *("config.groups.GroupLimits", "config.rules.Rules", "simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
+        *("config.limits.GroupLimits", "config.rules.Rules", "simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
         *("simulate.service.Fixed", "simulate.service.PerMessage", "simulate.service.Sampled"),
         *("simulate.service.Scaled", "simulate.service.Poisoned", "simulate.service.FailFirst"),
         *("simulate.service.SampledAnswers", "run.values.RunnerConfig", "run.values.Hooks"),
@@ -55,9 +54,7 @@ SETTINGS = frozenset(
     ]
 )
 # What they are given goes into fields of a type: a compiled core refuses another one, an interpreted one does not.
-STRICTER = frozenset(
-    ["cursor.contiguous.Cell", *(f"window.InFlightWindow{call}" for call in ("", ".offer", ".unit_of"))]
-)
+STRICTER = frozenset(["cursor.contiguous.Cell", *(f"window.InFlightWindow{call}" for call in ("", ".offer"))])
 
 every_call = pytest.mark.parametrize("name", sorted(CALLS))
 

@@ -8,7 +8,7 @@ its channel has room.
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from keyshared._checks import check_kind
+from keyshared._checks import check_kind, check_members
 from keyshared._core.routing import Routing
 from keyshared.errors import ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
@@ -72,6 +72,7 @@ class KeyRouter:
     __slots__ = ("_members", "_routing", "_turns")
 
     def __init__(self, placement: Placement) -> None:
+        check_members("placement", placement, Placement)
         self._routing = Routing(placement)
         self._members: dict[str, _Member] = {}
         # Who may get the next message without a key, longest waiting first.
