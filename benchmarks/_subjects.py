@@ -15,7 +15,7 @@ from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Load
 from keyshared.ring import HashRing
-from keyshared.window import Consumer, Entry, InFlightWindow, State
+from keyshared.window import Entry, InFlightWindow, State
 
 __all__ = [
     "CONSUMERS",
@@ -90,8 +90,8 @@ class WindowSubject:
         self.window = InFlightWindow(
             HashRing(NAMES), capacity=capacity, max_tracked=max_tracked, loaded_per_key=loaded_per_key
         )
-        for order, name in enumerate(NAMES):
-            self.window.add(Consumer(name, order, limit))
+        for name in NAMES:
+            self.window.add(name, limit=limit)
         self.offer = self.window.offer
         self.spills = spills
 

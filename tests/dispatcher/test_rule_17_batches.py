@@ -26,7 +26,6 @@ from keyshared.effects import (
 from keyshared.errors import ArgumentError
 from keyshared.testing import Guarantees, Promise, check_history
 from keyshared.testing.adapters.recorder import Recorder
-from keyshared.window import Consumer, InFlightWindow
 
 AT_ONCE = RetryPolicy(max_redeliveries=2, base_delay_ms=0)
 
@@ -324,14 +323,3 @@ def test_a_hole_in_a_batch_is_found(broken: type[Any], found: list[Promise]) -> 
     promises = frozenset({Promise.KEY_ORDER, Promise.WHOLE_BATCH, Promise.FAIRNESS})
     claims = Guarantees(promises=promises, per_key=3, batches=True, fairness=0)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]
-
-
-def test_a_plain_window_pulls_single_messages_whatever_the_size() -> None:
-    class Everything:
-        def owner(self, key: bytes) -> str:  # noqa: ARG002  # it owns all
-            return "ann"
-
-    window = InFlightWindow(Everything(), capacity=4)
-    ann = window.add(Consumer("ann", order=0, limit=0))
-    assert [[], []] == [window.offer(offset, b"a") for offset in range(2)]
-    assert [0] == [entry.offset for entry in window.pull(ann, 4, None, 3)]

@@ -8,7 +8,7 @@ import pytest
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, KeyTypeError, UnknownConsumerError
 from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, SoleOwner
 from keyshared.ring import HashRing
-from keyshared.window import Consumer, InFlightWindow
+from keyshared.window import InFlightWindow
 
 
 def test_who_joins_stands_by() -> None:
@@ -41,7 +41,7 @@ def test_when_the_owner_leaves_nobody_owns_anything() -> None:
 )
 def test_every_builder_says_who_owns_a_key_and_serves_a_window_without_a_dispatcher(placement: Any) -> None:
     window = InFlightWindow(placement, capacity=9)
-    window.add(Consumer("ann", 0, limit=5))
+    window.add("ann", limit=5)
     (entry,) = window.offer(0, b"k")
 
     assert ("ann", "ann") == (placement.owner("k"), entry.consumer and entry.consumer.name)

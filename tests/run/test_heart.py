@@ -288,7 +288,7 @@ def test_a_blocked_key_is_told_of_and_waits_for_nobody() -> None:
 
 
 def test_to_unblock_a_key_in_quarantine_ends_that() -> None:
-    heart = heart_of("log", poison=Poison.QUARANTINE, writes=True)
+    heart = heart_of("log", poison=Poison.DEAD_LETTER, quarantine=True, writes=True)
     heart.submit("log", 0, "key", 0)
     (run,) = begun(heart, 0)
     heart.ended(run, Reject("bad"))
