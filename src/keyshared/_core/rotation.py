@@ -101,12 +101,6 @@ class Rotation(Place):
         self._awake[group] = None
         self._changed[group] = None
 
-    def forget_all(self) -> None:
-        """Take the consumer out of the memory of every group: it leaves."""
-        for group in self._queues:
-            if self._consumer_here() in group.waiting:
-                self._forget(group)
-
     @property
     def awake(self) -> list[str]:
         """Names of the groups that take turns, the next one first."""

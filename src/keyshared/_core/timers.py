@@ -10,7 +10,7 @@ the classes that have deadlines.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -129,18 +129,6 @@ class Timers:
             self._begin_instant(deadline)
         self._latest.append(timed)
         self._queued += 1
-        return self._latest_due
-
-    def start_all_last(self, timed: Sequence[Timed], deadline: int) -> int | None:
-        """Take several objects that share a deadline as `start_last` takes one. O(timed) amortised."""
-        if not timed:
-            return None
-        if self._queued >= self._queue_limit:
-            self._drop_stale()
-        if deadline != self._latest_due:
-            self._begin_instant(deadline)
-        self._latest += timed
-        self._queued += len(timed)
         return self._latest_due
 
     def _begin_instant(self, deadline: int) -> None:
