@@ -423,9 +423,10 @@ class Attack:
         if not stored:
             return
         key = stored[self.draw.choice(list(stored))][0]
-        letters = [StoredLetter(offset, of[1], of[2]) for offset, of in stored.items() if of[0] == key]
+        last = max(judge.offered, default=-1)
+        letters = [StoredLetter(offset, of[1], of[2]) for offset, of in stored.items() if of[0] == key and offset <= last]
         letters = self.draw.sample(letters, min(len(letters), self.draw.choice([1, 1, 3])))
-        if judge.dispatcher.free_slots >= len(letters):
+        if letters and judge.dispatcher.free_slots >= len(letters):
             self.call("redrive", key, letters)
 
     def restart(self) -> None:
@@ -496,6 +497,8 @@ def main() -> None:
         pair = PAIRS[number % len(PAIRS)]
         if only is not None and not only & set(pair):
             continue
+        if number % 500 == 0:
+            print(number, ran, dict(found), flush=True)
         one = Attack(number, pair, 100)
         try:
             ran += one.run()
