@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keyshared._window.lanes import Transition
+from keyshared._core.records import Transition
 from keyshared.window import NEXT_STATE, State
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

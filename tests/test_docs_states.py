@@ -3,8 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher, Poison, RetryPolicy
-from keyshared._window.lanes import Transition
-from keyshared.dispatcher import MemberState
+from keyshared._core.records import Transition
+from keyshared.dispatcher import ConsumerState
 from keyshared.effects import DeadLetter, Deliver, Effect, Load
 from keyshared.window import NEXT_STATE, State
 from tools import draw_docs
@@ -41,7 +41,7 @@ def test_every_step_of_the_table_has_its_cause_and_no_other_has() -> None:
 
 
 def test_every_state_of_a_consumer_is_drawn() -> None:
-    assert {"absent", *map(str, MemberState)} == set(draw_docs.STATES)
+    assert {"absent", *map(str, ConsumerState)} == set(draw_docs.STATES)
 
 
 @pytest.mark.parametrize("state", draw_docs.STATES)
@@ -72,7 +72,7 @@ SPILLING: dict[str, object] = {**ONE, "window": 2, "max_loaded_per_key": 1}
 Cause = tuple[dict[str, object], str, int, list[Callable[[Dispatcher], object]], State, Transition]
 CAUSES: dict[str, Cause] = {
     "the turn of a quarantined key": (
-        {"retry": AT_ONCE, "poison": Poison.QUARANTINE},
+        {"retry": AT_ONCE, "quarantine": True},
         "aa",
         1,
         [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)],
@@ -118,7 +118,7 @@ CAUSES: dict[str, Cause] = {
     "archived": ({}, "a", 0, [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)],
                  State.DEAD_LETTERING, Transition.SETTLE),
     "archived, then blocked": (
-        {"poison": Poison.BLOCK_AND_DEAD_LETTER}, "a", 0,
+        {"poison": Poison.BLOCK, "archive_blocked": True}, "a", 0,
         [lambda d: d.reject(0, "c1", 1), lambda d: d.dead_lettered(0)], State.DEAD_LETTERING, Transition.BLOCK,
     ),
     "park": (

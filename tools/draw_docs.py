@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Final
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
-from keyshared._window.lanes import Transition
+from keyshared._core.records import Transition
 from keyshared.effects import Deliver, Effect
 from keyshared.errors import KeySharedError
 from keyshared.window import NEXT_STATE, State
@@ -48,9 +48,10 @@ CAUSES: Final = {
     (State.IN_FLIGHT, Transition.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
     (State.IN_FLIGHT, Transition.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
     "eviction with `OnEvict.DROP`",
+    (State.DELAYED, Transition.SPILL): "its time has come, and its payload was dropped while it waited",
     (State.DELAYED, Transition.PUT_BACK): "its time has come",
     (State.DELAYED, Transition.SETTLE): "late `ack`; `gone`",
-    (State.DEAD_LETTERING, Transition.BLOCK): "`dead_lettered`, with `Poison.BLOCK_AND_DEAD_LETTER`: `Blocked`",
+    (State.DEAD_LETTERING, Transition.BLOCK): "`dead_lettered`, with `archive_blocked`: `Blocked`",
     (State.DEAD_LETTERING, Transition.SETTLE): "`dead_lettered`; `gone`",
     (State.BLOCKED, Transition.PUT_BACK): "`unblock`, `unblock_offset`",
     (State.BLOCKED, Transition.SETTLE): "`park`; `gone`",

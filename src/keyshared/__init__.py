@@ -7,6 +7,7 @@ Here is what a first program needs. Everything else stands in its package: `keys
 from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
+from keyshared._core.machine import Machine
 from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-COMPILED: Final = not isinstance(KeySharedDispatcher.offer, FunctionType)
+COMPILED: Final = not isinstance(Machine.offer, FunctionType)
 """Whether this is the build whose hot modules are compiled."""
 
 __all__ = [

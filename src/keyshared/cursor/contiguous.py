@@ -19,38 +19,19 @@ from operator import attrgetter, itemgetter
 from typing import Final, Self
 
 from keyshared._checks import check_offset, check_position, check_several, require
+from keyshared.cursor.cells import SETTLED, Cell
 from keyshared.cursor.token import Position, read_token, write_token
 from keyshared.cursor.values import CursorToken, OfferAnswer
 from keyshared.errors import OffsetOrderError
 
 __all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor"]
 
-SETTLED: Final = 0
 DEFAULT_TOKEN_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
 
-_OPEN: Final = 1
 # Settled cells that may stay beyond one for each live cell: keeps a nearly empty list from being rebuilt all the time.
 _SLACK: Final = 64
 _offset_of: Final = attrgetter("offset")
 _start_of: Final = itemgetter(0)
-
-
-class Cell:
-    """One offered offset. A subclass adds what its owner needs.
-
-    Attributes:
-        offset: Its place in the log.
-        state: `SETTLED`, or any positive int while it is outstanding.
-    """
-
-    __slots__ = ("offset", "state")
-
-    def __init__(self, offset: int, state: int = _OPEN) -> None:
-        self.offset = offset
-        self.state = state
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(offset={self.offset}, state={self.state})"
 
 
 class _Passed(Cell):
