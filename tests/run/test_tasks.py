@@ -443,7 +443,7 @@ async def no_work(_: int) -> None: ...
 
 
 def test_a_time_that_is_too_far_for_a_clock_ends_nothing() -> None:
-    far = 10**400
+    far = (1 << 62) - 1
 
     async def serve() -> None:
         ran = [asyncio.Event(), asyncio.Event()]

@@ -27,7 +27,6 @@ from keyshared_kafka import (
     NotBegunError,
     ParallelConsumer,
     PartlyDone,
-    Poison,
     Reject,
     RetryLater,
     UnknownPartitionError,
@@ -88,7 +87,7 @@ class Client:
         (OPTIONS, {"order": "value"}),
         (OPTIONS, {"drain_s": -1}),
         (OPTIONS, {"timeout_s": "long"}),
-        (OPTIONS, {"poison": Poison.QUARANTINE}),
+        (OPTIONS, {"quarantine": True}),
     ],
 )
 def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -158,6 +158,8 @@ class Log(Generic[Message]):
                 ack_timeout_ms=None,  # counted by the heart, from the start of the handler
                 retry=config.retry,
                 poison=config.poison,
+                archive_blocked=config.archive_blocked,
+                quarantine=config.quarantine,
                 start=start,
                 tell_settled=tells_settled,
             ),

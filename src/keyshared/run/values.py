@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from keyshared._checks import check_bool, check_int, check_kind, configuration
-from keyshared.config import Poison, RetryPolicy
+from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.dispatcher import DispatcherStats
 from keyshared.effects import Effect
@@ -153,6 +153,8 @@ class RunnerConfig:
         max_loaded_per_key: Messages of one key in memory; beyond that they are left in the log if there is a ``load``.
         retry: How often and how late a failed message is tried again.
         poison: What is done with a message whose retries are exhausted, or that was rejected.
+        archive_blocked: Whether a message goes to the dead letters before it is blocked. Only with ``Poison.BLOCK``.
+        quarantine: Whether the newer messages of its key follow a dead letter until the key is unblocked.
         commit_every_ms: Least time between two commits of a log, unless it leaves or is drained.
         token_bytes: Greatest length of a token, at least 64; the default fits the metadata of a Kafka commit.
         letter_tries: How often the write of a dead letter is tried before the runner stops with its error.
@@ -179,6 +181,8 @@ class RunnerConfig:
     max_loaded_per_key: int = 1_000
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poison: Poison = Poison.DEAD_LETTER
+    archive_blocked: bool = False
+    quarantine: bool = False
     commit_every_ms: int = DEFAULT_COMMIT_EVERY_MS
     token_bytes: int = DEFAULT_TOKEN_BYTES
     letter_tries: int = DEFAULT_LETTER_TRIES
@@ -198,7 +202,7 @@ class RunnerConfig:
         if self.timeout_ms is not None:
             check_int("timeout_ms", self.timeout_ms, 1, " or None for never")
         check_kind("retry", self.retry, RetryPolicy)
-        check_kind("poison", self.poison, Poison)
+        DispatcherConfig(poison=self.poison, archive_blocked=self.archive_blocked, quarantine=self.quarantine)
         if self.batch is not None and self.max_loaded_per_key < self.batch:
             raise ArgumentError(
                 "max_loaded_per_key", self.max_loaded_per_key, f"be at least batch, {shown(self.batch)}"

@@ -9,7 +9,7 @@ from threading import Event, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from keyshared._checks import check_int, check_kind, configuration
-from keyshared._dispatch.health import MetricRow
+from keyshared._core.values import MetricRow
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.errors import ConfigError
@@ -90,6 +90,8 @@ class ParallelConsumer:
         dead_letters: Topic for messages that are given up, none of ``topics``. Without it such a message stops the
             consumer with the error of its handler, unless ``poison`` says that nothing is to be written.
         poison: What becomes of a message that is given up, and of its key.
+        archive_blocked: Whether a message goes to the dead letters before it is blocked. Only with ``Poison.BLOCK``.
+        quarantine: Whether the newer messages of its key follow a dead letter until the key is unblocked.
         drain_s: How long handlers may finish when a partition leaves, or when the consumer stops.
         timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be: its key
             waits for it, and ``hooks.overdue`` is called.
@@ -125,6 +127,8 @@ class ParallelConsumer:
         retries: int | RetryPolicy = DEFAULT_RETRIES,
         dead_letters: str | None = None,
         poison: Poison = Poison.DEAD_LETTER,
+        archive_blocked: bool = False,
+        quarantine: bool = False,
         drain_s: float = 10,
         timeout_s: float | None = None,
         processes: bool = False,
@@ -144,8 +148,8 @@ class ParallelConsumer:
         check_dead_letters(dead_letters, self._topics, options)
         with configuration():
             check_kind("poison", poison, Poison, ", such as Poison.DROP")
-        if dead_letters is None and poison.archive and poison is not Poison.DEAD_LETTER:
-            raise ConfigError("dead_letters", None, f"name a topic with {poison}")
+        if dead_letters is None and (archive_blocked or quarantine):
+            raise ConfigError("dead_letters", None, "name a topic with archive_blocked or quarantine")
         self._drain_ms = _milliseconds("drain_s", drain_s)
         timeout_ms = None if timeout_s is None else _milliseconds("timeout_s", timeout_s, 1, ", or None for ever")
         with configuration():
@@ -158,6 +162,8 @@ class ParallelConsumer:
                 max_loaded_per_key=max(1, window // 10, batch if type(batch) is int else 0),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
+                archive_blocked=archive_blocked,
+                quarantine=quarantine,
                 commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
                 token_bytes=check_int("metadata_bytes", metadata_bytes, LEAST_METADATA_BYTES),
                 stop_ms=self._drain_ms,
