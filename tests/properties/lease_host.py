@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tests.leasing import assigned, letters
 from tests.properties.forks import copies_of
 
+from keyshared._core.snapshot import _MessageRow, _NoteRow
 from keyshared.config import Rules
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
@@ -54,7 +55,7 @@ class Host:
             self.ranges,
             self.told,
             self.queue.config,
-            self.queue._dispatcher._routing.ranges,
+            self.queue._dispatcher._machine.routing.ranges,
             self.rules,
         )
         return copies_of(self, shared)
@@ -76,8 +77,7 @@ class Host:
     def messages(self) -> list[tuple[int, str]]:
         """What is outstanding, and its state."""
         stored = self.queue.snapshot()["dispatcher"]
-        rows = [*stored["messages"], *stored["rooms"].get("redriven", ())]
-        return sorted((message[0], message[3]) for message in rows)
+        return sorted((message[0], message[3]) for message in stored["messages"])
 
     def settled_with_a_key(self) -> list[tuple[int, Any]]:
         """Offsets that a dead-letter store could have, each with its key."""
@@ -91,14 +91,17 @@ class Host:
     def identity(self) -> str:
         """What the future depends on: all but numbers that only rise."""
         state = self.queue.snapshot()
-        rows = [*state["dispatcher"]["messages"], *state["dispatcher"]["rooms"].get("redriven", ())]
-        for message in rows:
-            message[6] = 0  # the number of the attempt
-            message[10] = []  # those that have ended: this host answers for none of them
-            if self.config.max_delivery_attempts is None:
-                message[7] = 0
+        attempt, note = _MessageRow._fields.index("attempt"), _MessageRow._fields.index("note")
+        for message in state["dispatcher"]["messages"]:
+            message[attempt] = 0
+            if message[note] is not None:  # this host answers for no delivery that has ended
+                forgotten = _NoteRow(*message[note])._replace(ended=[])
+                if self.config.max_delivery_attempts is None:
+                    forgotten = forgotten._replace(failures=0)
+                message[note] = list(forgotten) if any(forgotten) else None
         del state["ids"], state["leased"], state["dispatcher"]["epoch"]
-        state["dispatcher"]["rooms"].pop("health", None)  # figures change nothing
+        del state["checksum"], state["dispatcher"]["checksum"]
+        state["dispatcher"]["features"].pop("health", None)  # figures change nothing
         state["grants"] = [grant[1:] for grant in state["grants"]]
         return json.dumps([state, self.offered, list(self.ranges.ranges.runs)], sort_keys=True)
 

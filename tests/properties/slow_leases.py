@@ -67,6 +67,7 @@ class SlowLeases:
         self.ended: dict[str, int] = {}
         self.delivered = 0
         self.failed = 0
+        self.too_many_holes = False
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class SlowLeases:
         if message is None or message.state != "dead_lettering":
             return "unknown_offset" if message is None else "not_dead_lettering"
         self.met(offset)
-        if self.config.poison == Poison.DEAD_LETTER:
+        if not self.config.archive_blocked:
             self.settle(offset, "dead_lettered")
         else:
             message.state = "blocked"
@@ -359,7 +360,7 @@ class SlowLeases:
         if self.config.poison == Poison.DROP:
             self.settle(message.offset, "dropped")
             self.events.append(("dropped", message.offset))
-        elif self.config.poison == Poison.BLOCK:
+        elif self.config.poison == Poison.BLOCK and not self.config.archive_blocked:
             message.state = "blocked"
             self.events.append(("blocked", message.offset, message.reason))
         else:
@@ -369,6 +370,8 @@ class SlowLeases:
     def settle(self, offset: int, how: str) -> None:
         self.tell(offset, self.messages.pop(offset).key, how)
         self.ended[how] = self.ended.get(how, 0) + 1
+        most = self.config.max_ack_holes
+        self.too_many_holes = most is not None and (self.holes > most or (self.too_many_holes and self.holes > most // 2))
 
     def tell(self, offset: int, key: str | None, how: str) -> None:
         if self.config.tell_settled:
@@ -516,10 +519,6 @@ class SlowLeases:
         of_log = self.of_log
         above = [offset in of_log for offset in self.offered if offset > self.keep_from]
         return sum(not here and (index == 0 or above[index - 1]) for index, here in enumerate(above))
-
-    @property
-    def too_many_holes(self) -> bool:
-        return self.config.max_ack_holes is not None and self.holes > self.config.max_ack_holes
 
     def everything_held(self) -> Iterator[tuple[Hold, int, int]]:
         for hold in list(self.holds.values()):

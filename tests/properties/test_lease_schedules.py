@@ -28,9 +28,9 @@ def any_config(choose: Random, *, redrive: bool, grouped: bool, latest: bool) ->
         visibility_timeout_ms=choose.choice([20, 7]),
         reservation_timeout_ms=5,
         max_delivery_attempts=choose.choice([1, 2, 3, None]),
-        poison=choose.choice([Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER] if ordering else list(POISONS)),
+        **choose.choice(POISONS[-2:] if ordering else POISONS),
         ordering_required=ordering,
-        max_ack_holes=None if redrive or grouped else choose.choice([None, 0, 0, 1, 2]),
+        max_ack_holes=None if redrive or grouped or latest else choose.choice([None, 0, 0, 1, 2]),
         max_in_flight=choose.choice([None, None, 1, 3]),
         max_in_flight_per_consumer=choose.choice([1, 2, 9]),
         max_in_flight_per_key=per_key,
@@ -47,7 +47,13 @@ def any_config(choose: Random, *, redrive: bool, grouped: bool, latest: bool) ->
     )
 
 
-POISONS = (Poison.DROP, Poison.DEAD_LETTER, Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, Poison.QUARANTINE)
+POISONS: tuple[dict[str, Any], ...] = (
+    {"poison": Poison.DROP},
+    {"poison": Poison.DEAD_LETTER},
+    {"poison": Poison.DEAD_LETTER, "quarantine": True},
+    {"poison": Poison.BLOCK},
+    {"poison": Poison.BLOCK, "archive_blocked": True},
+)
 
 
 class Schedule:

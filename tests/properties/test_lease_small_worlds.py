@@ -8,7 +8,8 @@ from tests.leasing import letters
 from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
 from tests.properties.slow_groups import GROUP_RULES
 
-from keyshared._dispatch.scopes import ScopedWindow
+from keyshared._core.groups import Groups
+from keyshared._core.window import Window
 from keyshared.config import DrainUnit, GroupLimits, Poison
 from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseConfig
@@ -135,7 +136,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "expiry": ("aobp", config(max_in_flight_per_consumer=1), (ask, answer, expire)),
     "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
     "dead letters": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, answer)),
-    "quarantine": ("ababc", config(poison=Poison.QUARANTINE, **LAST), (ask, answer)),
+    "quarantine": ("ababc", config(poison=Poison.DEAD_LETTER, quarantine=True, **LAST), (ask, answer)),
     "batches": ("aaab", config(batch_per_key=2, max_loaded_per_key=2, window=3), (ask_for_more, answer, through)),
     "batches that move": (
         "aab",
@@ -148,7 +149,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask_for_more, answer, through, wait, crash),
     ),
     "later": ("aab", config(poison=Poison.DEAD_LETTER), (ask, answer, later, wait)),
-    "blocked": ("abcb", config(poison=Poison.BLOCK_AND_DEAD_LETTER, **LAST), (ask, answer, free)),
+    "blocked": ("abcb", config(poison=Poison.BLOCK, archive_blocked=True, **LAST), (ask, answer, free)),
     "consumers come and go": ("aob", config(), (ask, answer, leave)),
     "keys move": ("acb", config(), (ask, answer, move)),
     "runs move": ("acb", config(unit=DrainUnit.RANGE), (ask, answer, move)),
@@ -171,7 +172,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "letters and crashes": ("aab", config(redrive=True, max_ack_holes=None), (ask, answer, crash, redrive)),
     "only the latest": (
         "aabaa",
-        config(latest_only=True, tell_settled=True, max_loaded_per_key=1),
+        config(latest_only=True, max_ack_holes=None, tell_settled=True, max_loaded_per_key=1),
         (ask, reserve, answer, wait),
     ),
     "the latest and letters": (
@@ -269,7 +270,7 @@ def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.Mon
 
 
 def test_a_group_that_opens_and_wakes_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ScopedWindow, "_serve_scope", lambda *_: None)
-    monkeypatch.setattr(ScopedWindow, "check_invariants", lambda _: None)
+    monkeypatch.setattr(Window, "_serve_remembered", lambda *_: None)
+    monkeypatch.setattr(Groups, "check_invariants", lambda _: None)
     with pytest.raises(AssertionError, match="for ever"):
         explore(*WORLDS["tenants"])

@@ -24,7 +24,7 @@ from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensA
 from tests.properties.slow_groups import GROUP_RULES
 from tests.properties.slow_leases import SlowLeases
 
-from keyshared._dispatch import batches
+from keyshared._core import endings
 from keyshared.config import DrainUnit, GroupLimits, Poison, Rules
 from keyshared.effects import (
     Blocked,
@@ -368,20 +368,22 @@ def any_config(choose: Choose) -> tuple[LeaseConfig, Rules | None]:
     batch = choose([1, 1, 2, 3])
     loose = [] if ordering else [Poison.DEAD_LETTER, Poison.DEAD_LETTER, Poison.DROP]
     redrive, grouped = choose([False, False, True]), not ordering and choose([False, False, True])
+    latest = batch == 1 and not ordering and choose([False, False, False, True])
     config = LeaseConfig(
         visibility_timeout_ms=choose([20, 20, 4]),
         reservation_timeout_ms=5,
         max_delivery_attempts=choose([1, 2, 3, None]),
-        poison=choose([Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER, *loose]),
+        poison=(poison := choose([Poison.BLOCK, Poison.BLOCK, *loose])),
+        archive_blocked=poison is Poison.BLOCK and choose([False, True]),
         ordering_required=ordering,
-        max_ack_holes=None if redrive or grouped else choose([None, 0, 1]),
+        max_ack_holes=None if redrive or grouped or latest else choose([None, 0, 1, 2]),
         max_in_flight=choose([None, None, 3]),
         max_in_flight_per_consumer=choose([1, 2, 9]),
         max_in_flight_per_key=choose([1, 2, 3]) if batch == 1 else 1,
         batch_per_key=batch,
         unit=DrainUnit.KEY if ordering else choose(list(DrainUnit)),
         tell_settled=choose([False, True]),
-        latest_only=batch == 1 and not ordering and choose([False, False, False, True]),
+        latest_only=latest,
         measure=choose([False, True]),
         redrive=redrive,
         group=GroupLimits(max_in_flight=choose([None, 1])),
@@ -481,7 +483,7 @@ def test_a_postponed_message_that_comes_at_once_is_found(monkeypatch: pytest.Mon
 
 
 def test_a_failure_that_leaves_the_rest_of_its_batch_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_BREAKS", frozenset())
+    monkeypatch.setattr(endings, "_BREAKS", ())
     assert None is not first_fault(Real, range(400))
 
 
