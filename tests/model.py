@@ -5,7 +5,7 @@ oldest first: the position in this list *is* the sequence number). Every other f
 holds a key, how much room a consumer has, how many slots are free. That is slow, and nothing in it can go stale.
 
 A *lane* is the run of outstanding messages that must stay in order: those of one key; a message without a key is a lane
-of its own; with ``ordering_required`` all messages are one lane.
+of its own; with ``ordering_required`` all messages have one key.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from tests.model_groups import ALL, GroupRow, ModelScopes
 from tests.model_sessions import Session, SessionRule
-from tests.model_token import token_length
 
 from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, OnEvict, Poison, Rules, Unmatched
 from keyshared.dispatcher import Health, KeySession
@@ -53,7 +52,6 @@ from keyshared.errors import (
     ClockError,
     ConfigError,
     ConsumerExistsError,
-    ConsumerFullError,
     KeyFullError,
     KeyTypeError,
     LookAheadFullError,
@@ -67,13 +65,12 @@ from keyshared.errors import (
 
 __all__ = ["ModelDispatcher", "Placement", "Position", "Unit", "Why"]
 
-Lane: TypeAlias = bytes | int | str
-"""A key, the offset of a message without one, or `EVERYTHING`."""
+Lane: TypeAlias = bytes | int
+"""A key, or the offset of a message without one."""
 
-Unit: TypeAlias = Lane
+Unit: TypeAlias = bytes | int | str
 """What is handed over as a whole: a lane, a slot, or a run of slots."""
 
-EVERYTHING = "everything"
 FAILURES = frozenset(
     {
         ReleaseReason.NACKED,
@@ -202,6 +199,12 @@ class Message(Copied):
     postponed: bool = False  # what it waits for, while it is delayed: the end of a postponement, or a retry
     reason: str | None = None  # what the last failure that named one said
     since: int | None = None  # when it was offered, to within a second
+    dropped: bool = False  # it is not queued, and its payload is spilled
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether its payload takes a slot of the window."""
+        return self.state != State.SPILLED and not self.dropped
 
 
 @dataclass
@@ -221,6 +224,7 @@ class Outbox:
     """The effects of one call, by kind, because that is the order in which they are returned."""
 
     notices: list[Effect] = field(default_factory=list)
+    spilled: list[Effect] = field(default_factory=list)
     done: list[Effect] = field(default_factory=list)
     sessions: list[Effect] = field(default_factory=list)
     dead_letters: list[Effect] = field(default_factory=list)
@@ -277,7 +281,8 @@ class ModelDispatcher:
         self.config = config or DispatcherConfig()
         self.rules = rules
         self.has_groups = bool(rules and rules.group_of)
-        self.has_scopes = self.has_groups or self.config.max_in_flight is not None
+        self.has_total = self.config.max_in_flight is not None or self.config.max_ack_holes is not None
+        self.has_scopes = self.has_groups or self.has_total
         limits = self.config.group if self.has_groups else GroupLimits()
         self.scopes = ModelScopes(rules, limits, self.config.max_in_flight)
         self.placement = placement.copy()
@@ -302,8 +307,6 @@ class ModelDispatcher:
         self.sessions_of_lanes: dict[Lane, Session] = {}
         self.last_session = 0
         self.replaying = self.earlier.resume is not None  # until the first offset that is not known already
-        self.token_full = False
-        self._weigh()
         self.paused = self.free_slots == 0
         self._begin()
 
@@ -325,11 +328,12 @@ class ModelDispatcher:
             new = [message for message in messages if self._is_new(message[0])]
             if len(new) > self.free_slots:
                 raise self._full_error()
-            fresh = [Message(offset, as_key(key), item) for offset, key, item, *_ in new]
+            fresh = [Message(offset, self._key(key), item) for offset, key, item, *_ in new]
             skips = self.config.unmatched == Unmatched.SKIP
             self._check_waiting([each for each in fresh if not (skips and self._is_unmatched(each))])
             for message in messages:
                 self._offer(*message)
+                self._tell_spilled()  # as after a call of its own
 
         return self._call(now_ms, offer_each)
 
@@ -341,6 +345,7 @@ class ModelDispatcher:
             for receipt in receipts:
                 self._ack(*receipt)
                 self._sessions.look()  # as after a call of its own
+                self._tell_spilled()
                 self.paused = self.paused or self.free_slots == 0  # as after a call of its own
 
         return self._call(now_ms, ack_each, Call.ACK)
@@ -419,7 +424,7 @@ class ModelDispatcher:
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> list[Effect]:
         def dead_lettered() -> None:
             message = self._expect(offset, State.DEAD_LETTERING, IgnoredReason.NOT_DEAD_LETTERING)
-            if message and self.config.poison == Poison.BLOCK_AND_DEAD_LETTER:
+            if message and self.config.archive_blocked:
                 self._block(message)
             elif message:
                 self._settle(message, Ending.DEAD_LETTERED)
@@ -438,22 +443,21 @@ class ModelDispatcher:
     def redrive(
         self, key: bytes | str | None, letters: Iterable[tuple[int, int, object]], *, now_ms: int | None = None
     ) -> list[Effect]:
-        return self._call(now_ms, lambda: self._redrive(as_key(key), list(letters)), Call.REDRIVE)
+        return self._call(now_ms, lambda: self._redrive(self._key(key), list(letters)), Call.REDRIVE)
 
     def unblock(self, key: bytes | str | None, *, now_ms: int | None = None) -> list[Effect]:
         def unblock() -> None:
-            wanted = as_key(key)
-            if wanted in self.quarantined:
+            wanted = self._key(key)
+            if wanted is not None and wanted in self.quarantined:
                 self.quarantined.remove(wanted)
-                self.touched.append(self._lane_of_key(wanted))
+                self.touched.append(wanted)
                 for message in [*self._all(State.QUEUED), *self._all(State.LOADING), *self._all(State.SPILLED)]:
                     if message.key == wanted and (message.state != State.SPILLED or message.deadline is None):
                         message.failures = 0
             for message in self._all(State.BLOCKED):
                 if message.key == wanted:
-                    message.state = State.QUEUED
                     message.failures = 0
-                    self._touch(message)
+                    self._queue(message)
             self._wake()
 
         return self._call(now_ms, unblock)
@@ -461,9 +465,8 @@ class ModelDispatcher:
     def unblock_offset(self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None) -> list[Effect]:
         def unblock_offset() -> None:
             if message := self._expect(offset, State.BLOCKED, IgnoredReason.NOT_BLOCKED):
-                message.state = State.QUEUED
                 message.failures = 0 if reset_failures else message.failures
-                self._touch(message)
+                self._queue(message)
             self._wake()
 
         return self._call(now_ms, unblock_offset, Call.UNBLOCK_OFFSET)
@@ -485,7 +488,7 @@ class ModelDispatcher:
 
     def flushed(self, key: bytes | str | None, session: int, *, now_ms: int | None = None) -> list[Effect]:
         def flushed() -> None:
-            wanted = as_key(key)
+            wanted = self._key(key)
             if wanted is None:
                 raise ArgumentError("key", key, "be a key")
             require_int("session", session, 1)
@@ -511,9 +514,9 @@ class ModelDispatcher:
     ) -> list[Effect]:
         def add() -> None:
             old = self._find(name)
+            self._check_filters(filters)
             if old and old.status != Status.DRAINING:
                 raise ConsumerExistsError(name)
-            self._check_filters(filters)
             most = self.config.max_in_flight_per_consumer if limit is None else limit
             require_int("limit", most, 0)
             if old:
@@ -593,14 +596,21 @@ class ModelDispatcher:
                 raise ArgumentError("only", only, "be an int")
             consumer = self._connected(name)
             limit = consumer.limit
-            self.turn = 1 if only is not None else per_key or self.config.batch_per_key
-            consumer.limit += (most if only is None else 1) - self._room(consumer)
-            if only is None:
+            only_one = only is not None or self.scopes.paused
+            self.turn = 1 if only_one else per_key or self.config.batch_per_key
+            wanted, holds = only, self.scopes.paused
+            if holds:
+                lowest = min(self._log(), default=None)
+                wanted = lowest if lowest is not None and only in {None, lowest} else -1
+            consumer.limit += (most if wanted is None else 1) - self._room(consumer)
+            if wanted is None:
                 self._serve(consumer)
-            for listing in self.listings:
+            for listing in list(self.listings):
                 message = self._candidate(listing.lane)
-                if message and message.offset == only:
-                    self._take_only(listing, message, consumer)
+                if message and message.offset == wanted and consumer.status == Status.ACTIVE:
+                    self._take_only(listing, message, consumer, past_scopes=holds)
+            if consumer.status == Status.ACTIVE:
+                self._relieve()
             consumer.limit = limit
             self.turn = self.config.batch_per_key
 
@@ -635,7 +645,8 @@ class ModelDispatcher:
 
     def set_group(self, name: str, *, now_ms: int | None = None, **limits: Any) -> list[Effect]:
         def set_group() -> None:
-            self.scopes.set_group(name, limits, self.now)
+            self.scopes.set_group(name, limits)
+            self.scopes.note_room(name)
             self._wake()
 
         return self._call(now_ms, set_group)
@@ -650,6 +661,7 @@ class ModelDispatcher:
     def resume_group(self, name: str, *, now_ms: int | None = None) -> list[Effect]:
         def resume_group() -> None:
             self.scopes.resume(name)
+            self.scopes.note_room(name)
             self._wake()
 
         return self._call(now_ms, resume_group)
@@ -660,9 +672,10 @@ class ModelDispatcher:
         ready = [self._group(listing.lane) for listing in self.listings if listing.queue == Queue.READY]
         for name, group in sorted(self.scopes.groups.items()):
             limits, rate = group.limits, group.limits.per_second is not None
-            is_new = not group.is_set and not group.paused and (not rate or group.told == limits.burst)
+            group.pass_time(self.now)
+            is_new = not group.is_set and not group.paused and (not rate or group.thousandths == 1000 * limits.burst)
             if self.has_groups and (name in busy or not is_new):
-                opened, tokens = self._open_groups().count(name), group.told if rate else None
+                opened, tokens = self._open_groups().count(name), group.thousandths // 1000 if rate else None
                 most = limits.max_in_flight
                 more = group.when(1000) if rate and not tokens else None
                 rows.append((name, limits.weight, most, opened, ready.count(name), tokens, group.paused, more))
@@ -672,31 +685,20 @@ class ModelDispatcher:
 
     def handle_timeout(self, *, now_ms: int) -> list[Effect]:
         def handle_timeout() -> None:
-            self.scopes.pass_time(self.now, [self._group(self._lane(each)) for each in self.messages.values()])
             self._end_what_is_due()
             self._sessions.end_what_is_due()
+            for name in self.scopes.groups:
+                self.scopes.note_room(name)
             evicted = self._end_consumers_that_are_due()
             self._wake(moved=evicted)
-            while self._has_tokens_due():
-                self.paused = self.paused or self.free_slots == 0  # as after a call of its own
-                self.scopes.fill_due(self.now)
-                self._wake()
 
         return self._call(now_ms, handle_timeout)
-
-    def _has_tokens_due(self) -> bool:
-        """Whether time has brought tokens that somebody waits for, after the end of a call."""
-        if not self.has_scopes:
-            return False
-        self._sessions.look()
-        self.scopes.account(self.now)
-        return any(deadline <= self.now for deadline in self.scopes.deadlines())
 
     def next_deadline_ms(self) -> int | None:
         of_messages = [message.deadline for message in self.messages.values()]
         of_consumers = [consumer.deadline for consumer in self.consumers]
         of_sessions = [session.deadline for session in self.sessions_of_lanes.values()]
-        of_all = [*self.drain_deadlines.values(), *self.scopes.deadlines()]
+        of_all = [*self.drain_deadlines.values(), *self.scopes.deadlines(self._open_groups())]
         deadlines = [*of_messages, *of_consumers, *of_sessions, *of_all]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
@@ -752,10 +754,7 @@ class ModelDispatcher:
         if look_ahead is None:
             return 1 << 40
         per_consumer, most = look_ahead.per_consumer, look_ahead.per_subscription
-        if not per_consumer and not most:
-            per_consumer, most = self.config.max_in_flight_per_consumer, look_ahead.max_unacked_per_subscription
-        limits = [per_consumer * consumers if per_consumer else 1 << 40, most or 1 << 40]
-        return min(limits)
+        return min(per_consumer * consumers if per_consumer else 1 << 40, most or 1 << 40)
 
     @property
     def _may_wait(self) -> int:
@@ -766,8 +765,8 @@ class ModelDispatcher:
         return self._slots >= max(1, self.config.window // 4) and self._may_wait >= max(1, self._look_ahead // 4)
 
     def owner(self, key: bytes | str | None) -> str | None:
-        wanted = as_key(key)
-        return None if wanted is None and not self.config.ordering_required else self._owner(wanted)
+        wanted = self._key(key)
+        return None if wanted is None else self._owner(wanted)
 
     def sessions(self) -> list[KeySession]:
         return self._sessions.told()
@@ -846,9 +845,8 @@ class ModelDispatcher:
         assert list(self.messages) == sorted(self.messages)
         assert self.free_slots >= 0
         assert len({listing.lane for listing in self.listings}) == len(self.listings)
-        for consumer in self.consumers:
-            could_take = [each for each in self.listings if self._could_take(consumer, each) and self._is_awake(each)]
-            ready = [listing for listing in could_take if not self._is_held(self._candidate(listing.lane))]
+        for consumer in [] if self.scopes.paused else self.consumers:
+            ready = [each for each in self.listings if self._could_take(consumer, each) and self._is_awake(each)]
             assert not (ready and self._has_room(consumer.name)), f"{consumer} has room for {ready}"
         if self._loaded_count() < self.config.window:
             assert not [listing for listing in self.listings if listing.queue == Queue.LOAD]
@@ -881,7 +879,6 @@ class ModelDispatcher:
             "earlier": list(self.earlier),
             "reported_cursor": self.reported_cursor,
             "paused": self.paused,
-            "token_full": self.token_full,
             "epoch": self.epoch,
             "counts": [self.settled, self.delivered, self.failed],
             "noted": None if self.noted is None else self.now - self.noted,
@@ -903,6 +900,7 @@ class ModelDispatcher:
             raise SnapshotError("version", state.get("version"), f"be {SNAPSHOT_VERSION}")
         new = cls(placement, config, rules=rules)
         new.now = now_ms
+        new.scopes.now = now_ms
         new.scopes.load(state["scopes"], now_ms)
         new.epoch = max(epoch, state["epoch"])
         for stored in state["messages"]:
@@ -933,10 +931,24 @@ class ModelDispatcher:
         new.noted = None if state["noted"] is None else now_ms - state["noted"]
         new.noted_last = new.offered[-1] if new.offered else None
         new.replaying = True
-        new.token_full = state["token_full"]
-        new._weigh()
         new._join_placement()
+        new._go_on_after_restart()
         return new
+
+    def _go_on_after_restart(self) -> None:
+        """Hand out what the settings of this life allow; what a call would return, the host sees as outstanding."""
+        if self.scopes.paused and 2 * self._holes() <= (self.config.max_ack_holes or 0):
+            self.scopes.paused = False
+        self._weigh()
+        starved = [listing.lane for listing in self.listings if listing.queue == Queue.LOAD]
+        self.touched = [lane for lane in map(self._lane, self.messages.values()) if lane not in starved]
+        self.freed = [consumer.name for consumer in self.consumers]
+        for scope in [*self.scopes.groups, ALL]:
+            self.scopes.note_room(scope)
+        self._wake()
+        self._sessions.look()
+        self._effects()
+        self._begin()
 
     def _frozen(self, message: Message) -> dict[str, Any]:
         key = None if message.key is None else message.key.hex()
@@ -972,7 +984,7 @@ class ModelDispatcher:
         self.out = Outbox()
         self.touched: list[Lane] = []  # lanes of which something ended, settled, was put back, unblocked or loaded
         self.freed: list[str] = []  # consumers that may have room now
-        self.ended: list[bytes] = []  # keys of which a delivery has ended
+        self.came_back: list[int] = []  # what was in flight, or is archived, since the call began
 
     def _call(self, now_ms: int | None, action: Callable[[], None], call: Call = Call.ACK) -> list[Effect]:
         """Run one call: if it raises, nothing has happened. The name is of a call that can be ignored."""
@@ -981,6 +993,7 @@ class ModelDispatcher:
         try:
             self._check_clock(now_ms)
             self.now = self.now if now_ms is None else now_ms
+            self.scopes.now = self.now
             action()
             self._sessions.look()
             self._note_times()
@@ -1019,7 +1032,7 @@ class ModelDispatcher:
             message.since = self.noted if message.since is None else message.since
 
     def _effects(self) -> list[Effect]:
-        self.scopes.account(self.now)
+        self._tell_spilled()
         out = self.out
         self.delivered += len(out.deliveries)
         done = out.done if self.config.tell_settled else []
@@ -1042,7 +1055,7 @@ class ModelDispatcher:
     # --- the life of a message --------------------------------------------------------------------------------------
 
     def _offer(self, offset: int, raw_key: bytes | str | None, item: object, not_before_ms: int | None = None) -> None:  # noqa: C901  # one step for each question
-        key = as_key(raw_key)
+        key = self._key(raw_key)
         if not_before_ms is not None and type(not_before_ms) is not int:
             raise ArgumentError("not_before_ms", not_before_ms, "be an int, or None")
         last = self.offered[-1] if self.offered else None
@@ -1056,7 +1069,7 @@ class ModelDispatcher:
             known = self.messages.get(offset)
             if known is None:
                 self.out.done.append(Done(offset, key, Ending.EARLIER))
-            elif known.item is None:
+            elif known.item is None and known.has_slot:
                 known.item = item
             return
         if self.earlier.knows(offset):
@@ -1064,6 +1077,7 @@ class ModelDispatcher:
             self.offered.append(offset)
             self._weigh()
             self._tell_done(Message(offset, key, item), Ending.EARLIER)
+            self._wake()
             return
         self._check_room()
         message = Message(offset, key, item)
@@ -1076,6 +1090,7 @@ class ModelDispatcher:
             self._weigh()
             self.out.notices.append(Skipped(offset, key, SkipReason.UNMATCHED))
             self._tell_done(message, Ending.UNMATCHED)
+            self._wake()
         else:
             if not_before_ms is not None and not_before_ms > self.now:
                 message.deadline = not_before_ms
@@ -1097,15 +1112,10 @@ class ModelDispatcher:
         return (last is None or offset > last) and not self.earlier.knows(offset)
 
     def room_for(self, raw_key: bytes | str | None) -> int:
-        message = Message(-1, as_key(raw_key), None)
+        message = Message(-1, self._key(raw_key), None)
         room = self.free_slots
-        if isinstance(self._lane(message), int):
-            return room
-        if self.config.max_waiting_per_key is not None:
+        if not isinstance(self._lane(message), int) and self.config.max_waiting_per_key is not None:
             room = min(room, self.config.max_waiting_per_key - len(self._waiting_in_lane(message)))
-        owner = self._owner(message.key)
-        if self.config.max_waiting_per_consumer is not None and owner is not None:
-            room = min(room, self.config.max_waiting_per_consumer - len(self._waiting_for(owner)))
         return max(0, room)
 
     def _check_waiting(self, new: Sequence[Message]) -> None:
@@ -1116,21 +1126,9 @@ class ModelDispatcher:
             beside = [other for other in ordered if self._lane(other) == self._lane(message)]
             if most is not None and len(self._waiting_in_lane(message)) + len(beside) > most:
                 raise KeyFullError(message.key, most)
-        most = self.config.max_waiting_per_consumer
-        for message in ordered:
-            owner = self._owner(message.key)
-            beside = [other for other in ordered if self._owner(other.key) == owner]
-            if most is not None and owner is not None and len(self._waiting_for(owner)) + len(beside) > most:
-                raise ConsumerFullError(owner, most)
 
     def _waiting_in_lane(self, message: Message) -> list[Message]:
         return [other for other in self._in_lane(self._lane(message)) if other.state != State.IN_FLIGHT]
-
-    def _waiting_for(self, owner: str) -> list[Message]:
-        """What waits of the keys that a consumer owns."""
-        waiting = [message for message in self.messages.values() if message.state != State.IN_FLIGHT]
-        with_key = [message for message in waiting if not isinstance(self._lane(message), int)]
-        return [message for message in with_key if self._owner(message.key) == owner]
 
     def _is_unmatched(self, message: Message) -> bool:
         """Whether somebody is there, nobody accepts the key, and nothing of it is outstanding."""
@@ -1139,8 +1137,7 @@ class ModelDispatcher:
 
     def _nobody_can_own(self, message: Message) -> bool:
         """Whether somebody is connected, nobody owns the key, and nothing of it is outstanding."""
-        has_slot = message.key is not None or self.config.ordering_required
-        unowned = has_slot and self._is_unowned(message.key)
+        unowned = message.key is not None and self._is_unowned(message.key)
         return unowned and bool(self._not_draining()) and not self._in_lane(self._lane(message))
 
     def _is_unowned(self, key: bytes | None) -> bool:
@@ -1157,22 +1154,20 @@ class ModelDispatcher:
         if overtaken:
             self._supersede(overtaken, message)
             return
-        self.scopes.forget_idle(self.now, [self._group(self._lane(each)) for each in self.messages.values()])
         lane = self._lane(message)
-        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
-        spilled = len(loaded) < len(self._in_lane(lane))
-        self.messages[message.offset] = message
+        loaded = [other for other in self._in_lane(lane) if other.has_slot]
+        spilled = self._spilled_in(lane) or self._came_back_without_slot(lane)
         self._note_groups([lane])
-        self._weigh()
+        self.messages[message.offset] = message
         if self.config.spill and (spilled or len(loaded) >= self.config.max_loaded_per_key):
             self._spill(message)
-            if self._candidate(lane) is message:
-                self._examine_fully(lane)
-            return
-        if message.deadline is not None:
+        elif message.deadline is not None:
             message.state = State.DELAYED
-        else:
+        if self._candidate(lane) is message:
             self._examine_fully(lane)
+            self._serve_freed()
+        self._serve_shared()
+        self._relieve()
         self._spill_if_crowded(message)
 
     def _note_groups(self, lanes: Sequence[Lane]) -> None:
@@ -1215,7 +1210,7 @@ class ModelDispatcher:
             self.out.notices.append(Skipped(other.offset, other.key, SkipReason.SUPERSEDED))
             self._tell_done(other, Ending.SUPERSEDED)
             del self.messages[other.offset]
-        loaded = [other for other in self._in_lane(lane) if other.state != State.SPILLED]
+        loaded = [other for other in self._in_lane(lane) if other.has_slot]
         self.messages[message.offset] = message
         needs_slot = first.state == State.SPILLED
         if needs_slot and self.config.spill and len(loaded) >= self.config.max_loaded_per_key:
@@ -1246,7 +1241,47 @@ class ModelDispatcher:
     def _spill(self, message: Message) -> None:
         message.state = State.SPILLED
         message.item = None
-        self.out.notices.append(Spilled(message.offset))
+        self.out.spilled.append(Spilled(message.offset))
+
+    def _spill_what_came_back(self) -> None:
+        """Drop the payload of what came back in this call and still waits, while others take half the window."""
+        came_back, self.came_back = self.came_back, []
+        for offset in came_back:
+            message = self.messages.get(offset)
+            if message is None or not message.has_slot or message.redriven or not self.config.spill:
+                continue
+            waiting = self._loaded_count() - len(self._all(State.IN_FLIGHT))
+            if message.state in {State.IN_FLIGHT, State.LOADING} or 2 * (waiting - 1) < self.config.window:
+                continue
+            if message.state == State.QUEUED:
+                message.state = State.SPILLED
+            else:
+                message.dropped = True
+            self.out.spilled.append(Spilled(message.offset))
+
+    def _tell_spilled(self) -> None:
+        """Tell what is spilled at the end of a call, and not loaded again in it."""
+        spilled, self.out.spilled = self.out.spilled, []
+        for effect in spilled:
+            message = self.messages.get(effect[0])
+            if message is not None and not message.has_slot:
+                message.item = None
+                self.out.notices.append(effect)
+
+    def _spilled_in(self, lane: Lane) -> list[Message]:
+        """What of a lane was spilled before its first delivery."""
+        return [other for other in self._in_lane(lane) if other.state == State.SPILLED and other.attempt == 0]
+
+    def _came_back_without_slot(self, lane: Lane) -> bool:
+        """Whether the next message of a lane came back from a delivery, and is spilled."""
+        following = self._candidate(lane)
+        return following is not None and following.attempt > 0 and not following.has_slot
+
+    def _queue(self, message: Message) -> None:
+        """Let a message that was held wait for its turn."""
+        message.state = State.SPILLED if message.dropped else State.QUEUED
+        message.dropped = False
+        self._touch(message)
 
     def _ack(self, offset: int, consumer: str, attempt: int) -> None:
         message = self._current(offset, consumer, attempt, late_ok=True)
@@ -1321,10 +1356,13 @@ class ModelDispatcher:
         assert message.consumer is not None
         message.state = State.QUEUED
         message.deadline = None
+        self.came_back.append(message.offset)
         self._touch(message)
+        for scope in self._scopes_of(self._lane(message)):
+            self.scopes.note_room(scope)
         self.freed.append(message.consumer)
         if message.key is not None:
-            self.ended.append(message.key)
+            self._touch_what_waits_for_unit(message, message.consumer)
         self._let_go_if_done(message.consumer)
 
     def _let_go_if_done(self, name: str) -> None:
@@ -1392,12 +1430,12 @@ class ModelDispatcher:
         if poison == Poison.DROP:
             self.out.notices.append(Dropped(message.offset, message.key, DropReason.POISON))
             self._settle(message, Ending.DROPPED)
-        elif poison == Poison.BLOCK:
-            self._block(message)
-        elif poison == Poison.QUARANTINE and message.key is not None:
+        elif self.config.quarantine and message.key is not None:
             self.quarantined.add(message.key)
-        else:
+        elif poison == Poison.DEAD_LETTER or self.config.archive_blocked:
             self._archive(message)
+        else:
+            self._block(message)
 
     def _archive(self, message: Message) -> None:
         message.state = State.DEAD_LETTERING
@@ -1418,18 +1456,18 @@ class ModelDispatcher:
         if message.reserved_by:
             self.freed.append(message.reserved_by)
         del self.messages[message.offset]
-        self._weigh(opens=True)
-        lane = self._in_lane(self._lane(message))
-        spilled = [other for other in lane if other.state == State.SPILLED]
-        has_room = (
-            self._loaded_count() < self.config.window and len(lane) - len(spilled) < self.config.max_loaded_per_key
-        )
-        if spilled and message.state != State.SPILLED and has_room:
+        self._weigh()
+        lane = self._lane(message)
+        loaded = [other for other in self._in_lane(lane) if other.has_slot]
+        has_room = self._loaded_count() < self.config.window and len(loaded) < self.config.max_loaded_per_key
+        spilled = [] if self._came_back_without_slot(lane) else self._spilled_in(lane)
+        if spilled and message.has_slot and has_room:
             self._load(spilled[0], None)
 
     def _load(self, message: Message, consumer: str | None) -> None:
         message.state = State.LOADING
-        message.reserved_by = consumer
+        is_reserved = any(other.reserved_by for other in self._in_lane(self._lane(message)))
+        message.reserved_by = None if is_reserved else consumer
         self.out.loads.append(Load(message.offset, message.key))
 
     def _loaded(self, message: Message, item: object) -> None:
@@ -1580,10 +1618,9 @@ class ModelDispatcher:
 
     def _end_one(self, message: Message) -> None:
         if message.state == State.DELAYED:
-            message.state = State.QUEUED
             message.deadline = None
             message.postponed = False
-            self._touch(message)
+            self._queue(message)
         elif message.state in {State.SPILLED, State.LOADING}:
             message.deadline = None
             self._touch(message)
@@ -1609,50 +1646,55 @@ class ModelDispatcher:
         """Deliver whatever this call has made deliverable."""
         if moved:
             self.scopes.remembered[ALL] = []
-        touched = sorted(set(self.touched), key=self._lowest_offset)
-        self._examine_in_turns(touched + ([] if moved else self._no_longer_kept(touched)))
+        self._examine_in_turns(sorted(set(self.touched), key=self._lowest_offset))
         if moved:
             self._examine_all_listed()
-        for consumer in [] if self.token_full else self.consumers:
-            may_have_been_full = self.config.token_bytes is not None
-            if consumer.name in self.freed or may_have_been_full:
-                self._serve(consumer)
-        if not self.token_full:
-            self._serve_shared()
-        self._fill_slots()
-        if self.has_scopes:
-            self._serve_what_scopes_remember()
+        self._serve_freed()
+        self._serve_what_scopes_remember()
+        self._serve_shared()
         self._send_lowest()
+        self._relieve()
         self.touched.clear()
-        self.freed.clear()
-        self.ended.clear()
+
+    def _serve_freed(self) -> None:
+        while self.freed:
+            freed, self.freed = self.freed, []
+            for consumer in [consumer for consumer in self.consumers if consumer.name in freed]:
+                self._serve(consumer)
+
+    def _relieve(self) -> None:
+        """Spill what came back and still waits, and load what waits for a slot."""
+        self._spill_what_came_back()
+        self._fill_slots()
+        self._serve_freed()
 
     def _serve_shared(self) -> None:
-        for _ in self._shared_listings():
-            if (roomiest := self._most_room(self.consumers)) and self._is_awake(Listing(0, Queue.SHARED)):
-                self._serve(roomiest)
+        """Each message without a key goes to whoever has most room then."""
+        while self._shared_listings() and (roomiest := self._most_room(self.consumers)):
+            if self.has_total and not self.scopes.admits(ALL, roomiest.name, self._open_groups()):
+                self.scopes.remember(ALL, roomiest.name)
+                return
+            self._serve(roomiest)
 
     def _serve_what_scopes_remember(self) -> None:
         """Serve those that the scopes remember that have opened: one turn each, and round again."""
-        groups = sorted(scope for scope in self.scopes.remembered if scope is not ALL)
-        for scope in [*groups, ALL]:
+        opened, self.scopes.opened = self.scopes.opened, []
+        groups = sorted(scope for scope in set(opened) if scope is not ALL)
+        for scope in [*groups, *([ALL] if ALL in opened else [])]:
             while (names := self.scopes.remembered.get(scope)) and self.scopes.is_open(scope, self._open_groups()):
                 name = names.pop(0)
                 self.scopes.granted[scope] = name
                 self._tidy()
                 self._serve(self._connected(name))
                 self.scopes.granted.pop(scope, None)
-        self._serve_shared()
-        roomiest = self._most_room(self.consumers)
-        if roomiest and self._shared_listings():
-            self.scopes.remember(ALL, roomiest.name)
 
-    def _no_longer_kept(self, touched: Sequence[Lane]) -> list[Lane]:
-        """The other lanes that waited for what has ended, and wait for nobody now: longest waiting first."""
-        ended = {self._unit(key) for key in self.ended}
+    def _touch_what_waits_for_unit(self, message: Message, holder: str) -> None:
+        """Look at the lanes that drain, if this was the last that its holder had of their unit."""
+        unit = self._unit(self._lane(message))
+        if any(self._unit(self._lane(other)) == unit for other in self._open_of(holder)):
+            return
         waiting = [listing.lane for listing in self.listings if listing.queue == Queue.DRAINING]
-        of_ended = [lane for lane in waiting if lane not in touched and self._unit(lane) in ended]
-        return [lane for lane in of_ended if not self._awaited(lane)]
+        self.touched += [lane for lane in waiting if self._unit(lane) == unit]
 
     def _examine_all_listed(self) -> None:
         """Find new places for all lanes that wait, in turns of one message: nobody is served twice before others."""
@@ -1687,12 +1729,10 @@ class ModelDispatcher:
         return [listing for listing in self.listings if listing.queue == Queue.SHARED]
 
     def _examine_in_turns(self, turns: list[Lane]) -> None:
-        self.scopes.places_only = self.has_scopes
         while turns:
             lane = turns.pop(0)
             if self._examine(lane):
                 turns.append(lane)
-        self.scopes.places_only = False
 
     def _examine_fully(self, lane: Lane) -> None:
         while self._examine(lane):
@@ -1729,6 +1769,7 @@ class ModelDispatcher:
         else:
             self._unlist(lane)
             self._archive(message)
+            self.came_back.append(message.offset)
 
     def _examine_keyed(self, lane: Lane, message: Message) -> bool:
         owner = self._owner_of(lane)
@@ -1742,7 +1783,9 @@ class ModelDispatcher:
             self._unlist(lane)
         elif self._sessions.refuses(lane, owner):
             self._list(lane, Queue.KEPT_BACK)
-        elif self._has_room(owner) and not self._somebody_waits_for(self._connected(owner)):
+        elif (
+            not self.has_scopes and self._has_room(owner) and not self._somebody_waits_for(self._connected(owner))
+        ):
             return self._send(lane, message, owner)
         else:
             self._list(lane, Queue.READY, owner)
@@ -1751,9 +1794,6 @@ class ModelDispatcher:
 
     def _send(self, lane: Lane, message: Message, consumer: str) -> bool:
         """Open the candidate at this consumer, or ask for its payload; whether it was opened."""
-        if self._is_held(message):
-            self._list(lane, *((Queue.SHARED, None) if self._is_keyless(lane) else (Queue.READY, consumer)))
-            return False
         if self.has_scopes and self._is_passed_over(lane, consumer):
             return False
         opened = self._send_at_once(lane, message, consumer)
@@ -1763,10 +1803,6 @@ class ModelDispatcher:
 
     def _is_passed_over(self, lane: Lane, consumer: str) -> bool:
         """List a lane that may not go out now; the scope that is in the way remembers the consumer."""
-        if self.scopes.places_only and not self._is_keyless(lane):
-            self._list(lane, Queue.READY, consumer)
-            self.freed.append(consumer)
-            return True
         for scope in self._scopes_of(lane):
             if self.scopes.admits(scope, consumer, self._open_groups()):
                 continue
@@ -1784,7 +1820,7 @@ class ModelDispatcher:
             return False
         self._unlist(lane)
         self._open(message, consumer)
-        for _ in range(0 if self.token_full else min(self.turn, self._limit_by_rule(lane)) - 1):
+        for _ in range(min(self.turn, self._limit_by_rule(lane)) - 1):
             following = self._candidate(lane)
             if following and following.state == State.QUEUED and self._has_room(consumer) and self._is_open(lane):
                 self._open(following, consumer)
@@ -1802,11 +1838,6 @@ class ModelDispatcher:
         """Give the consumer the lanes that wait for it, longest wait first, one message each."""
         if self.has_scopes:
             self._serve_by_groups(consumer)
-            return
-        if self.token_full:
-            listing = self._listing_of_lowest()
-            if listing and self._has_room(consumer.name):
-                self._take_only(listing, self.messages[min(self.messages)], consumer)
             return
         while self._has_room(consumer.name):
             listing = next((listing for listing in self.listings if self._could_take(consumer, listing)), None)
@@ -1852,54 +1883,58 @@ class ModelDispatcher:
         if self._has_room(consumer.name) and self._send(lane, message, consumer.name):
             self._examine_fully(lane)
 
-    def _take_only(self, listing: Listing, message: Message, consumer: Consumer) -> None:
+    def _take_only(
+        self, listing: Listing, message: Message, consumer: Consumer, *, past_scopes: bool = False
+    ) -> None:
         """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
         could_take = self._could_take(consumer, listing)
-        if self._is_held(message) or not self._is_admitted(listing.lane, consumer.name):
+        if not past_scopes and not self._is_admitted(listing.lane, consumer.name):
             return
-        if message.state == State.SPILLED and message.offset == min(self._log()):
+        if message.state == State.SPILLED and message.offset == min(self._log(), default=None):
             keyless = self._is_keyless(listing.lane)
             is_owner = message.key in self.quarantined or self._owner_of(listing.lane) == consumer.name
             may_get = self._accepts(consumer, None) if keyless else is_owner
             if could_take or (listing.queue == Queue.LOAD and may_get):
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)
-        elif could_take:
-            self._take_turn(listing.lane, message, consumer)
+        elif could_take and self._has_room(consumer.name):
+            if self._send_at_once(listing.lane, message, consumer.name):
+                self._examine_fully(listing.lane)
 
     def _send_lowest(self) -> None:
-        """While the token is full, the lowest message goes out past all others; it may have a slot of its own."""
-        listing = self._listing_of_lowest() if self.token_full else None
-        if listing is None:
-            return
-        lowest, taker = self.messages[min(self.messages)], self._taker(listing.lane)
-        if listing.queue == Queue.LOAD:
-            self._unlist(listing.lane)
-            self._load(lowest, None)
-        elif taker:
-            self._take_only(listing, lowest, self._connected(taker))
-
-    def _listing_of_lowest(self) -> Listing | None:
-        """Where the lane of the lowest message waits, if it waits with that."""
-        lowest = self.messages[min(self.messages)] if self.messages else None
+        """While there are too many holes, the lowest message goes out past all others, with a slot of its own."""
+        lowest = self.messages[min(self._log())] if self.scopes.paused and self._log() else None
         if lowest is None or self._candidate(self._lane(lowest)) is not lowest:
-            return None
-        return self._listing(self._lane(lowest))
+            return
+        lane = self._lane(lowest)
+        listing = self._listing(lane)
+        keyless, owner = self._is_keyless(lane), self._owner_of(lane)
+        taker = self._most_room(self.consumers) if keyless else self._find(owner or "")
+        if listing is not None and taker is not None and self._has_room(taker.name):
+            self._take_only(listing, lowest, taker, past_scopes=True)
 
     def _is_held(self, message: Message | None) -> bool:
-        """Whether a message has to wait until the token is shorter, or until it is the lowest one."""
-        return self.token_full and message is not None and message.offset != min(self.messages)
+        """Whether a message has to wait until there are fewer holes, or until it is the lowest one."""
+        return self.scopes.paused and message is not None and message.offset != min(self._log(), default=None)
 
-    def _weigh(self, *, opens: bool = False) -> None:
-        """See how long the token is: above three quarters it is full, and not when it is settled down to one half."""
-        budget = self.config.token_bytes
-        if budget is None:
+    def _holes(self) -> int:
+        """How many stretches above the lowest outstanding message are settled."""
+        return sum(
+            any(below < offset and (above is None or offset < above) for offset in self.offered)
+            for below, above in pairwise([*self._log(), None])
+            if below is not None
+        )
+
+    def _weigh(self) -> None:
+        """See how many holes there are: with too many, nothing but the lowest goes out until there are half as many."""
+        most = self.config.max_ack_holes
+        if most is None:
             return
-        length = token_length(*self.token())
-        if 4 * length > 3 * budget:
-            self.token_full = True
-        elif opens and 2 * length <= budget:
-            self.token_full = False
+        if self._holes() > most:
+            self.scopes.paused = True
+        elif self.scopes.paused and 2 * self._holes() <= most:
+            self.scopes.paused = False
+            self.scopes.note_room(ALL)
 
     def _fill_slots(self) -> None:
         """Load the lanes that wait for a slot of the window."""
@@ -1964,7 +1999,7 @@ class ModelDispatcher:
         if not eligible:
             return BlockReason.NO_CONSUMER
         if self._is_held(self._candidate(lane)):
-            return BlockReason.TOKEN_FULL
+            return BlockReason.ACK_HOLES
         if all(consumer.status != Status.ACTIVE for consumer in eligible):
             return BlockReason.CONSUMER_INACTIVE
         return self._reason_of_room(lane, any(self._has_room(consumer.name) for consumer in eligible))
@@ -1973,9 +2008,9 @@ class ModelDispatcher:
         group = self.scopes.group(self._group(lane) or "")
         if group.paused:
             return BlockReason.GROUP_PAUSED
-        if group.limits.per_second and not group.told:
-            return BlockReason.GROUP_RATE
-        return BlockReason.GROUP_FULL
+        most = group.limits.max_in_flight
+        is_full = most is not None and self._open_groups().count(self._group(lane)) >= most
+        return BlockReason.GROUP_FULL if is_full else BlockReason.GROUP_RATE
 
     def _reason_keyed(self, lane: Lane) -> BlockReason:
         owner = self._owner_of(lane)
@@ -1988,11 +2023,13 @@ class ModelDispatcher:
         if len(self._open_in(lane)) >= self._turn_limit(lane):
             return BlockReason.KEY_IN_FLIGHT
         if self._sessions.refuses(lane, owner) or self._is_held(self._candidate(lane)):
-            return BlockReason.FLUSHING if self._sessions.refuses(lane, owner) else BlockReason.TOKEN_FULL
+            return BlockReason.FLUSHING if self._sessions.refuses(lane, owner) else BlockReason.ACK_HOLES
         return self._reason_beside_key(lane, owner)
 
     def _reason_beside_key(self, lane: Lane, owner: str) -> BlockReason:
-        if self.has_scopes and not self.scopes.is_open(self._group(lane), self._open_groups()):
+        group = self._group(lane)
+        waits = owner in self.scopes.remembered.get(group, [])
+        if self.has_groups and (waits or not self.scopes.is_open(group, self._open_groups())):
             return self._reason_of_group(lane)
         if self._connected(owner).status != Status.ACTIVE:
             return BlockReason.CONSUMER_INACTIVE
@@ -2058,13 +2095,13 @@ class ModelDispatcher:
 
     # --- facts found by scanning ------------------------------------------------------------------------------------
 
-    def _lane(self, message: Message) -> Lane:
-        if self.config.ordering_required:
-            return EVERYTHING
-        return message.offset if message.key is None else message.key
+    def _key(self, key: object) -> bytes | None:
+        """What the caller calls a key, in bytes; with ``ordering_required`` all are one."""
+        wanted = as_key(key)
+        return b"" if self.config.ordering_required else wanted
 
-    def _lane_of_key(self, key: bytes) -> Lane:
-        return EVERYTHING if self.config.ordering_required else key
+    def _lane(self, message: Message) -> Lane:
+        return message.offset if message.key is None else message.key
 
     def _is_keyless(self, lane: Lane) -> bool:
         return isinstance(lane, int)
@@ -2085,7 +2122,7 @@ class ModelDispatcher:
         return [message for message in self.messages.values() if message.state == state]
 
     def _loaded_count(self) -> int:
-        return len(self.messages) - len(self._all(State.SPILLED))
+        return sum(message.has_slot for message in self.messages.values())
 
     def _lowest_offset(self, lane: Lane) -> int:
         return min((message.offset for message in self._in_lane(lane)), default=-1)
@@ -2142,7 +2179,7 @@ class ModelDispatcher:
         return self.placement.ranges.owner(self._slot(key))
 
     def _slot(self, key: bytes | None) -> int:
-        return self.placement.ranges.slot_of(b"" if self.config.ordering_required or key is None else key)
+        return self.placement.ranges.slot_of(b"" if key is None else key)
 
     def _accepts(self, consumer: Consumer, key: bytes | None) -> bool:
         if not consumer.filters:

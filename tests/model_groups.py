@@ -27,11 +27,9 @@ class ModelGroup:
     paused: bool = False
     thousandths: int = 0  # of a token, at `since`
     since: int = 0
-    told: int = 0  # tokens that may be used until time acts again
-    used: int = 0  # in this call
 
     def fill(self) -> None:
-        self.thousandths, self.told = 1000 * self.limits.burst, self.limits.burst
+        self.thousandths = 1000 * self.limits.burst
 
     def pass_time(self, now: int) -> None:
         full, rate = 1000 * self.limits.burst, self.limits.per_second or 0
@@ -57,7 +55,9 @@ class ModelScopes:
     remembered: dict[Scope, list[str]] = field(default_factory=dict)  # consumers
     granted: dict[Scope, str] = field(default_factory=dict)  # whose turn it is among those
     turn: tuple[str, str] | None = None  # the consumer and the group whose turn is being taken
-    places_only: bool = False  # what could go out is listed, and served when everything is
+    paused: bool = False  # of the subscription: there are too many holes
+    opened: list[Scope] = field(default_factory=list)  # in this call
+    now: int = 0
 
     def copy(self) -> "ModelScopes":
         """A copy that changes on its own; limits never change."""
@@ -68,6 +68,7 @@ class ModelScopes:
             left={**self.left},
             remembered={scope: [*names] for scope, names in self.remembered.items()},
             granted={**self.granted},
+            opened=[*self.opened],
         )
 
     # --- groups -----------------------------------------------------------------------------------------------------
@@ -86,11 +87,11 @@ class ModelScopes:
 
     def group(self, name: str) -> ModelGroup:
         if name not in self.groups:
-            self.groups[name] = ModelGroup(self.limits)
+            self.groups[name] = ModelGroup(self.limits, since=self.now)
             self.groups[name].fill()
         return self.groups[name]
 
-    def set_group(self, name: object, limits: dict[str, Any], now: int) -> None:
+    def set_group(self, name: object, limits: dict[str, Any]) -> None:
         self.check_name(name)
         try:
             new = GroupLimits(**limits)
@@ -98,11 +99,10 @@ class ModelScopes:
             raise ArgumentError(error.parameter, error.value, error.requirement) from error
         group = self.group(str(name))
         had_a_rate = group.limits.per_second is not None
-        group.pass_time(now)
+        group.pass_time(self.now)
         group.limits, group.is_set = new, True
         if had_a_rate:
-            group.pass_time(now)
-            group.told = group.thousandths // 1000
+            group.pass_time(self.now)
         else:
             group.fill()
 
@@ -121,49 +121,32 @@ class ModelScopes:
         if not isinstance(name, str):
             raise ArgumentError("name", name, "be a str")
 
-    def deadlines(self) -> list[int]:
-        """When groups have a token again that wait for one."""
-        waiting = [self.groups[name] for name, names in self.remembered.items() if name is not None and names]
-        return [each.when(1000) for each in waiting if each.limits.per_second and not each.told]
-
-    def pass_time(self, now: int, busy: Sequence[str | None]) -> None:
-        """Hand out tokens, and forget groups."""
-        self.fill_due(now)
-        self.forget_idle(now, busy)
-
-    def forget_idle(self, now: int, busy: Sequence[str | None]) -> None:
-        """Forget groups that have no message and that nobody would miss."""
-        for name, group in list(self.groups.items()):
-            is_full = not group.limits.per_second or group.when(1000 * group.limits.burst) <= now
-            if name not in busy and not group.is_set and not group.paused and is_full:
-                del self.groups[name]
-
-    def fill_due(self, now: int) -> None:
-        """Hand tokens to the groups that wait for one, if time has brought some."""
-        for name, group in self.groups.items():
-            is_due = self.remembered.get(name) and not group.told and group.when(1000) <= now
-            if group.limits.per_second and is_due:
-                group.pass_time(now)
-                group.told = group.thousandths // 1000
-
-    def account(self, now: int) -> None:
-        """Take what this call has used out of the buckets."""
-        for group in self.groups.values():
-            if group.used and group.limits.per_second:
-                group.pass_time(now)
-                group.thousandths -= 1000 * group.used
-            group.used = 0
+    def deadlines(self, opened: Sequence[str | None]) -> list[int]:
+        """When groups have a token again that wait for one, and not for anything else."""
+        names = [name for name, consumers in self.remembered.items() if name is not None and consumers]
+        waiting = {name: self.groups[name] for name in names if self.groups[name].limits.per_second}
+        return [
+            group.when(1000)
+            for name, group in waiting.items()
+            if self.is_open(name, opened) or group.thousandths < 1000
+        ]
 
     # --- who may go -------------------------------------------------------------------------------------------------
 
     def is_open(self, scope: Scope, opened: Sequence[str | None]) -> bool:
         """Whether another delivery may begin; the groups of all open deliveries are given, None for keyless ones."""
         if scope is ALL:
-            return self.most_open is None or len(opened) < self.most_open
+            return not self.paused and (self.most_open is None or len(opened) < self.most_open)
         group = self.group(scope)
+        group.pass_time(self.now)
         most = group.limits.max_in_flight
         has_room = most is None or opened.count(scope) < most
-        return has_room and not group.paused and (group.limits.per_second is None or group.told > 0)
+        return has_room and not group.paused and (group.limits.per_second is None or group.thousandths >= 1000)
+
+    def note_room(self, scope: Scope) -> None:
+        """Whoever a scope remembers is to be served in this call, as far as it is open."""
+        if self.remembered.get(scope):
+            self.opened.append(scope)
 
     def admits(self, scope: Scope, consumer: str, opened: Sequence[str | None]) -> bool:
         before = self.remembered.get(scope, [])
@@ -172,8 +155,8 @@ class ModelScopes:
     def use(self, name: str) -> None:
         group = self.group(name)
         if group.limits.per_second:
-            group.told -= 1
-            group.used += 1
+            group.pass_time(self.now)
+            group.thousandths -= 1000
 
     # --- orders -----------------------------------------------------------------------------------------------------
 
@@ -244,6 +227,7 @@ class ModelScopes:
             },
             "rotation": {name: list(awake) for name, awake in self.rotation.items()},
             "left": dict(self.left),
+            "paused": self.paused,
             "remembered": [[scope, list(names)] for scope, names in self.remembered.items()],
         }
 
@@ -252,5 +236,5 @@ class ModelScopes:
             limits = GroupLimits(**stored["limits"])
             self.groups[name] = ModelGroup(**stored | {"limits": limits, "since": stored["since"] + now})
         self.rotation = {name: list(awake) for name, awake in state["rotation"].items()}
-        self.left = dict(state["left"])
+        self.left, self.paused = dict(state["left"]), state["paused"]
         self.remembered = {scope: list(names) for scope, names in state["remembered"]}

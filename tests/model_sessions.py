@@ -124,7 +124,7 @@ class SessionRule:
         return KeyEnd.LEFT if leaves else KeyEnd.MOVED
 
     def flushing(self, key: bytes, number: int) -> Session | None:
-        session = self.of(self.model._lane_of_key(key)) if key == self.key(self.model._lane_of_key(key)) else None
+        session = self.of(key)
         return session if session and session.number == number and session.ending is not None else None
 
     def told(self) -> list[KeySession]:
@@ -139,4 +139,5 @@ class SessionRule:
         return SessionPhase.WORKING if self.model._open_in(session.lane) else SessionPhase.LINGERING
 
     def key(self, lane: "Lane") -> bytes:
-        return lane if isinstance(lane, bytes) else b""  # one lane for everything
+        assert isinstance(lane, bytes)  # nothing without a key has a session
+        return lane

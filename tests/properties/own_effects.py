@@ -4,7 +4,6 @@ The promises themselves are judged by the kit. Here is what only the host of thi
 call may return, what `pull` may hand out, runs of slots, and the figures that a host goes by.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.properties.own_groups import OwnGroups
 from tests.properties.own_owners import OwnOwners
 
 from keyshared.config import DispatcherConfig, DrainUnit, OnEvict, Poison, Unmatched
-from keyshared.dispatcher import MemberState, Outstanding
+from keyshared.dispatcher import ConsumerState, Outstanding
 from keyshared.effects import (
     Blocked,
     BlockReason,
@@ -34,6 +33,7 @@ from keyshared.effects import (
     SettleReason,
     Skipped,
     SkipReason,
+    Spilled,
 )
 from keyshared.testing import Promise, Violation
 
@@ -147,9 +147,13 @@ class OwnEffects:
     # --- what a call returns ----------------------------------------------------------------------------------------
 
     def _obligations(self, step: Step) -> Iterator[tuple[Promise, str]]:
-        """What an answer asks for is still to be done when it is given."""
+        """What an answer asks for is still to be done when it is given; the item of a spilled letter is told once."""
+        spilled = {effect.offset for effect in step.effects if isinstance(effect, Spilled)}
         for effect in step.effects:
-            if isinstance(effect, DeadLetter | Load | Deliver) and effect not in step.after.obligations:
+            asked = effect
+            if isinstance(effect, DeadLetter) and effect.offset in spilled:
+                asked = effect._replace(item=None)
+            if isinstance(effect, DeadLetter | Load | Deliver) and asked not in step.after.obligations:
                 yield Promise.FENCE, f"{effect} has ended within the call that asks for it"
 
     def _answers(self, step: Step) -> Iterator[tuple[Promise, str]]:
@@ -302,18 +306,21 @@ class OwnEffects:
         slots = min(config.window - len(loaded), tracked - len(outstanding))
         if config.look_ahead is not None:
             states = [each.state for each in consumers.values()]
-            connected = sum(state is not MemberState.DRAINING for state in states)
-            most = config.look_ahead.limit(connected, max_unacked_per_consumer=config.max_in_flight_per_consumer)
-            slots = min(slots, most - sum(message.blocking is not None for message in outstanding))
+            connected = sum(state is not ConsumerState.DRAINING for state in states)
+            slots = min(slots, config.look_ahead.limit(connected) - sum(message.blocking is not None for message in outstanding))
         slots = max(0, slots)
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"
+        lowest = min((message.offset for message in outstanding), default=None)
+        of_its_own = sum(message.offset == lowest for message in loaded)  # it is loaded though the window is full
+        if len(loaded) - of_its_own > config.window:
+            yield Promise.BOUNDS, f"{len(loaded)} messages are loaded; the window is {config.window}"
         for key in {message.key for message in loaded} - {None}:
             of_key = sum(message.key == key and message.offset not in self.redriven for message in loaded)
             if config.spill and of_key > config.max_loaded_per_key:
                 yield Promise.BOUNDS, f"{of_key} messages of {key!r} are loaded"
         loading = sum(reason is BlockReason.LOADING for reason in step.after.reasons.values())
-        active = {name: each for name, each in consumers.items() if each.state is MemberState.ACTIVE}
+        active = {name: each for name, each in consumers.items() if each.state is ConsumerState.ACTIVE}
         with_room = {name for name, each in active.items() if each.in_flight + loading < each.limit}
         for message in outstanding:
             consumer = None if message.blocking is None else message.blocking.consumer
@@ -335,14 +342,10 @@ class OwnEffects:
         one = config.ordering_required
         keys = [message.key for message in outstanding if message.blocking is not None]
         waiting = [b"" if one else key for key in keys if one or key is not None]
-        bounded = waiting if config.max_waiting_per_consumer is not None else ()
-        of_owners = Counter(map(dispatcher.owner, bounded))
-        for key, owner in step.after.owners.items():
+        for key in step.after.owners:
             left = [step.after.free_slots]
             if config.max_waiting_per_key is not None:
                 left.append(config.max_waiting_per_key - waiting.count(b"" if one else key))
-            if config.max_waiting_per_consumer is not None and owner is not None:
-                left.append(config.max_waiting_per_consumer - of_owners[owner])
             room = dispatcher.room_for(key)
             if room != max(0, min(left)):
                 yield Promise.BOUNDS, f"{room} of {key!r} may be offered, but {left} are left"

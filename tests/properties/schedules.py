@@ -132,21 +132,22 @@ LOOK_AHEADS = (
     LookAhead(per_consumer=2, per_subscription=5),
     LookAhead(per_consumer=8, per_subscription=0),
     LookAhead(per_consumer=0, per_subscription=4),
-    LookAhead(per_consumer=0, per_subscription=0, max_unacked_per_subscription=6),
+    LookAhead(per_consumer=0, per_subscription=6),
 )
 
 
 def any_config(choose: Choose) -> DispatcherConfig:
     """A configuration so small that every limit is reached within a few calls."""
     ordering = choose([False, False, False, False, False, True])
-    poisons = [Poison.BLOCK, Poison.BLOCK_AND_DEAD_LETTER]
+    policies: list[Mapping[str, Any]] = [{"poison": Poison.BLOCK}, {"poison": Poison.BLOCK, "archive_blocked": True}]
     if not ordering:
-        poisons += [Poison.DROP, Poison.DEAD_LETTER, Poison.QUARANTINE]
+        policies += [{"poison": Poison.DROP}, {"poison": Poison.DEAD_LETTER}]
+        policies.append({"poison": Poison.DEAD_LETTER, "quarantine": True})
     window = choose([1, 2, 3, 4, 8, 16, 16, 16])
     per_key, batch = choose([(1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)])
     spill = choose([True, True, True, True, False])
     waits: Sequence[int | None] = [None] if spill else [None, 1, 2, 4]
-    token_bytes = choose([*[None] * 6, 74, 80])
+    max_ack_holes = choose([*[None] * 6, 1, 2])
     return DispatcherConfig(
         window=window,
         max_tracked=window + choose([0, 2, 6]),
@@ -161,7 +162,7 @@ def any_config(choose: Choose) -> DispatcherConfig:
             max_delay_ms=choose([60_000, 60_000, 60_000, 6, 0]),
             backoff=(backoff := choose(list(Backoff))),
         ),
-        poison=choose(poisons),
+        **choose(policies),
         on_evict=OnEvict.REDELIVER if ordering else choose(list(OnEvict)),
         unmatched=choose([Unmatched.HOLD, Unmatched.ERROR] + ([] if ordering else [Unmatched.SKIP])),
         inactive_grace_ms=(grace_ms := choose([3, 4, 12, None])),
@@ -169,17 +170,16 @@ def any_config(choose: Choose) -> DispatcherConfig:
         ordering_required=ordering,
         start=(start := choose([None, 0])),
         unit=DrainUnit.KEY if ordering else choose([*DrainUnit, DrainUnit.RANGE]),
-        redrive=token_bytes is None and choose([True, True, False]),
+        redrive=max_ack_holes is None and choose([True, True, False]),
         tell_settled=choose([True, True, False]),
         # Drawn with something that has nothing to do with it: a draw of its own would change all schedules.
-        max_in_flight={2: 1, 3: 2, 8: 4}.get(per_consumer) if grace_ms == 12 and token_bytes is None else None,
+        max_in_flight={2: 1, 3: 2, 8: 4}.get(per_consumer) if grace_ms == 12 and max_ack_holes is None else None,
         measure=start == 0,
-        latest_only=token_bytes is None and batch == 1 and not ordering and backoff is Backoff.FIXED,
+        latest_only=max_ack_holes is None and batch == 1 and not ordering and backoff is Backoff.FIXED,
         spill=spill,
         max_waiting_per_key=choose(waits),
-        max_waiting_per_consumer=choose(waits),
         look_ahead=choose([*[None] * 8, *LOOK_AHEADS]),
-        token_bytes=token_bytes,
+        max_ack_holes=max_ack_holes,
         sessions=choose([None, None, KeySessions(linger_ms=choose([0, 0, 5]), flush_ms=choose([0, 4, 9, None]))]),
     )
 
@@ -193,16 +193,15 @@ def guarantees_of(
     config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF, rules: Rules | None = None
 ) -> Guarantees:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
-    redeliveries, look_ahead = config.retry.max_redeliveries, config.look_ahead
-    per_consumer, batches = config.max_in_flight_per_consumer, config.batch_per_key > 1
+    redeliveries, batches = config.retry.max_redeliveries, config.batch_per_key > 1
     limit, group = (None, None) if rules is None else (rules.limit_of, rules.group_of)
     latest_only = config.latest_only if rules is None else rules.latest_only or config.latest_only
     unclaimed = {
+        Promise.TOKEN_BUDGET,  # holes are counted, whatever the length of the token
         *(() if batches else (Promise.WHOLE_BATCH,)),
         *(() if group is not None else (Promise.GROUP_FAIRNESS,)),
         *(() if latest_only else (Promise.LATEST_ONLY,)),
         *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
-        *(() if config.token_bytes is not None else (Promise.TOKEN_BUDGET,)),
         *(() if config.sessions else (Promise.ONE_SESSION,)),
     }
     return Guarantees(
@@ -212,14 +211,13 @@ def guarantees_of(
         limit_of=None if limit is None else partial(_most_open, limit, config),
         latest_only=latest_only,
         per_consumer=config.max_in_flight_per_consumer,
-        window=config.window,
+        # a history does not tell where the payload is of what waits for a retry: `OwnEffects` counts the slots then
+        window=None if config.spill else config.window,
         max_tracked=config.max_tracked,
         unit_of=slot_of if config.unit is DrainUnit.HASH else None,
         spills=config.spill,
         waiting_per_key=config.max_waiting_per_key,
-        waiting_per_consumer=config.max_waiting_per_consumer,
-        look_ahead=None if look_ahead is None else partial(look_ahead.limit, max_unacked_per_consumer=per_consumer),
-        token_bytes=config.token_bytes,
+        look_ahead=None if config.look_ahead is None else config.look_ahead.limit,
         total_order=config.ordering_required,
         open_at_once=config.max_in_flight,
         group_of=None if group is None else group_of,
@@ -233,7 +231,7 @@ def guarantees_of(
         linger_ms=None if config.sessions is None else config.sessions.linger_ms,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,
         may_skip=True,  # whatever the policy for unmatched ones: schedules say of some that they are gone
-        may_dead_letter=config.poison in {Poison.DEAD_LETTER, Poison.QUARANTINE},
+        may_dead_letter=config.poison is Poison.DEAD_LETTER,
     )
 
 
@@ -269,12 +267,11 @@ class World:
         self.late_ms = choose([0, LATE_WITH_GROUPS, 700])  # how late the host is at most when it comes to the clock
         self.joining = choose([0, 2, 3])  # how many consumers join before anything else happens
         self.rules: Rules | None = None
-        makes_holes = config.token_bytes is not None and choose([True, True, False])
+        makes_holes = config.max_ack_holes is not None and choose([True, True, False])
         self.calls = mixed(_HOLES, choose) if makes_holes else any_mix(choose)
         self.keys = tuple(choose(KEYS) for _ in range(choose([12, 24] if makes_holes else [1, 2, 3, 12])))
         self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
-        # far apart the offsets make a token long with few holes
-        self.strides = (1 << 33, 1 << 40) if makes_holes else (1, 1, 1, 4)
+        self.strides = (1, 1, 1, 4)
         self.now = 0
         self.offered: list[int] = []
         self.key_of: dict[int, Any] = {}  # as each was offered last
@@ -293,14 +290,14 @@ class World:
             return
         if self.late_ms == LATE_WITH_KEY_RULES and self.crowd == CROWD_WITH_KEY_RULES:
             self._take_key_rules()
-        elif self.late_ms == LATE_WITH_GROUPS and self.config.token_bytes is None:
+        elif self.late_ms == LATE_WITH_GROUPS and self.config.max_ack_holes is None:
             self._take_groups()
 
     def _take_key_rules(self) -> None:
         """Many messages of few keys, so that limits and superseding show."""
         choose, config = self.choose, self.config
         self.rules = LIMIT_RULES
-        if config.token_bytes is None and not config.latest_only:
+        if config.max_ack_holes is None and not config.latest_only:
             self.rules = choose([LIMIT_RULES, LATEST_RULES, KEY_RULES])
         roomy = replace(config, max_in_flight_per_consumer=8, window=16, max_tracked=22)
         self.config = choose([config, roomy])

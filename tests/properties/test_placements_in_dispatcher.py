@@ -12,7 +12,7 @@ from tests.properties.schedules import FILTERS, NAMES, MakePlacement, observe, r
 from tests.properties.watch import Watch
 
 from keyshared.config import DrainUnit, Unmatched
-from keyshared.dispatcher import MemberState
+from keyshared.dispatcher import ConsumerState
 from keyshared.hashing import key_bytes, pulsar_range_hash
 from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, Placement
 from keyshared.ring import HashRing
@@ -128,7 +128,7 @@ def taken_and_owned_by_nobody(make: MakePlacement, seed: int) -> list[str]:
         if call.name != "offer" or call.args[1] is None:
             continue
         states = {name: consumer.state for name, consumer in dispatcher.stats().consumers.items()}
-        connected = {name for name, state in states.items() if state is not MemberState.DRAINING}
+        connected = {name for name, state in states.items() if state is not ConsumerState.DRAINING}
         all_here = connected and connected >= set(dispatcher.placement.ranges.owners)
         new = key_bytes(call.args[1]) not in known and dispatcher.describe(call.args[0]) is not None
         if all_here and new and dispatcher.owner(call.args[1]) is None:

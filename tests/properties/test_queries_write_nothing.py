@@ -315,7 +315,7 @@ SUBJECTS = {
     "ContiguousCursor": Subject(
         ContiguousCursor,
         inputs(
-            *("append", "append_many", "close", "close_many", "offer", "pass_to", "recall", "resume_from", "settle"),
+            *("append", "close", "offer", "pass_to", "recall", "resume_from", "settle"),
             *("settle_many", "skip"),
         ),
         of_cursor,

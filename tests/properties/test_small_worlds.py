@@ -16,7 +16,7 @@ from tests.properties.schedules import RULES, observe, place_of
 from tests.properties.watch import Watch
 
 from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, KeySessions, OnEvict, Poison, RetryPolicy, Rules
-from keyshared.dispatcher import MemberState
+from keyshared.dispatcher import ConsumerState
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, KeyEnding, Load
 
 CONSUMERS = ("x", "y")
@@ -37,7 +37,7 @@ CONFIGS = {
         max_loaded_per_key=2,
         ack_timeout_ms=None,
         retry=LATER,
-        poison=Poison.BLOCK_AND_DEAD_LETTER,
+        poison=Poison.BLOCK, archive_blocked=True,
         inactive_grace_ms=4,
         drain_timeout_ms=6,
     ),
@@ -73,7 +73,7 @@ CONFIGS = {
         max_loaded_per_key=1,
         ack_timeout_ms=10,
         retry=RetryPolicy(max_redeliveries=0),
-        poison=Poison.QUARANTINE,
+        poison=Poison.DEAD_LETTER, quarantine=True,
         on_evict=OnEvict.DROP,
         inactive_grace_ms=4,
     ),
@@ -205,7 +205,7 @@ class Node:
             yield Call("handle_timeout", kwargs={"now_ms": max(due, self.now)})
         for name in CONSUMERS:
             yield from self.changes(name)
-            if self.dispatcher.groups() and self.state_of(name) is MemberState.ACTIVE:
+            if self.dispatcher.groups() and self.state_of(name) is ConsumerState.ACTIVE:
                 yield Call("pull", (name, 1))
 
     def returns(self) -> Iterator[Call]:
@@ -217,18 +217,18 @@ class Node:
             if offset not in back and self.dispatcher.describe(offset) is None:
                 yield Call("redrive", (key, [(offset, 1, None)]))
 
-    def state_of(self, name: str) -> MemberState | None:
+    def state_of(self, name: str) -> ConsumerState | None:
         consumer = self.dispatcher.stats().consumers.get(name)
         return None if consumer is None else consumer.state
 
     def changes(self, name: str) -> Iterator[Call]:
         state = self.state_of(name)
-        if state not in {MemberState.ACTIVE, MemberState.INACTIVE}:
+        if state not in {ConsumerState.ACTIVE, ConsumerState.INACTIVE}:
             yield Call("add_consumer", (name,))
             return
         yield Call("remove_consumer", (name,))
         yield Call("remove_consumer", (name,), {"drain_ms": 5})
-        yield Call("set_inactive" if state is MemberState.ACTIVE else "set_active", (name,))
+        yield Call("set_inactive" if state is ConsumerState.ACTIVE else "set_active", (name,))
 
     def heals(self) -> Sequence[Call]:
         """What a fair host does first."""
@@ -261,9 +261,9 @@ def drain(node: Node, can_be_drained: set[str]) -> None:
     for call in node.heals():
         node.advance(call)
     state = node.state_of("x")
-    if state not in {MemberState.ACTIVE, MemberState.INACTIVE}:
+    if state not in {ConsumerState.ACTIVE, ConsumerState.INACTIVE}:
         node.advance(Call("add_consumer", ("x",)))
-    elif state is MemberState.INACTIVE:
+    elif state is ConsumerState.INACTIVE:
         node.advance(Call("set_active", ("x",), {"resumed": True}))
     on_the_way: set[str] = set()
     for _ in range(ENOUGH):

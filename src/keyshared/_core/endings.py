@@ -7,7 +7,7 @@ an eviction and a lost session cannot treat a message differently by accident. T
 from collections.abc import Callable
 from typing import Any, Final
 
-from keyshared._core.records import BLOCKED, DEAD_LETTERING, DELAYED, IN_FLIGHT, QUEUED, SPILLED, Consumer, Entry, Note
+from keyshared._core.records import BLOCKED, DEAD_LETTERING, DELAYED, IN_FLIGHT, LOADING, QUEUED, SPILLED, Consumer, Entry, Note
 from keyshared._core.timers import Timers
 from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, OnEvict, Poison
@@ -180,7 +180,7 @@ class Endings:
         for entry in list(lane.back or ()):
             if entry.state == BLOCKED:
                 self.unblock_one(entry, reset_failures=True)
-            elif was_quarantined and entry.state in (QUEUED, SPILLED) and entry.note is not None:
+            elif was_quarantined and entry.state in (QUEUED, SPILLED, LOADING) and entry.note is not None:
                 entry.note.failures = 0
         if was_quarantined:
             window.touched[lane] = None

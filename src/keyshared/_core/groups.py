@@ -91,7 +91,9 @@ class Groups(Feature):
 
     def pause(self, name: str) -> None:
         """Let nothing of a group go out."""
-        self._book.named(name).paused = True
+        group = self._book.named(name)
+        group.paused = True
+        self._book.changed[group] = None
 
     def resume(self, name: str) -> None:
         """End the pause of a group; `Window.wake` then serves it."""

@@ -310,6 +310,7 @@ class Machine(Clock):
 
     def ack_many(self, receipts: Sequence[Receipt], now: int) -> _Effects:
         """Settle several deliveries at one instant, as single acks in one list."""
+        self.now = now
         if not self._is_plain:
             calls = [self.ack(*receipt, now) for receipt in receipts]
             return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
@@ -323,7 +324,6 @@ class Machine(Clock):
         if len(set(entries)) < len(receipts):  # one names no open delivery, or two name the same
             calls = [self.ack(*receipt, now) for receipt in receipts]
             return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
-        self.now = now
         window, outbox = self.window, self.outbox
         for entry in entries:
             following = window.ack(entry)

@@ -265,13 +265,13 @@ class Recorder:
         if any(start <= offset < stop for start, stop in self._settled_before):  # by the token that it began from
             self._recalled.add(offset)
             self._tell(past.Settled, offset=offset, reason=SettledBy.OPERATOR)
-            self._tell(past.Published, offset=offset, key=key.encode() if isinstance(key, str) else key)
+            self._tell(past.Published, offset=offset, key=self._data(key))
             return
-        self._keys[offset] = key = key.encode() if isinstance(key, str) else key
+        self._keys[offset] = data = self._data(key)
         until_ms = not_before_ms if not_before_ms is not None and not_before_ms > self._now else None
         if until_ms is not None:
             self._befores[offset] = until_ms
-        self._tell(past.Published, offset=offset, key=key, until_ms=until_ms)
+        self._tell(past.Published, offset=offset, key=data, until_ms=until_ms)
 
     def _offer_many(self, effects: Sequence[Effect], messages: Iterable[tuple[Any, ...]]) -> None:
         skipped = [effect for effect in effects if isinstance(effect, Skipped)]
@@ -305,7 +305,13 @@ class Recorder:
 
     def _are_in_one_lane(self, offset: int, other: int) -> bool:
         key = self._keys[offset]
-        return self._config.ordering_required or (key is not None and key == self._keys[other])
+        return key is not None and key == self._keys[other]
+
+    def _data(self, key: str | bytes | None) -> bytes | None:
+        """Return the key that a message has: of a log whose whole order counts, one for all."""
+        if self._config.ordering_required:
+            return _WHOLE_LOG
+        return key.encode() if isinstance(key, str) else key
 
     def _open_now(self) -> list[Deliver]:
         return [effect for effect in self._dispatcher.outstanding_effects() if isinstance(effect, Deliver)]
@@ -320,7 +326,7 @@ class Recorder:
 
     def _tell_session_in_advance(self, effects: Sequence[Effect], offset: int, consumer: str) -> None:
         """Write down the session in which such a delivery was made, if it began in this call."""
-        key = _WHOLE_LOG if self._config.ordering_required else self._keys[offset]
+        key = self._keys[offset]
         told = [effect for effect in effects if isinstance(effect, KeyBegun | KeyEnding | KeyEnded)]
         of_key = [effect for effect in told if effect.key == key and effect not in self._early]
         begun = next((at for at, each in enumerate(of_key) if type(each) is KeyBegun and each[1] == consumer), -1)
@@ -400,7 +406,7 @@ class Recorder:
         given = Counter(offset for offset, _, _ in letters)
         for offset, attempt, _ in letters:
             if given.pop(offset, 0) > ignored[offset]:
-                self._keys[offset] = data = key.encode() if isinstance(key, str) else key
+                self._keys[offset] = data = self._data(key)
                 self._tell(past.Redriven, offset=offset, key=data, attempt=attempt)
 
     def _leave(self, name: str, *, drains: bool) -> None:
@@ -491,11 +497,7 @@ class Recorder:
 
     def _tell_owners(self) -> None:
         """Who owns what is outstanding now, or was."""
-        if self._config.ordering_required:
-            keys = {_WHOLE_LOG: None}
-        else:
-            keys = dict.fromkeys([*self._owners, *(key for key in self._keys.values() if key is not None)])
-        for key in keys:
+        for key in dict.fromkeys([*self._owners, *(key for key in self._keys.values() if key is not None)]):
             owner = self._dispatcher.owner(key)
             if key not in self._owners or self._owners[key] != owner:
                 self._owners[key] = owner
