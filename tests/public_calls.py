@@ -664,7 +664,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
     "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
-    "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
     "draintracker.tracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
     "draintracker.tracker.DrainTracker.remove_consumer": {"owners": RangeMap},
     "placement.exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
