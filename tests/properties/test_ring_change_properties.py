@@ -98,7 +98,7 @@ def start(kind: str) -> HashRing:
 
 def check_answers(ring: HashRing, expected: RangeMap) -> None:
     """Compare what is found among the points, and what is found in the runs that are derived of them."""
-    ranges = ring._map_of(ring._points)
+    ranges = ring._build()
     assert isinstance(ranges, RingRanges)
     ranges._lookups = 10_000
     assert [expected.owner(slot) for slot in range(SIZE)] == [ranges.owner(slot) for slot in range(SIZE)]
