@@ -312,7 +312,7 @@ class HashRing(PlacementBuilder):
         return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self._consumers))))
 
     def check_invariants(self) -> None:
-        """Raise `InvariantError` unless points and value are those of the consumers; for tests. O(p log p), p points."""
+        """Raise `InvariantError` unless points and value are those of the consumers; for tests. O(p log p)."""
         fresh = [point for name, m in self._consumers.items() for point in self._points_of(name, m, 0, m.vnodes)]
         if [(point, name) for point, _, name in sorted(fresh)] != list(self._points):
             raise InvariantError("the points are those of the members, in order")
