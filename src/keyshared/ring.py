@@ -28,13 +28,11 @@ from keyshared.hashing.named import (
     KeyHash,
     pulsar_ring_hash,
 )
-from keyshared.placement.builder import PlacementBuilder
-from keyshared.placement.protocol import find_consumer
+from keyshared.placement.protocol import PlacementBuilder, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.ring_numbers import RingNumbers
 from keyshared.placement.ring_points import Point, RingPoints
 from keyshared.placement.ring_ranges import RingMoves, RingRanges
-from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
+from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingNumbers, RingRules, pulsar_rules
 from keyshared.placement.spans import Moved
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]

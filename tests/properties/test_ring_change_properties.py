@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from keyshared.errors import InvariantError
 from keyshared.hashing import KeyHash, danube32
 from keyshared.placement import Moved, RangeMap, ring_points
-from keyshared.placement.ring_numbers import RingNumbers
 from keyshared.placement.ring_points import RingPoints
 from keyshared.placement.ring_ranges import RingRanges
-from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
+from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingNumbers, RingRules, pulsar_rules
 from keyshared.ring import HashRing
 
 BITS: Final = 4

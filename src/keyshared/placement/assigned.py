@@ -18,8 +18,7 @@ from keyshared.errors import (
     UnownedSlotError,
 )
 from keyshared.hashing.named import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
-from keyshared.placement.builder import PlacementBuilder
-from keyshared.placement.protocol import Placement, check_name, check_unit_weight, find_consumer
+from keyshared.placement.protocol import Placement, PlacementBuilder, check_name, check_unit_weight, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import HashRange, Moved
 

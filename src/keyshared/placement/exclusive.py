@@ -15,8 +15,7 @@ from keyshared.errors import (
     RangeOverlapError,
 )
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.builder import PlacementBuilder
-from keyshared.placement.protocol import check_unit_weight, find_consumer
+from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import HashRange, Moved
 
