@@ -412,7 +412,6 @@ BUILD: dict[str, Make] = {
     "draintracker.tracker.DrainTracker": tracker,
     "effects.Deliver": lambda: Deliver(3, b"k", "ann", 1, 0, None),
     "placement.exclusive.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
-    "placement.protocol.PlacementBuilder": lambda: AutoSplit(["ann"]),
     "glob.Glob": lambda: Glob("a?*"),
     "glob.KeyFilter": lambda: KeyFilter(["a?*"]),
     "hashing.named.KeyHash": lambda: KeyHash("length", 32, hash_of),
@@ -455,7 +454,7 @@ BUILD: dict[str, Make] = {
     "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
     "simulate.simulation.SimulationState": lambda: _ended().state,
     "simulate.simulation.Simulation": simulation,
-    "placement.sole_owner.SoleOwner": lambda: SoleOwner("ann"),
+    "placement.sole_owner.SoleOwner": lambda: asked(SoleOwner("ann")),
     "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
     "subjects.names.NamePattern": pattern,
     "subjects.translation.NameTranslation": translation,
@@ -791,7 +790,7 @@ def _found() -> Iterator[_Found]:
             if inspect.isroutine(thing) and name not in WRITTEN:
                 yield _Found(name, thing, None)
             elif (
-                inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_protocol(thing)
+                inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_abstract(thing)
             ):
                 yield _Found(name, thing, None)
                 if name in WRITTEN:
@@ -799,8 +798,8 @@ def _found() -> Iterator[_Found]:
                 yield from (found for found in _members(name, thing) if found.name not in UNCHECKED)
 
 
-def _is_protocol(thing: type) -> bool:
-    return bool(getattr(thing, "_is_protocol", False))
+def _is_abstract(thing: type) -> bool:
+    return inspect.isabstract(thing) or bool(getattr(thing, "_is_protocol", False))
 
 
 def _members(name: str, thing: type) -> Iterator[_Found]:
