@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.ring import HashRing
-from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Pace, Plan
+from keyshared.simulate import Crash, Fixed, Group, Join, Pace, SimulatedConsumer
 from keyshared.spark.columns.colocation import colocate
 from keyshared.spark.columns.owners import with_owner
 from keyshared.spark.replays.partition import Message, replay_partition
@@ -105,13 +105,13 @@ def written(spark: SparkSession, load: Load, path: Path) -> DataFrame:
     return spark.read.parquet(str(path))
 
 
-def plan_of(load: Load) -> Plan:
+def plan_of(load: Load) -> Group:
     """A group from which one crashes and which one joins, a third and two thirds of the way."""
     end_ms = load.rows * SERVICE_MS * 3 // (2 * load.consumers)
     names = [f"c{number}" for number in range(load.consumers)]
-    return Plan(
-        consumers=[ConsumerPlan(name, Fixed(SERVICE_MS)) for name in names],
-        changes=[Crash(end_ms // 3, names[0]), Join(end_ms * 2 // 3, ConsumerPlan("newcomer", Fixed(SERVICE_MS)))],
+    return Group(
+        consumers=[SimulatedConsumer(name, Fixed(SERVICE_MS)) for name in names],
+        changes=[Crash(end_ms // 3, names[0]), Join(end_ms * 2 // 3, SimulatedConsumer("newcomer", Fixed(SERVICE_MS)))],
         placement=HashRing(),
         pace=Pace.ARRIVALS,
         count_moved_keys=False,
@@ -136,7 +136,7 @@ def measured(log: DataFrame, load: Load, path: Path, repeats: int) -> Turns:
         return take_turns(cases, repeats)
 
 
-def replayed(file: str, plan: Plan) -> int:
+def replayed(file: str, plan: Group) -> int:
     """Replay the topic-partition of one file, and count what came out: in a process of its own."""
     return sum(1 for _ in replay_partition(messages(file), plan))
 
@@ -146,7 +146,7 @@ def messages(file: str) -> Iterator[Message]:
         yield from map(Message, *(column.to_pylist() for column in batch.columns))
 
 
-def on_spark(log: DataFrame, plan: Plan) -> int:
+def on_spark(log: DataFrame, plan: Group) -> int:
     with replay(log, plan) as result:
         noop(result.deliveries)
         return sum(row.deliveries for row in result.summaries.select("deliveries").collect())

@@ -75,17 +75,17 @@ from keyshared.segments import (
 from keyshared.simulate import (
     Answer,
     Arrival,
-    ConsumerPlan,
     Event,
     FailFirst,
     Fixed,
+    Group,
     PerMessage,
-    Plan,
     Poisoned,
     Row,
     Sampled,
     SampledAnswers,
     Scaled,
+    SimulatedConsumer,
     Simulation,
     Tally,
     WaitHistogram,
@@ -380,7 +380,7 @@ def schemas() -> SchemaDistribution:
 
 
 def simulation() -> Simulation:
-    return Simulation(Plan(consumers=[ConsumerPlan("ann")]), [Arrival(1, "k", service_ms=1)])
+    return Simulation(Group(consumers=[SimulatedConsumer("ann")]), [Arrival(1, "k", service_ms=1)])
 
 
 def hash_of(data: bytes) -> int:
@@ -571,7 +571,7 @@ BY_NAME: dict[str, Make] = {
     "pick": lambda: 0,
     "piece": lambda: HashRange(3, 9),
     "placement": lambda: HashRing(vnodes=3, slot_bits=4),
-    "plan": lambda: Plan(consumers=[ConsumerPlan("ann")]),
+    "plan": lambda: Group(consumers=[SimulatedConsumer("ann")]),
     "policy": AutoScale,
     "position": lambda: (1, 1),
     "positions": dict,

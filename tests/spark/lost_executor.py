@@ -21,7 +21,7 @@ from tests.spark.everywhere import session
 from tests.spark.holding import HeldOnce
 from tests.spark.small_jobs import PLAN
 
-from keyshared.simulate import Plan
+from keyshared.simulate import Group
 from keyshared.spark.replays.partition import Message
 from keyshared.spark.replays.replay import replay
 
@@ -68,7 +68,7 @@ def run(spark: SparkSession, folder: Path) -> None:
     (folder / "found.json").write_text(json.dumps(found))
 
 
-def _plan(held: Path) -> Plan:
+def _plan(held: Path) -> Group:
     consumers = [replace(each, service=HeldOnce(each.service, MESSAGES // 2, held)) for each in PLAN.consumers]
     return replace(PLAN, consumers=consumers)
 

@@ -7,14 +7,14 @@ from typing import Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate import ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Fixed, Group, SimulatedConsumer
 from keyshared.spark.replays.replay import replay
 from keyshared.spark.runtime.session import local_session
 
 MESSAGES: Final = 3_000_000
 HEAP: Final = "512m"  # Spark refuses less than 450
 TASKS: Final = 2
-PLAN: Final = Plan(consumers=[ConsumerPlan(name, Fixed(1)) for name in "ab"], count_moved_keys=False)
+PLAN: Final = Group(consumers=[SimulatedConsumer(name, Fixed(1)) for name in "ab"], count_moved_keys=False)
 
 
 def main(folder: Path) -> None:

@@ -16,7 +16,7 @@ from keyshared.copyflags import COPY_FLAGS_HEADER
 from keyshared.distribution import DistributionTree
 from keyshared.errors import ArgumentError
 from keyshared.hashing import MURMUR3_32
-from keyshared.simulate import Answer, ConsumerPlan, Crash, Fixed, Join, PerMessage, Plan, SampledAnswers
+from keyshared.simulate import Answer, Crash, Fixed, Group, Join, PerMessage, SampledAnswers, SimulatedConsumer
 from keyshared.spark.logs.files import Source
 from keyshared.spark.logs.source import log_columns
 
@@ -25,13 +25,13 @@ PULSAR: Final = HashRing.pulsar(["ann", "bob"])  # Spark cannot hash for it
 LAYOUT: Final = BucketLayout.equal_width(64)
 BUCKETS: Final = BucketPlacement(LAYOUT, ["ann", "bob", "eve"])
 TREE: Final = DistributionTree({3: [{2: ["c1", {1: ["c2", "c3"]}]}, {1: ["c4", "c5"]}]})
-PLAN: Final = Plan(
-    consumers=[ConsumerPlan("a", PerMessage(default_ms=7), limit=2), ConsumerPlan("b", Fixed(9))],
-    changes=[Join(60, ConsumerPlan("c", Fixed(5))), Crash(150, "a")],
+PLAN: Final = Group(
+    consumers=[SimulatedConsumer("a", PerMessage(default_ms=7), limit=2), SimulatedConsumer("b", Fixed(9))],
+    changes=[Join(60, SimulatedConsumer("c", Fixed(5))), Crash(150, "a")],
     config=DispatcherConfig(ack_timeout_ms=30, inactive_grace_ms=60, retry=RetryPolicy(base_delay_ms=9)),
     answers=[SampledAnswers([Answer.ACK] * 8 + [Answer.NACK, Answer.SILENT], seed=5)],
 )
-PLANS: Final = {"as it is": PLAN, "one alone": Plan(consumers=PLAN.consumers[1:])}
+PLANS: Final = {"as it is": PLAN, "one alone": Group(consumers=PLAN.consumers[1:])}
 RECORDS: Final = "topic_partition string, offset long, timestamp_epoch_ms long, origin string, origin_offset long"
 
 

@@ -23,7 +23,7 @@ from tests.spark.holding import HELD, HeldServiceTime, held_batches
 from tests.spark.small_jobs import PLAN, RING, broken_log, keyed
 
 from keyshared import spark as ks
-from keyshared.simulate import Plan
+from keyshared.simulate import Group
 
 HELD_PLAN: Final = replace(
     PLAN,
@@ -46,7 +46,7 @@ _SETTINGS: Final = {
 }
 
 
-def replayed(spark: SparkSession, plan: Plan, folder: Path) -> None:
+def replayed(spark: SparkSession, plan: Group, folder: Path) -> None:
     """A replay that hangs in the middle of a topic-partition."""
     with ks.replay(lost_executor.log(spark), plan, partitions=lost_executor.TOPIC_PARTITIONS) as result:
         result.deliveries.write.parquet(str(folder / "replayed"))

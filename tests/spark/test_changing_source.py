@@ -9,7 +9,7 @@ from tests.spark.settings import SHUFFLE_PARTITIONS, settings
 
 from keyshared import HashRing
 from keyshared.distribution import DistributionTree
-from keyshared.simulate import ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Fixed, Group, SimulatedConsumer
 
 pyspark = pytest.importorskip("pyspark")
 from tests.spark.growing import growing, reads_of  # noqa: E402 - needs pyspark
@@ -34,7 +34,7 @@ def _two_tasks(spark: "SparkSession") -> Iterator[None]:
 Rows: TypeAlias = list[tuple[Any, ...]]
 Job: TypeAlias = Callable[["DataFrame"], object]
 
-PLAN = Plan(consumers=[ConsumerPlan("a", Fixed(1)), ConsumerPlan("b", Fixed(1))])
+PLAN = Group(consumers=[SimulatedConsumer("a", Fixed(1)), SimulatedConsumer("b", Fixed(1))])
 PLACES = ("p0", "p1", "p2")  # one more with each read
 
 LOG = "topic_partition string, offset long, key string, at_ms long"

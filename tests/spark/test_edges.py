@@ -8,7 +8,7 @@ import pytest
 from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.errors import ArgumentError
 from keyshared.ring import HashRing
-from keyshared.simulate import ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Fixed, Group, SimulatedConsumer
 from keyshared.testing import Guarantees
 
 pyspark = pytest.importorskip("pyspark")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 RING = HashRing(["ann", "bob"])
-PLAN = Plan(consumers=[ConsumerPlan("ann", Fixed(1)), ConsumerPlan("bob", Fixed(1))])
+PLAN = Group(consumers=[SimulatedConsumer("ann", Fixed(1)), SimulatedConsumer("bob", Fixed(1))])
 TEXTS = ["", " ", "é", "e\u0301", "日本語", "🙂", "\x00", "x" * 1_000_000]
 BLOBS = [b"", b"\x00", b"\xff\xfe", bytes(range(256)), b"\xff" * 1_000_000]
 

@@ -17,7 +17,7 @@ from keyshared import HashRing
 from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.distribution import DistributionTree
 from keyshared.errors import ArgumentError
-from keyshared.simulate import ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Fixed, Group, SimulatedConsumer
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
@@ -43,7 +43,7 @@ def _one_task(spark: "SparkSession") -> Iterator[None]:
 
 RING = HashRing(["ann"])
 TREE = DistributionTree({1: ["c1", "c2"]})
-PLAN = Plan(consumers=[ConsumerPlan("a", Fixed(1))])
+PLAN = Group(consumers=[SimulatedConsumer("a", Fixed(1))])
 LAYOUT = BucketLayout.equal_width(4)
 ROWS = 6
 BAD = (2, 4)  # rows with the value that is wrong

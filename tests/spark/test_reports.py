@@ -13,7 +13,7 @@ pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
 from keyshared.errors import ArgumentError  # noqa: E402 - as above
-from keyshared.simulate import ConsumerPlan, Fixed, Join, Leave, Plan, SetWeight  # noqa: E402 - as above
+from keyshared.simulate import Fixed, Group, Join, Leave, SetWeight, SimulatedConsumer  # noqa: E402 - as above
 from keyshared.spark.audits.audit import audit  # noqa: E402 - as above
 from keyshared.spark.replays.replay import Replay, replay  # noqa: E402 - as above
 from keyshared.spark.replays.replay_figures import replay_report  # noqa: E402 - as above
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 START = 1_000_000  # the clock of a log seldom begins with 0
-PLAN = Plan(
-    consumers=[ConsumerPlan("ann", Fixed(5)), ConsumerPlan("bob", Fixed(5))],
+PLAN = Group(
+    consumers=[SimulatedConsumer("ann", Fixed(5)), SimulatedConsumer("bob", Fixed(5))],
     changes=[
-        Join(START + 200, ConsumerPlan(NASTY, Fixed(5))),
+        Join(START + 200, SimulatedConsumer(NASTY, Fixed(5))),
         SetWeight(START + 250, "bob", 3),
         Leave(START + 300, "ann"),
     ],
@@ -95,7 +95,7 @@ def test_a_replay_writes_its_page_and_replaces_an_older_one(
 ) -> None:
     asked: list[object] = []
 
-    def figures(deliveries: "DataFrame", summaries: "DataFrame", plan: Plan, **options: object) -> ReplayReport:
+    def figures(deliveries: "DataFrame", summaries: "DataFrame", plan: Group, **options: object) -> ReplayReport:
         """No jobs here: another test looks at the figures."""
         asked.extend((deliveries.columns, summaries.columns, plan))
         asked.extend(options.pop(name) for name in ("hottest", "buckets", "enough_ms", "epoch_ms"))

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared import HashRing
 from keyshared import spark as ks
-from keyshared.simulate import ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Fixed, Group, SimulatedConsumer
 
 RING = HashRing.pulsar(["ann", "bob"])  # its hash runs in Python
-PLAN = Plan(consumers=[ConsumerPlan("ann", Fixed(3)), ConsumerPlan("bob", Fixed(4))])
+PLAN = Group(consumers=[SimulatedConsumer("ann", Fixed(3)), SimulatedConsumer("bob", Fixed(4))])
 
 
 def unlucky(trace: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -41,7 +41,7 @@ def delivered(log: DataFrame) -> DataFrame:
 
 
 def compared(log: DataFrame) -> DataFrame:
-    return ks.what_if(log, {"two": PLAN, "one": Plan(consumers=PLAN.consumers[:1])}).summaries
+    return ks.what_if(log, {"two": PLAN, "one": Group(consumers=PLAN.consumers[:1])}).summaries
 
 
 def audited(log: DataFrame) -> DataFrame:

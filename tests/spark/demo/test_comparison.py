@@ -8,13 +8,15 @@ import pytest
 pytest.importorskip("rich")
 from tests.spark.plans.test_ranking import outcome
 
-from keyshared.simulate import ConsumerPlan, Crash, Fixed, Plan
+from keyshared.simulate import Crash, Fixed, Group, SimulatedConsumer
 from keyshared.spark.demo.comparison import comparison
 from keyshared.spark.demo.text import tell
 from keyshared.spark.plans.ranking import PlanOutcome
 
-FEW = Plan(consumers=[ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(20))], changes=[Crash(90_000, "a")])
-MANY = Plan(consumers=[ConsumerPlan(name, Fixed(20)) for name in "abcde"])
+FEW = Group(
+    consumers=[SimulatedConsumer("a", Fixed(20)), SimulatedConsumer("b", Fixed(20))], changes=[Crash(90_000, "a")]
+)
+MANY = Group(consumers=[SimulatedConsumer(name, Fixed(20)) for name in "abcde"])
 
 
 def text(*outcomes: PlanOutcome, by: str = "wait-p99") -> str:

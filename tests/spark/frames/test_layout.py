@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Plan
+from keyshared.simulate import Crash, Fixed, Group, Join, SimulatedConsumer
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.sql import Window  # noqa: E402 - needs pyspark
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PLAN = Plan(
-    consumers=[ConsumerPlan("a", Fixed(7)), ConsumerPlan("b", Fixed(2))],
-    changes=[Crash(100, "a"), Join(300, ConsumerPlan("c", Fixed(3)))],
+PLAN = Group(
+    consumers=[SimulatedConsumer("a", Fixed(7)), SimulatedConsumer("b", Fixed(2))],
+    changes=[Crash(100, "a"), Join(300, SimulatedConsumer("c", Fixed(3)))],
 )
 
 

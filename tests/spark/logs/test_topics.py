@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from keyshared import spark as ks
 from keyshared.errors import ArgumentError
-from keyshared.simulate import ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Fixed, Group, SimulatedConsumer
 from keyshared.spark.logs.topics import messages_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def test_rows_of_the_connector_are_replayed_as_they_are(spark: "SparkSession") -
     ]
     messages = messages_of(spark.createDataFrame(rows, SCHEMA))
     assert ["topic_partition", "key", "offset", "at_ms", "value", "topic", "partition"] == messages.columns[:7]
-    plan = Plan(consumers=[ConsumerPlan("c", Fixed(5), concurrency=2)])
+    plan = Group(consumers=[SimulatedConsumer("c", Fixed(5), concurrency=2)])
     with ks.replay(messages, plan) as result:
         found = result.deliveries.select("topic_partition", "offset", "delivered_ms").orderBy("offset").collect()
     at_ms = int(at.timestamp() * 1_000)

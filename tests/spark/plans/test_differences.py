@@ -14,27 +14,27 @@ from keyshared.placement import AutoSplit
 from keyshared.placement.sole_owner import SoleOwner
 from keyshared.simulate import (
     Answer,
-    ConsumerPlan,
     Crash,
     Fixed,
+    Group,
     Join,
     Pace,
     PerMessage,
-    Plan,
     Poisoned,
     Return,
     Sampled,
     SampledAnswers,
     Scaled,
     SetService,
+    SimulatedConsumer,
 )
 from keyshared.spark.plans.differences import differences, time_text
 
-GROUP = tuple(ConsumerPlan(f"c{number}", Fixed(20), limit=4) for number in range(1, 9))
-PLAN = Plan(consumers=GROUP)
+GROUP = tuple(SimulatedConsumer(f"c{number}", Fixed(20), limit=4) for number in range(1, 9))
+PLAN = Group(consumers=GROUP)
 
 
-def told(*plans: Plan) -> dict[str, tuple[str, ...]]:
+def told(*plans: Group) -> dict[str, tuple[str, ...]]:
     return {each.setting: each.values for each in differences({f"plan {i}": plan for i, plan in enumerate(plans)})}
 
 
@@ -49,7 +49,7 @@ def told(*plans: Plan) -> dict[str, tuple[str, ...]]:
             ("", "at 1 ms; at 1 s"),
         ),
         (
-            {"changes": [Join(5, ConsumerPlan("d", limit=3, filters=["x*"]))]},
+            {"changes": [Join(5, SimulatedConsumer("d", limit=3, filters=["x*"]))]},
             "join d",
             ("", "at 5 ms, filters x*, limit 3"),
         ),
@@ -98,27 +98,27 @@ def test_one_difference_is_told_and_nothing_else(
 
 
 def test_plans_that_are_the_same_differ_nowhere() -> None:
-    assert {} == told(PLAN, Plan(consumers=GROUP), PLAN)
+    assert {} == told(PLAN, Group(consumers=GROUP), PLAN)
     for placement in (SoleOwner(), HashRing.danube(), AutoSplit()):
-        assert {} == told(Plan(placement=placement), Plan(placement=placement))
+        assert {} == told(Group(placement=placement), Group(placement=placement))
 
 
 def test_who_has_which_is_told_where_consumers_are_not_alike() -> None:
-    slow = [*GROUP[:3], ConsumerPlan("c4", Sampled([5, 9]), limit=4)]
-    assert told(Plan(consumers=GROUP[:4]), Plan(consumers=slow)) == {
+    slow = [*GROUP[:3], SimulatedConsumer("c4", Sampled([5, 9]), limit=4)]
+    assert told(Group(consumers=GROUP[:4]), Group(consumers=slow)) == {
         "service": ("20 ms", "20 ms: c1, c2, c3; Sampled(samples=(5, 9), seed=0): c4")
     }
     fewer = [replace(each, limit=2) for each in GROUP[:2]]
-    assert ("4", "2") == told(Plan(consumers=GROUP), Plan(consumers=fewer))["limit"]
+    assert ("4", "2") == told(Group(consumers=GROUP), Group(consumers=fewer))["limit"]
 
 
 def test_a_difference_that_a_short_text_hides_is_told_all_the_same() -> None:
     names = ["c1", "c2", "other", "c8"]
-    hidden = [ConsumerPlan(name, Fixed(20)) for name in names]
-    shown = [ConsumerPlan(name, Fixed(20)) for name in ("c1", "c2", "c3", "c8")]
-    assert {"consumers": ("4: c1, c2, ... c8",) * 2} == told(Plan(consumers=hidden), Plan(consumers=shown))
+    hidden = [SimulatedConsumer(name, Fixed(20)) for name in names]
+    shown = [SimulatedConsumer(name, Fixed(20)) for name in ("c1", "c2", "c3", "c8")]
+    assert {"consumers": ("4: c1, c2, ... c8",) * 2} == told(Group(consumers=hidden), Group(consumers=shown))
     layouts = [BucketPlacement(BucketLayout([0, stop])) for stop in (9, 10)]
-    assert ["placement"] == [*told(*(Plan(placement=each) for each in layouts))]
+    assert ["placement"] == [*told(*(Group(placement=each) for each in layouts))]
 
 
 def test_what_only_one_plan_has_is_empty_in_the_other() -> None:

@@ -15,20 +15,20 @@ from keyshared.config import DispatcherConfig, Poison, Rules, Unmatched
 from keyshared.errors import ArgumentError
 from keyshared.simulate import (
     Arrival,
-    ConsumerPlan,
     Crash,
     Fixed,
+    Group,
     Join,
     Leave,
     Pace,
     PerMessage,
-    Plan,
     Return,
     Sampled,
     Scaled,
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
     Simulation,
 )
 from keyshared.spark.plans.load import (
@@ -45,46 +45,46 @@ from keyshared.spark.plans.load import (
 HUNDRED = Work(messages=100, silent=100, own_ms=0)
 ORDERED = DispatcherConfig(ordering_required=True, unmatched=Unmatched.HOLD, poison=Poison.BLOCK)
 OF_KEY = Rules(mark="some", limit_of=len)
-PAIR = (ConsumerPlan("a", Fixed(10)), ConsumerPlan("b", Fixed(10)))
+PAIR = (SimulatedConsumer("a", Fixed(10)), SimulatedConsumer("b", Fixed(10)))
 
 
 @pytest.mark.parametrize(
     ("plan", "load"),
     [
-        (Plan(consumers=PAIR), 0.5),  # 1 s of work in 1 s of two
-        (Plan(consumers=PAIR[:1]), 1.0),
-        (Plan(consumers=[ConsumerPlan("a", Fixed(10), concurrency=4)]), 0.25),
-        (Plan(consumers=[ConsumerPlan("a", Fixed(10), concurrency=4, limit=2)]), 0.5),
-        (Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=0)]), float("inf")),
-        (Plan(), float("inf")),
-        (Plan(consumers=[ConsumerPlan("a", Fixed(0))]), 0.0),
-        (Plan(consumers=PAIR, changes=[Crash(500, "b")]), 1 / 1.5),
-        (Plan(consumers=PAIR, changes=[Crash(500, "b"), Return(750, "b")]), 1 / 1.75),
-        (Plan(consumers=PAIR, changes=[Leave(0, "a"), Leave(900, "b")]), 1 / 0.9),
-        (Plan(consumers=PAIR[:1], changes=[Join(500, ConsumerPlan("c", Fixed(5)))]), 1 / 2),
-        (Plan(consumers=PAIR[:1], changes=[SetService(500, "a", Fixed(20))]), 1 / 0.75),
-        (Plan(consumers=PAIR, changes=[Crash(1, "b"), SetLimit(2, "b", 0), Return(3, "b")]), 1 / 1.001),
-        (Plan(consumers=PAIR, changes=[SetWeight(500, "a", 9), Crash(5_000, "a")]), 0.5),
-        (Plan(consumers=[ConsumerPlan("a", Scaled(Fixed(10), 2.5))]), 2.5),
-        (Plan(consumers=[ConsumerPlan("a", Sampled([10, 30]))]), 2.0),
-        (Plan(consumers=[ConsumerPlan("a", PerMessage(40))]), 4.0),
-        (Plan(consumers=PAIR, config=DispatcherConfig(max_in_flight=1)), 1.0),
-        (Plan(consumers=PAIR, config=ORDERED), 1.0),
+        (Group(consumers=PAIR), 0.5),  # 1 s of work in 1 s of two
+        (Group(consumers=PAIR[:1]), 1.0),
+        (Group(consumers=[SimulatedConsumer("a", Fixed(10), concurrency=4)]), 0.25),
+        (Group(consumers=[SimulatedConsumer("a", Fixed(10), concurrency=4, limit=2)]), 0.5),
+        (Group(consumers=[SimulatedConsumer("a", Fixed(10), limit=0)]), float("inf")),
+        (Group(), float("inf")),
+        (Group(consumers=[SimulatedConsumer("a", Fixed(0))]), 0.0),
+        (Group(consumers=PAIR, changes=[Crash(500, "b")]), 1 / 1.5),
+        (Group(consumers=PAIR, changes=[Crash(500, "b"), Return(750, "b")]), 1 / 1.75),
+        (Group(consumers=PAIR, changes=[Leave(0, "a"), Leave(900, "b")]), 1 / 0.9),
+        (Group(consumers=PAIR[:1], changes=[Join(500, SimulatedConsumer("c", Fixed(5)))]), 1 / 2),
+        (Group(consumers=PAIR[:1], changes=[SetService(500, "a", Fixed(20))]), 1 / 0.75),
+        (Group(consumers=PAIR, changes=[Crash(1, "b"), SetLimit(2, "b", 0), Return(3, "b")]), 1 / 1.001),
+        (Group(consumers=PAIR, changes=[SetWeight(500, "a", 9), Crash(5_000, "a")]), 0.5),
+        (Group(consumers=[SimulatedConsumer("a", Scaled(Fixed(10), 2.5))]), 2.5),
+        (Group(consumers=[SimulatedConsumer("a", Sampled([10, 30]))]), 2.0),
+        (Group(consumers=[SimulatedConsumer("a", PerMessage(40))]), 4.0),
+        (Group(consumers=PAIR, config=DispatcherConfig(max_in_flight=1)), 1.0),
+        (Group(consumers=PAIR, config=ORDERED), 1.0),
         (
-            Plan(
-                consumers=[ConsumerPlan("a", Fixed(10), takes_batches=True)],
+            Group(
+                consumers=[SimulatedConsumer("a", Fixed(10), takes_batches=True)],
                 config=DispatcherConfig(batch_per_key=5),
             ),
             0.2,
         ),
     ],
 )
-def test_load_is_work_by_what_consumers_can_do_while_they_are_there(plan: Plan, load: float) -> None:
+def test_load_is_work_by_what_consumers_can_do_while_they_are_there(plan: Group, load: float) -> None:
     assert pytest.approx(load) == load_of(plan, HUNDRED, 0, 1_000)
 
 
 def test_a_log_that_does_not_begin_at_once_meets_the_group_of_its_own_time() -> None:
-    plan = Plan(consumers=PAIR, changes=[Crash(10_000, "b")])
+    plan = Group(consumers=PAIR, changes=[Crash(10_000, "b")])
     assert pytest.approx(1.0) == load_of(plan, HUNDRED, 10_000, 11_000)
     assert pytest.approx(0.5) == load_of(plan, HUNDRED, 9_000, 10_000)
     assert 0 == load_of(plan, Work(0, 0, 0.0), 0, 1_000)
@@ -92,15 +92,15 @@ def test_a_log_that_does_not_begin_at_once_meets_the_group_of_its_own_time() -> 
 
 def test_messages_that_say_how_long_they_take_count_so_and_the_others_by_default() -> None:
     work = Work(messages=10, silent=4, own_ms=600.0)
-    plan = Plan(consumers=[ConsumerPlan("a", PerMessage(5)), ConsumerPlan("b", Scaled(PerMessage(5), 3))])
+    plan = Group(consumers=[SimulatedConsumer("a", PerMessage(5)), SimulatedConsumer("b", Scaled(PerMessage(5), 3))])
     assert (Cost(0, 5, 1), Cost(0, 15, 3)) == key_costs(plan)
     assert [620, 1_860] == [cost.ms_for(work) for cost in key_costs(plan)]
     assert 62 == mean_ms_of(plan, work)
 
 
 def test_a_key_of_which_a_consumer_works_on_several_messages_at_once_costs_less() -> None:
-    several = Plan(
-        consumers=[ConsumerPlan("a", Fixed(12), concurrency=4)], config=DispatcherConfig(max_in_flight_per_key=3)
+    several = Group(
+        consumers=[SimulatedConsumer("a", Fixed(12), concurrency=4)], config=DispatcherConfig(max_in_flight_per_key=3)
     )
     assert (Cost(4, 0, 0),) == key_costs(several)
     assert (Cost(3, 0, 0),) == key_costs(replace(several, config=DispatcherConfig(batch_per_key=10)))
@@ -110,28 +110,28 @@ def test_a_key_of_which_a_consumer_works_on_several_messages_at_once_costs_less(
 @pytest.mark.parametrize(
     ("consumer", "config", "held"),
     [
-        (ConsumerPlan("a"), DispatcherConfig(), 1),
-        (ConsumerPlan("a"), DispatcherConfig(max_in_flight_per_key=8), 8),
-        (ConsumerPlan("a", limit=3), DispatcherConfig(max_in_flight_per_key=8), 3),
-        (ConsumerPlan("a"), DispatcherConfig(max_in_flight_per_key=8, max_in_flight_per_consumer=5), 5),
-        (ConsumerPlan("a"), DispatcherConfig(max_in_flight_per_key=8, max_in_flight=2), 2),
-        (ConsumerPlan("a", limit=0), DispatcherConfig(), 1),
-        (ConsumerPlan("a", takes_batches=True), DispatcherConfig(batch_per_key=10), 10),
-        (ConsumerPlan("a", takes_batches=True, limit=4), DispatcherConfig(batch_per_key=10), 4),
-        (ConsumerPlan("a"), DispatcherConfig(batch_per_key=10), 5.5),
-        (ConsumerPlan("a", concurrency=4), DispatcherConfig(batch_per_key=10), 6),
-        (ConsumerPlan("a", concurrency=10), DispatcherConfig(batch_per_key=10), 10),
+        (SimulatedConsumer("a"), DispatcherConfig(), 1),
+        (SimulatedConsumer("a"), DispatcherConfig(max_in_flight_per_key=8), 8),
+        (SimulatedConsumer("a", limit=3), DispatcherConfig(max_in_flight_per_key=8), 3),
+        (SimulatedConsumer("a"), DispatcherConfig(max_in_flight_per_key=8, max_in_flight_per_consumer=5), 5),
+        (SimulatedConsumer("a"), DispatcherConfig(max_in_flight_per_key=8, max_in_flight=2), 2),
+        (SimulatedConsumer("a", limit=0), DispatcherConfig(), 1),
+        (SimulatedConsumer("a", takes_batches=True), DispatcherConfig(batch_per_key=10), 10),
+        (SimulatedConsumer("a", takes_batches=True, limit=4), DispatcherConfig(batch_per_key=10), 4),
+        (SimulatedConsumer("a"), DispatcherConfig(batch_per_key=10), 5.5),
+        (SimulatedConsumer("a", concurrency=4), DispatcherConfig(batch_per_key=10), 6),
+        (SimulatedConsumer("a", concurrency=10), DispatcherConfig(batch_per_key=10), 10),
     ],
 )
 def test_what_a_consumer_has_of_a_key_is_bounded_by_all_limits(
-    consumer: ConsumerPlan, config: DispatcherConfig, held: float
+    consumer: SimulatedConsumer, config: DispatcherConfig, held: float
 ) -> None:
-    assert {"a": held} == held_of_key(Plan(consumers=[consumer], config=config), b"k")
+    assert {"a": held} == held_of_key(Group(consumers=[consumer], config=config), b"k")
 
 
 def test_a_rule_says_how_much_of_a_key_is_held() -> None:
     rules = Rules(mark="wide", limit_of=lambda key: 4 if key == b"wide" else 1)
-    plan = Plan(consumers=[ConsumerPlan("a")], config=DispatcherConfig(max_in_flight_per_key=8), rules=rules)
+    plan = Group(consumers=[SimulatedConsumer("a")], config=DispatcherConfig(max_in_flight_per_key=8), rules=rules)
     assert [{"a": 4}, {"a": 1}] == [held_of_key(plan, key) for key in (b"wide", b"narrow")]
     assert {"a": 2} == held_of_key(replace(plan, config=DispatcherConfig(max_loaded_per_key=2)), b"wide")
     assert {"a": 2} == held_of_key(replace(plan, config=DispatcherConfig(batch_per_key=3)), b"wide")  # 3, 2, 1
@@ -139,8 +139,8 @@ def test_a_rule_says_how_much_of_a_key_is_held() -> None:
 
 def test_a_consumer_whose_limit_changes_has_the_most_that_it_may() -> None:
     config = DispatcherConfig(max_in_flight_per_key=8)
-    plan = Plan(
-        consumers=[ConsumerPlan("a", limit=2)], changes=[SetLimit(5, "a", 6), SetLimit(9, "a", 1)], config=config
+    plan = Group(
+        consumers=[SimulatedConsumer("a", limit=2)], changes=[SetLimit(5, "a", 6), SetLimit(9, "a", 1)], config=config
     )
     assert {"a": 6} == held_of_key(plan, b"k")
 
@@ -151,9 +151,9 @@ def test_what_has_no_times_or_no_mean_is_refused() -> None:
             return offset
 
     with pytest.raises(ArgumentError, match=r"plan.pace is .*; it must be Pace.ARRIVALS"):
-        key_costs(Plan(consumers=PAIR, pace=Pace.BACKLOG))
+        key_costs(Group(consumers=PAIR, pace=Pace.BACKLOG))
     with pytest.raises(ArgumentError, match=r"service is .*; it must be Fixed, PerMessage, Sampled or Scaled"):
-        key_costs(Plan(consumers=[ConsumerPlan("a", Own())]))
+        key_costs(Group(consumers=[SimulatedConsumer("a", Own())]))
 
 
 @st.composite
@@ -168,21 +168,21 @@ def logs(draw: Any) -> list[Arrival]:
 
 
 @st.composite
-def plans(draw: Any) -> Plan:
+def plans(draw: Any) -> Group:
     factors = draw(st.lists(st.sampled_from((1, 2, 0.5)), min_size=1, max_size=3))
     consumers = [
-        ConsumerPlan(f"c{i}", Scaled(PerMessage(), factor), concurrency=draw(st.integers(1, 3)))
+        SimulatedConsumer(f"c{i}", Scaled(PerMessage(), factor), concurrency=draw(st.integers(1, 3)))
         for i, factor in enumerate(factors)
     ]
     changes = [Crash(draw(st.integers(0, 300)), "c0")] if len(factors) > 1 and draw(st.booleans()) else []
     of_key = draw(st.sampled_from(({}, {"max_in_flight_per_key": 2}, {"batch_per_key": 2}, {"batch_per_key": 5})))
     rules = draw(st.sampled_from((None, Rules(mark="two", limit_of=lambda _: 2))))
     config = DispatcherConfig(ack_timeout_ms=None, **of_key)
-    return Plan(consumers=consumers, changes=changes, config=config, rules=rules, start_ms=0)
+    return Group(consumers=consumers, changes=changes, config=config, rules=rules, start_ms=0)
 
 
 @given(log=logs(), plan=plans())
-def test_no_simulation_ends_before_the_load_says(log: list[Arrival], plan: Plan) -> None:
+def test_no_simulation_ends_before_the_load_says(log: list[Arrival], plan: Group) -> None:
     """What is left of the work when the log ends takes at least as long as the load says, however keys are shared."""
     first, last = log[0].at_ms, log[-1].at_ms
     if first == last:

@@ -27,15 +27,14 @@ from keyshared.placement.sole_owner import SoleOwner
 from keyshared.simulate import (
     Answer,
     Change,
-    ConsumerPlan,
     Crash,
     FailFirst,
     Fixed,
+    Group,
     Join,
     Leave,
     Pace,
     PerMessage,
-    Plan,
     Poisoned,
     Redrive,
     Return,
@@ -45,6 +44,7 @@ from keyshared.simulate import (
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
     Unblock,
 )
 from keyshared.spark.plans.tables import plan_of
@@ -97,17 +97,17 @@ def test_a_whole_plan_is_what_it_is_in_python() -> None:
     }
     plan = plan_of(data)
     alike = {"limit": 4, "concurrency": 4, "service": Fixed(20), "weight": 0.5}
-    assert plan == Plan(
+    assert plan == Group(
         consumers=[
-            ConsumerPlan("c1", **alike),  # type: ignore[arg-type]
-            ConsumerPlan("c2", **alike),  # type: ignore[arg-type]
-            ConsumerPlan("slow", Sampled([5, 1_000], seed=3), filters=["order-*"]),
+            SimulatedConsumer("c1", **alike),  # type: ignore[arg-type]
+            SimulatedConsumer("c2", **alike),  # type: ignore[arg-type]
+            SimulatedConsumer("slow", Sampled([5, 1_000], seed=3), filters=["order-*"]),
         ],
         changes=[
             Leave(21_600_000, "c2", None),
             Crash(5_400_000, "c1"),
             Return(7_200_000, "c1", resumed=True),
-            Join(1, ConsumerPlan("late", PerMessage())),
+            Join(1, SimulatedConsumer("late", PerMessage())),
             SetLimit(2, "late", 9),
             SetWeight(3, "late", 2),
             SetService(4, "late", Scaled(Fixed(500), 2.5)),
@@ -140,8 +140,8 @@ def test_a_whole_plan_is_what_it_is_in_python() -> None:
 
 
 def test_nothing_but_consumers_is_needed_and_all_the_rest_is_as_in_python() -> None:
-    assert Plan(consumers=[ConsumerPlan("a", Fixed(5))]) == plan_of({"consumers": [{"name": "a", "service": 5}]})
-    assert Plan() == plan_of({})
+    assert Group(consumers=[SimulatedConsumer("a", Fixed(5))]) == plan_of({"consumers": [{"name": "a", "service": 5}]})
+    assert Group() == plan_of({})
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_what_only_the_running_group_would_refuse_is_refused_when_it_is_read(dat
 
 def test_every_field_of_a_plan_and_its_configuration_is_known() -> None:
     known = str(_error({"x": 1}).requirement)
-    assert [field.name for field in fields(Plan)] == known.partition("There are ")[2].split(", ")
+    assert [field.name for field in fields(Group)] == known.partition("There are ")[2].split(", ")
     known = str(_error({"config": {"x": 1}}).requirement)
     assert [field.name for field in fields(DispatcherConfig)] == known.partition("There are ")[2].split(", ")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.properties.test_simulate_properties import arrivals, plans
 
 from keyshared.hashing.named import key_bytes
-from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Plan
+from keyshared.simulate import Arrival, Fixed, Group, SimulatedConsumer
 from keyshared.spark.replays import replay
 from keyshared.spark.replays.partition import DeliveryRow, Message, SummaryRow, replay_partition
 from keyshared.spark.replays.replay import _BATCH_ROWS, _BLOCK_ROWS, _Work, replay_batches, summary_fields
@@ -37,7 +37,7 @@ def log_of(name: str, log: list[Arrival]) -> list[Message]:
 
 @given(plans(), arrivals, arrivals, st.tuples(*[st.integers(1, 9)] * 3))
 def test_columns_say_what_rows_say(
-    plan: Plan, first: list[Arrival], second: list[Arrival], sizes: tuple[int, int, int]
+    plan: Group, first: list[Arrival], second: list[Arrival], sizes: tuple[int, int, int]
 ) -> None:
     messages = [*log_of("p", first), *log_of("q", second)]
     expected = list(replay_partition(messages, plan, points=5, hottest=2))
@@ -63,7 +63,7 @@ def test_a_long_topic_partition_comes_in_batches_while_it_is_read() -> None:
             yield batch
 
     done = 0
-    for batch in replay_batches(source(), _Work(Plan(consumers=[ConsumerPlan("a", Fixed(1))]), 5, 2)):
+    for batch in replay_batches(source(), _Work(Group(consumers=[SimulatedConsumer("a", Fixed(1))]), 5, 2)):
         assert batch.num_rows <= _BATCH_ROWS + _BLOCK_ROWS
         done += batch.num_rows
         assert read <= done + _BLOCK_ROWS + 2_000  # a batch that is being read, and one ahead of it

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from tests.properties.test_simulate_properties import arrivals, plans
 
 from keyshared.errors import ArgumentError, OffsetOrderError
-from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Pace, Plan
+from keyshared.simulate import Arrival, Fixed, Group, Pace, SimulatedConsumer
 from keyshared.spark.replays import comparison
 from keyshared.spark.replays.comparison import _BLOCK, PlanSummary, what_if_partition
 from keyshared.spark.replays.partition import Message, SummaryRow, replay_partition
 
-ONE = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=1)])
-TWO = Plan(consumers=[ConsumerPlan("a", Fixed(10)), ConsumerPlan("b", Fixed(10))])
-BACKLOG = Plan(consumers=[ConsumerPlan("a", Fixed(3))], pace=Pace.BACKLOG)
-SHORT = Plan(consumers=[ConsumerPlan("a", Fixed(3))], until_ms=20)
+ONE = Group(consumers=[SimulatedConsumer("a", Fixed(10), limit=1)])
+TWO = Group(consumers=[SimulatedConsumer("a", Fixed(10)), SimulatedConsumer("b", Fixed(10))])
+BACKLOG = Group(consumers=[SimulatedConsumer("a", Fixed(3))], pace=Pace.BACKLOG)
+SHORT = Group(consumers=[SimulatedConsumer("a", Fixed(3))], until_ms=20)
 
 
 def messages(name: str, log: list[Arrival]) -> list[Message]:
@@ -29,7 +29,7 @@ def numbered(count: int, name: str = "p") -> list[Message]:
     return [Message(name, offset, b"k%d" % (offset % 7), offset) for offset in range(count)]
 
 
-def each_alone(rows: list[Message], plans: Mapping[str, Plan], points: int = 100) -> list[PlanSummary]:
+def each_alone(rows: list[Message], plans: Mapping[str, Group], points: int = 100) -> list[PlanSummary]:
     alone = {
         name: [row for row in replay_partition(rows, plan, points=points) if isinstance(row, SummaryRow)]
         for name, plan in plans.items()
@@ -39,7 +39,7 @@ def each_alone(rows: list[Message], plans: Mapping[str, Plan], points: int = 100
 
 @given(st.dictionaries(st.sampled_from("xyz"), plans(), min_size=1), arrivals, arrivals, st.integers(1, 8))
 def test_each_plan_says_what_it_says_alone_wherever_it_has_to_wait_for_others(
-    compared: dict[str, Plan], first: list[Arrival], second: list[Arrival], size: int
+    compared: dict[str, Group], first: list[Arrival], second: list[Arrival], size: int
 ) -> None:
     rows = [*messages("p", first), *messages("q", second)]
     with patch.object(comparison, "_BLOCK", size):
@@ -77,8 +77,8 @@ def test_plans_read_the_log_once_and_none_runs_ahead_of_the_others_by_more_than_
             yield row
 
     compared = {
-        "quick": Plan(consumers=[ConsumerPlan("a", Watched("quick", 0))]),
-        "slow": Plan(consumers=[ConsumerPlan("a", Watched("slow", 1))]),
+        "quick": Group(consumers=[SimulatedConsumer("a", Watched("quick", 0))]),
+        "slow": Group(consumers=[SimulatedConsumer("a", Watched("slow", 1))]),
     }
     assert 2 == len(list(what_if_partition(log(), compared)))
     assert 4 * _BLOCK == read
@@ -123,9 +123,9 @@ def test_no_rows_give_no_rows() -> None:
         ([ONE], "it must be a mapping from names to plans"),
         ({"": ONE}, "plans is ''; it must be a non-empty str"),
         ({1: ONE}, "plans is 1; it must be a non-empty str"),
-        ({"one": "plan"}, "plan 'one' is 'plan'; it must be a Plan"),
+        ({"one": "plan"}, "plan 'one' is 'plan'; it must be a Group"),
     ],
 )
-def test_what_is_no_set_of_plans_is_refused(compared: dict[str, Plan], told: str) -> None:
+def test_what_is_no_set_of_plans_is_refused(compared: dict[str, Group], told: str) -> None:
     with pytest.raises(ArgumentError, match=told):
         list(what_if_partition(numbered(1), compared))

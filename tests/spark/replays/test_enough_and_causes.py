@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402 - as above
 
 from keyshared.config import DispatcherConfig, Rules  # noqa: E402 - as above
 from keyshared.hashing.named import XXH64_SEED_42  # noqa: E402 - as above
-from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan, SetLimit  # noqa: E402 - as above
+from keyshared.simulate import Crash, Fixed, Group, Join, Leave, SetLimit, SimulatedConsumer  # noqa: E402 - as above
 from keyshared.spark.frames.tables import frame_of  # noqa: E402 - as above
 from keyshared.spark.replays.cause_figures import hot_keys  # noqa: E402 - as above
 from keyshared.spark.replays.enough_figures import enough  # noqa: E402 - as above
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 START = 1_000_000
 ENOUGH = 60
-PLAN = Plan(
-    consumers=[ConsumerPlan("ann", Fixed(7), limit=4, concurrency=2), ConsumerPlan("bob", Fixed(5), limit=2)],
+PLAN = Group(
+    consumers=[SimulatedConsumer("ann", Fixed(7), limit=4, concurrency=2), SimulatedConsumer("bob", Fixed(5), limit=2)],
     changes=[
         Crash(START + 90, "bob"),
-        Join(START + 200, ConsumerPlan("eve", Fixed(5), limit=1)),
+        Join(START + 200, SimulatedConsumer("eve", Fixed(5), limit=1)),
         Leave(START + 300, "ann", drain_ms=None),
     ],
 )
@@ -127,12 +127,15 @@ def test_use_and_lag_are_those_of_every_single_millisecond(found: ReplayReport, 
 
 
 def test_use_is_that_of_the_room_that_there_was(spark: "SparkSession") -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("one", Fixed(30), limit=1, concurrency=4), ConsumerPlan("two", Fixed(20), limit=2)],
+    plan = Group(
+        consumers=[
+            SimulatedConsumer("one", Fixed(30), limit=1, concurrency=4),
+            SimulatedConsumer("two", Fixed(20), limit=2),
+        ],
         changes=[
             Leave(200, "two", drain_ms=None),
             SetLimit(400, "one", 3),
-            Join(700, ConsumerPlan("two", Fixed(50), limit=6, concurrency=2)),
+            Join(700, SimulatedConsumer("two", Fixed(50), limit=6, concurrency=2)),
         ],
     )
     log = spark.range(400).selectExpr("'p' topic_partition", "id offset", "concat('k', id) key", "id * 2 at_ms")
@@ -253,7 +256,7 @@ def test_keys_and_slots_explain_the_wait_that_was_theirs(found: ReplayReport, ro
     assert by_slot.most_common(1)[0][1] == found.slow_slots[0].wait_ms
 
 
-def reported(spark: "SparkSession", rows: str, plan: Plan, enough_ms: int | None = None) -> ReplayReport:
+def reported(spark: "SparkSession", rows: str, plan: Group, enough_ms: int | None = None) -> ReplayReport:
     """What is found in a replay of messages: topic-partition, offset, key and time as SQL of `range(400)`."""
     with replay(spark.range(400).selectExpr(*rows.split("; ")), plan, partitions=1) as result:
         return replay_report(
@@ -279,7 +282,7 @@ class Frames(NamedTuple):
         return enough(self.deliveries, self.summaries, self.replayed, {}, shown=[], enough_ms=enough_ms, asked=True)
 
 
-def frames(spark: "SparkSession", arrivals: Iterable[int], plan: Plan, *, key: str = "k{}", places: int = 1) -> Frames:
+def frames(spark: "SparkSession", arrivals: Iterable[int], plan: Group, *, key: str = "k{}", places: int = 1) -> Frames:
     """A message arrives at each of these times, with a key of its own if none is given."""
     found = [
         row
@@ -306,25 +309,25 @@ def frames(spark: "SparkSession", arrivals: Iterable[int], plan: Plan, *, key: s
 @pytest.mark.parametrize(
     ("consumer", "config", "rules", "need"),
     [
-        (ConsumerPlan("a", Fixed(15), limit=1), {"max_in_flight_per_key": 8}, None, 1.5),
-        (ConsumerPlan("a", Fixed(60), limit=4, concurrency=4), {"max_in_flight_per_key": 8}, None, 1.5),
-        (ConsumerPlan("a", Fixed(20), concurrency=4), {"max_in_flight_per_key": 4}, None, 0.5),
-        (ConsumerPlan("a", Fixed(15)), {"batch_per_key": 10}, None, 1.5),
-        (ConsumerPlan("a", Fixed(150), takes_batches=True), {"batch_per_key": 10}, None, 1.5),
-        (ConsumerPlan("a", Fixed(30), concurrency=4), {}, Rules(mark="four", limit_of=lambda _: 4), 0.75),
+        (SimulatedConsumer("a", Fixed(15), limit=1), {"max_in_flight_per_key": 8}, None, 1.5),
+        (SimulatedConsumer("a", Fixed(60), limit=4, concurrency=4), {"max_in_flight_per_key": 8}, None, 1.5),
+        (SimulatedConsumer("a", Fixed(20), concurrency=4), {"max_in_flight_per_key": 4}, None, 0.5),
+        (SimulatedConsumer("a", Fixed(15)), {"batch_per_key": 10}, None, 1.5),
+        (SimulatedConsumer("a", Fixed(150), takes_batches=True), {"batch_per_key": 10}, None, 1.5),
+        (SimulatedConsumer("a", Fixed(30), concurrency=4), {}, Rules(mark="four", limit_of=lambda _: 4), 0.75),
     ],
 )
 def test_a_key_needs_its_part_of_what_a_consumer_has_of_it(
-    spark: "SparkSession", consumer: ConsumerPlan, config: dict[str, Any], rules: Rules | None, need: float
+    spark: "SparkSession", consumer: SimulatedConsumer, config: dict[str, Any], rules: Rules | None, need: float
 ) -> None:
-    plan = Plan(consumers=[consumer], config=DispatcherConfig(**config), rules=rules)
+    plan = Group(consumers=[consumer], config=DispatcherConfig(**config), rules=rules)
     [key] = hot_keys(frames(spark, range(0, 2_000, 10), plan, key="k").deliveries, 1, plan).hottest
     assert key.need == pytest.approx(need, rel=0.1)
     assert (key.wait_ms > 0) == (need > 1)
 
 
 def test_a_key_needs_what_it_needs_in_one_topic_partition(spark: "SparkSession") -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(60))])
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(60))])
     arrivals = (number // 4 * 100 for number in range(400))
     [key] = hot_keys(frames(spark, list(arrivals), plan, key="k", places=4).deliveries, 1, plan).hottest
     assert 0 == key.wait_ms
@@ -332,8 +335,8 @@ def test_a_key_needs_what_it_needs_in_one_topic_partition(spark: "SparkSession")
 
 
 def test_what_a_crashed_consumer_has_in_its_hands_is_no_work(spark: "SparkSession") -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(100))],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(100))],
         changes=[Crash(30_150, "a")],
         config=DispatcherConfig(inactive_grace_ms=None, ack_timeout_ms=None),
         start_ms=0,
@@ -348,7 +351,7 @@ def test_what_a_crashed_consumer_has_in_its_hands_is_no_work(spark: "SparkSessio
 
 def test_what_was_left_in_the_end_never_caught_up(spark: "SparkSession") -> None:
     rows = "if(id < 300, 'p', 'q') topic_partition; id offset; concat('k', id) key; id * 10 + id div 300 * 999 at_ms"
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(200), limit=1)], until_ms=25_000)
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(200), limit=1)], until_ms=25_000)
     found = reported(spark, rows, plan, enough_ms=1_000)
     assert found.enough is not None
     assert (2, 1, None) == (found.enough.behind_count, found.enough.behind_left, found.enough.behind_until_ms)
@@ -359,20 +362,22 @@ def test_what_was_left_in_the_end_never_caught_up(spark: "SparkSession") -> None
 
 
 def test_what_is_in_hand_in_the_end_waits_for_nothing(spark: "SparkSession") -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=1)], until_ms=4_005)
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10), limit=1)], until_ms=4_005)
     found = frames(spark, [*[0] * 20, *range(1_000, 6_000, 100)], plan).enough(50)
     assert (1, 0, 0, 190) == (found.behind_count, found.behind_left, found.left, found.behind_until_ms)
 
 
 def test_what_waits_for_ever_is_left(spark: "SparkSession") -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], changes=[Crash(1_050, "a")])
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10))], changes=[Crash(1_050, "a")])
     found = frames(spark, range(0, 4_000, 100), plan).enough(50)
     assert (0, 0, 1) == (found.behind_count, found.behind_left, found.left)
 
 
 def test_who_still_drains_in_the_end_is_not_away(spark: "SparkSession") -> None:
-    busy = ConsumerPlan("a", Fixed(200), limit=5, concurrency=5)
-    plan = Plan(consumers=[busy, ConsumerPlan("b", Fixed(5))], changes=[Leave(500, "a", drain_ms=None)], until_ms=550)
+    busy = SimulatedConsumer("a", Fixed(200), limit=5, concurrency=5)
+    plan = Group(
+        consumers=[busy, SimulatedConsumer("b", Fixed(5))], changes=[Leave(500, "a", drain_ms=None)], until_ms=550
+    )
     stays = frames(spark, range(0, 600, 10), plan).replayed.stays
     assert [("a", 0, 500, State.UP), ("a", 500, 550, State.DRAINING)] == [
         stay for stay in stays if stay.consumer == "a"
@@ -380,9 +385,11 @@ def test_who_still_drains_in_the_end_is_not_away(spark: "SparkSession") -> None:
 
 
 def test_a_change_is_the_same_in_topic_partitions_that_begin_later(spark: "SparkSession") -> None:
-    pair = [ConsumerPlan("a", Fixed(1)), ConsumerPlan("b", Fixed(1))]
-    again = Join(100, ConsumerPlan("a", Fixed(1)))
-    plan = Plan(consumers=pair, changes=[Join(0, ConsumerPlan("c", Fixed(1))), Leave(50, "a"), again, Leave(150, "a")])
+    pair = [SimulatedConsumer("a", Fixed(1)), SimulatedConsumer("b", Fixed(1))]
+    again = Join(100, SimulatedConsumer("a", Fixed(1)))
+    plan = Group(
+        consumers=pair, changes=[Join(0, SimulatedConsumer("c", Fixed(1))), Leave(50, "a"), again, Leave(150, "a")]
+    )
     rows = "if(id < 300, 'A', 'B') topic_partition; id offset; concat('k', id) key; if(id < 300, id, id - 180) at_ms"
     found = reported(spark, rows, plan).changes
     expected = [(0, "c", "joins"), (50, "a", "leaves"), (100, "a", "joins"), (150, "a", "leaves")]

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from keyshared.config import DispatcherConfig, Poison
-from keyshared.simulate import ConsumerPlan, Plan
+from keyshared.simulate import Group, SimulatedConsumer
 from keyshared.spark.replays.left_over import left_over, settled_once, why_unjudged
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PLAN = Plan(consumers=[ConsumerPlan("a")])
+PLAN = Group(consumers=[SimulatedConsumer("a")])
 COLUMNS = "stop string, skipped long, dropped long, redriven long, dead_lettered long"
 
 
@@ -31,7 +31,7 @@ COLUMNS = "stop string, skipped long, dropped long, redriven long, dead_lettered
 def test_what_is_left_over_is_counted(
     spark: "SparkSession", rows: list[tuple[object, ...]], poison: Poison, expected: dict[str, int] | None
 ) -> None:
-    plan = Plan(consumers=PLAN.consumers, config=DispatcherConfig(poison=poison))
+    plan = Group(consumers=PLAN.consumers, config=DispatcherConfig(poison=poison))
     found = left_over(spark.createDataFrame(rows, COLUMNS), plan)
     assert ({"stopped": 2, "skipped": 7, "dropped": 1, "redriven": 2} if expected is None else expected) == found
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared import spark as ks
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ArgumentError
-from keyshared.simulate import ConsumerPlan, Fixed, Pace, PerMessage, Plan, Scaled
+from keyshared.simulate import Fixed, Group, Pace, PerMessage, Scaled, SimulatedConsumer
 from keyshared.spark.replays.offered_load import offered_loads
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-OWN = Plan(consumers=[ConsumerPlan("a", PerMessage(7)), ConsumerPlan("b", PerMessage(7), concurrency=2)])
-FIXED = Plan(consumers=[ConsumerPlan("a", Fixed(300))], config=DispatcherConfig(ack_timeout_ms=200))
+OWN = Group(consumers=[SimulatedConsumer("a", PerMessage(7)), SimulatedConsumer("b", PerMessage(7), concurrency=2)])
+FIXED = Group(consumers=[SimulatedConsumer("a", Fixed(300))], config=DispatcherConfig(ack_timeout_ms=200))
 # topic-partition, key, offset, at_ms, service_ms: one key of p0 is hot, p1 has messages without a key
 ROWS = [
     (
@@ -39,7 +39,7 @@ def log(spark: "SparkSession") -> "DataFrame":
 
 
 def test_the_load_is_what_plain_sums_say(spark: "SparkSession") -> None:
-    asks = Plan(consumers=[ConsumerPlan("a", Scaled(PerMessage(), 2))])
+    asks = Group(consumers=[SimulatedConsumer("a", Scaled(PerMessage(), 2))])
     found = offered_loads(log(spark), {"own": OWN, "fixed": FIXED, "asks": asks}, service_ms="service_ms")
     silent = sum(row[4] is None for row in ROWS)
     assert {"own": 0, "fixed": 0, "asks": silent} == {name: each.untold for name, each in found.items()}
@@ -71,7 +71,9 @@ def test_the_load_is_what_plain_sums_say(spark: "SparkSession") -> None:
 
 
 def test_a_replay_takes_at_least_as_long_as_the_load_says(spark: "SparkSession") -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(30), concurrency=4), ConsumerPlan("b", Fixed(30), concurrency=4)])
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(30), concurrency=4), SimulatedConsumer("b", Fixed(30), concurrency=4)]
+    )
     load = ks.offered_load(log(spark), plan)
     [worst] = [each for each in load.topic_partitions if each.key_load == load.key_load]
     assert "alone needs" in load.warnings()[0]
@@ -92,7 +94,7 @@ def test_a_log_of_one_instant_has_no_load_and_keys_may_be_bytes(spark: "SparkSes
         odd = timed.withColumn("key", F.expr(key))  # the first one is no text to Python
         assert hottest == ks.offered_load(odd, FIXED).topic_partitions[0].hottest
     assert 0 == ks.offered_load(timed.limit(0), FIXED).load
-    assert float("inf") == ks.offered_load(timed, Plan()).load
+    assert float("inf") == ks.offered_load(timed, Group()).load
 
 
 @pytest.mark.parametrize(
@@ -119,4 +121,4 @@ def test_what_cannot_be_weighed_is_refused_before_a_job(spark: "SparkSession") -
     with pytest.raises(ArgumentError, match="'nope'"):
         ks.offered_load(log(spark), FIXED, service_ms="nope")
     with pytest.raises(ArgumentError, match="be Pace"):
-        ks.offered_load(log(spark), Plan(pace=Pace.BACKLOG))
+        ks.offered_load(log(spark), Group(pace=Pace.BACKLOG))

@@ -2,19 +2,19 @@
 
 import pytest
 
-from keyshared.simulate import ConsumerPlan, Crash, Join, Leave, Plan, Return, SetLimit, SetWeight, Unblock
+from keyshared.simulate import Crash, Group, Join, Leave, Return, SetLimit, SetWeight, SimulatedConsumer, Unblock
 from keyshared.spark.replays.presence import Moment, Phase, everybody, ideal_moves, phases, shares
 
-A, B, C = ConsumerPlan("a"), ConsumerPlan("b"), ConsumerPlan("c", weight=2)
+A, B, C = SimulatedConsumer("a"), SimulatedConsumer("b"), SimulatedConsumer("c", weight=2)
 
 
 def test_everybody_is_named_once_in_the_order_of_joining() -> None:
-    plan = Plan(consumers=[B, A], changes=[Leave(1, "b"), Join(2, C), Join(3, B)])
+    plan = Group(consumers=[B, A], changes=[Leave(1, "b"), Join(2, C), Join(3, B)])
     assert ("b", "a", "c") == everybody(plan)
 
 
 def test_a_phase_begins_where_somebody_comes_goes_or_weighs_more() -> None:
-    plan = Plan(
+    plan = Group(
         consumers=[A, B],
         changes=[
             Crash(10, "a"),
@@ -35,12 +35,12 @@ def test_a_phase_begins_where_somebody_comes_goes_or_weighs_more() -> None:
 
 
 def test_changes_that_move_nobody_and_changes_of_one_instant_make_no_phase_of_their_own() -> None:
-    plan = Plan(consumers=[A], changes=[SetLimit(5, "a", 7), Join(9, B), Leave(9, "b"), Join(9, C)])
+    plan = Group(consumers=[A], changes=[SetLimit(5, "a", 7), Join(9, B), Leave(9, "b"), Join(9, C)])
     assert (Phase(0, {"a": 1}), Phase(9, {"a": 1, "c": 2})) == phases(plan)
 
 
 def test_a_plan_of_nobody_has_a_phase_of_nobody() -> None:
-    assert (Phase(0, {}),) == phases(Plan())
+    assert (Phase(0, {}),) == phases(Group())
     assert {} == shares({})
 
 
@@ -50,7 +50,7 @@ def test_shares_go_by_weight_and_are_even_among_those_who_weigh_nothing() -> Non
 
 
 def test_one_of_n_has_to_move_when_one_of_n_comes_or_goes() -> None:
-    plan = Plan(consumers=[A, B], changes=[Crash(10, "a"), Join(20, ConsumerPlan("d")), SetWeight(30, "d", 3)])
+    plan = Group(consumers=[A, B], changes=[Crash(10, "a"), Join(20, SimulatedConsumer("d")), SetWeight(30, "d", 3)])
     moments = [
         Moment(13, "evicted", "a"),
         Moment(20, "joined", "d"),
@@ -61,11 +61,11 @@ def test_one_of_n_has_to_move_when_one_of_n_comes_or_goes() -> None:
 
 
 def test_everything_moves_from_the_last_and_to_the_first() -> None:
-    plan = Plan(consumers=[A], changes=[Leave(10, "a"), Join(20, B)])
+    plan = Group(consumers=[A], changes=[Leave(10, "a"), Join(20, B)])
     assert [1, 1] == list(ideal_moves(plan, [Moment(10, "left", "a"), Moment(20, "joined", "b")]))
 
 
 def test_a_weight_that_changes_during_an_absence_moves_nothing_until_the_return() -> None:
-    plan = Plan(consumers=[A, B], changes=[Crash(10, "a"), SetWeight(20, "a", 3), Return(30, "a")])
+    plan = Group(consumers=[A, B], changes=[Crash(10, "a"), SetWeight(20, "a", 3), Return(30, "a")])
     moments = [Moment(12, "evicted", "a"), Moment(20, "changed", "a"), Moment(30, "joined", "a")]
     assert [1 / 2, 0, 3 / 4] == list(ideal_moves(plan, moments))

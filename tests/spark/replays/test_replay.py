@@ -14,18 +14,18 @@ from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.simulate import (
     Answer,
-    ConsumerPlan,
     Crash,
     Fixed,
+    Group,
     Join,
     Leave,
     Pace,
     PerMessage,
-    Plan,
     Poisoned,
     Return,
     Sampled,
     SampledAnswers,
+    SimulatedConsumer,
 )
 from keyshared.spark.replays.partition import DeliveryRow, Message, SummaryRow, replay_partition
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SCHEMA = "topic_partition string, offset long, key binary, at_ms long, service_ms long, not_before_ms long"
-STORMY = Plan(
+STORMY = Group(
     consumers=[
-        ConsumerPlan("a", PerMessage(default_ms=7), limit=2, concurrency=2),
-        ConsumerPlan("b", Sampled([1, 40])),
+        SimulatedConsumer("a", PerMessage(default_ms=7), limit=2, concurrency=2),
+        SimulatedConsumer("b", Sampled([1, 40])),
     ],
     changes=[
-        Join(150, ConsumerPlan("c", Fixed(5))),
+        Join(150, SimulatedConsumer("c", Fixed(5))),
         Crash(250, "a"),
         Return(330, "a"),
         Crash(500, "b"),
@@ -67,14 +67,14 @@ STORMY = Plan(
     archive_ms=4,
     load_ms=3,
 )
-BACKLOG = Plan(
-    consumers=[ConsumerPlan("a", Fixed(3)), ConsumerPlan("b", Fixed(4))],
+BACKLOG = Group(
+    consumers=[SimulatedConsumer("a", Fixed(3)), SimulatedConsumer("b", Fixed(4))],
     config=DispatcherConfig(max_in_flight_per_key=3, retry=RetryPolicy(max_redeliveries=0), poison=Poison.QUARANTINE),
     answers=[Poisoned(["k1"])],
     pace=Pace.BACKLOG,
     count_moved_keys=False,
 )
-CALM = Plan(consumers=[ConsumerPlan("a", Fixed(3)), ConsumerPlan("b", Fixed(3))])
+CALM = Group(consumers=[SimulatedConsumer("a", Fixed(3)), SimulatedConsumer("b", Fixed(3))])
 
 
 def random_log(seed: int, topic_partitions: int, most: int = 60, *, later: bool = False) -> list[Message]:
@@ -97,7 +97,7 @@ def frame(spark: "SparkSession", log: list[Message]) -> "DataFrame":
     return spark.createDataFrame([tuple(row) for row in log], SCHEMA)
 
 
-def in_process(log: list[Message], plan: Plan) -> tuple[list[DeliveryRow], list[SummaryRow]]:
+def in_process(log: list[Message], plan: Group) -> tuple[list[DeliveryRow], list[SummaryRow]]:
     rows = list(replay_partition(sorted(log, key=lambda row: row[:2]), plan, points=10, hottest=3))
     return (
         sorted(row for row in rows if isinstance(row, DeliveryRow)),
@@ -125,7 +125,7 @@ def assert_same(expected: tuple[list[DeliveryRow], list[SummaryRow]], result: Re
 
 
 @pytest.mark.parametrize("plan", [STORMY, BACKLOG], ids=["stormy", "backlog"])
-def test_many_small_random_logs_are_replayed_as_the_simulation_replays_each(spark: "SparkSession", plan: Plan) -> None:
+def test_many_small_random_logs_are_replayed_as_the_simulation_replays_each(spark: "SparkSession", plan: Group) -> None:
     log = random_log(seed=1, topic_partitions=40, later=True)
     expected = in_process(log, plan)
     assert expected != in_process([row._replace(not_before_ms=None) for row in log], plan)
@@ -162,7 +162,7 @@ def test_the_frames_have_exactly_the_promised_schemas(spark: "SparkSession") -> 
 def test_the_replay_runs_once_for_both_frames_and_topic_partitions_run_side_by_side(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Witness(str(tmp_path)))])
+    plan = Group(consumers=[SimulatedConsumer("a", Witness(str(tmp_path)))])
     log = [Message(f"t-{number}", offset, b"k") for number in range(3) for offset in range(2)]
     with replay(frame(spark, log), plan) as result:
         assert [] == list(tmp_path.iterdir())  # nothing has run yet
@@ -225,7 +225,7 @@ def _of_partition(log: list[Message], numbers: Iterator[int]) -> list[Message]:
 def test_what_was_replayed_stands_up_to_the_audit(spark: "SparkSession") -> None:
     log = random_log(6, 3)
     offered = spark.createDataFrame([(row[0], row[1]) for row in log], "topic_partition string, offset long")
-    plan = Plan(consumers=STORMY.consumers, config=STORMY.config, answers=STORMY.answers, changes=STORMY.changes[:1])
+    plan = Group(consumers=STORMY.consumers, config=STORMY.config, answers=STORMY.answers, changes=STORMY.changes[:1])
     with replay(frame(spark, log), plan, service_ms="service_ms") as result:
         nothing = {"one-holder": 0, "key-order": 0, "no-loss": 0, "fence": 0}
         assert nothing == count_by_promise(check_order(result.deliveries, offered=offered))
@@ -247,7 +247,7 @@ def test_what_was_replayed_stands_up_to_the_audit(spark: "SparkSession") -> None
         ({"partitions": True}, "partitions is True; it must be an int of at least 1"),
         ({"points": 0}, "points is 0"),
         ({"hottest": -1}, "hottest is -1"),
-        ({"plan": DispatcherConfig()}, "plan is DispatcherConfig.*; it must be a Plan"),
+        ({"plan": DispatcherConfig()}, "plan is DispatcherConfig.*; it must be a Group"),
         (
             {"at_ms": "missing"},
             "column at_ms is 'missing'; it must not be NULL, negative or above .* and it is in 1, such as .*offset 2",

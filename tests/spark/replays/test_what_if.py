@@ -14,7 +14,7 @@ from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.placement import AutoSplit, Placement
 from keyshared.ring import HashRing
-from keyshared.simulate import Answer, ConsumerPlan, Fixed, Join, Leave, Plan, Poisoned
+from keyshared.simulate import Answer, Fixed, Group, Join, Leave, Poisoned, SimulatedConsumer
 from keyshared.spark.replays.comparison import what_if_partition
 from keyshared.spark.replays.partition import Message
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def of_two(placement: Placement) -> Plan:
-    return Plan(
-        consumers=[ConsumerPlan("a", Fixed(9)), ConsumerPlan("b", Fixed(7))],
-        changes=[Join(90, ConsumerPlan("c", Fixed(5))), Leave(300, "a")],
+def of_two(placement: Placement) -> Group:
+    return Group(
+        consumers=[SimulatedConsumer("a", Fixed(9)), SimulatedConsumer("b", Fixed(7))],
+        changes=[Join(90, SimulatedConsumer("c", Fixed(5))), Leave(300, "a")],
         placement=placement,
     )
 
@@ -43,7 +43,7 @@ def of_two(placement: Placement) -> Plan:
 PLANS = {"stormy": STORMY, "backlog": BACKLOG, "ring": of_two(HashRing()), "split": of_two(AutoSplit())}
 
 
-def expected(log: list[Message], plans: dict[str, Plan]) -> list[dict[str, object]]:
+def expected(log: list[Message], plans: dict[str, Group]) -> list[dict[str, object]]:
     rows = what_if_partition(sorted(log, key=lambda row: row[:2]), plans, points=10, hottest=3)
     return [{"plan": plan, **summary_fields(summary)} for plan, summary in rows]
 
@@ -110,16 +110,16 @@ def test_loads_moves_and_totals_are_views_of_the_summaries(spark: "SparkSession"
 
 def test_what_a_plan_drops_skips_or_is_never_offered_counts_against_it(spark: "SparkSession") -> None:
     retry = RetryPolicy(max_redeliveries=1, base_delay_ms=10)
-    ann = ConsumerPlan("ann", Fixed(10))
+    ann = SimulatedConsumer("ann", Fixed(10))
     answers = [Poisoned(keys=["k1"], reply=Answer.NACK)]
     plans = {
-        "archive": Plan(
+        "archive": Group(
             consumers=[ann], answers=answers, config=DispatcherConfig(retry=retry, poison=Poison.DEAD_LETTER)
         ),
-        "drop": Plan(consumers=[ann], answers=answers, config=DispatcherConfig(retry=retry, poison=Poison.DROP)),
-        "filter": Plan(consumers=[ConsumerPlan("ann", Fixed(10), filters=["k0"])]),
-        "until": Plan(consumers=[ann], until_ms=899),
-        "whole": Plan(consumers=[ann, ConsumerPlan("bob", Fixed(10))]),
+        "drop": Group(consumers=[ann], answers=answers, config=DispatcherConfig(retry=retry, poison=Poison.DROP)),
+        "filter": Group(consumers=[SimulatedConsumer("ann", Fixed(10), filters=["k0"])]),
+        "until": Group(consumers=[ann], until_ms=899),
+        "whole": Group(consumers=[ann, SimulatedConsumer("bob", Fixed(10))]),
     }
     log = [Message("p", number, b"k%d" % (number % 3), number * 20) for number in range(90)]
     with what_if(frame(spark, log), plans) as compared:
@@ -169,7 +169,7 @@ def test_an_error_in_a_plan_names_it(spark: "SparkSession") -> None:
     [
         ({"plans": {}}, "it must be a mapping from names to plans, with at least one of them"),
         ({"plans": {"": CALM}}, "it must be a non-empty str"),
-        ({"plans": {"calm": None}}, "plan 'calm' is None; it must be a Plan"),
+        ({"plans": {"calm": None}}, "plan 'calm' is None; it must be a Group"),
         ({"key": "at_ms"}, "'at_ms'; it must be string or binary, and it is bigint; cast it to string first"),
         ({"topic_partition": "nope"}, "'nope'; it must be a column of the frame"),
         ({"offset": "key"}, "'key'; it must be long or int or smallint or tinyint, and it is binary"),

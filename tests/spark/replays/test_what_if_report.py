@@ -13,8 +13,8 @@ pytest.importorskip("altair")
 from keyshared.config import DispatcherConfig
 from keyshared.placement import AutoSplit
 from keyshared.ring import HashRing
-from keyshared.simulate import ConsumerPlan, Crash, Fixed, Join, Leave, Plan, SetLimit
-from keyshared.simulate.plan import Unblock
+from keyshared.simulate import Crash, Fixed, Group, Join, Leave, SetLimit, SimulatedConsumer
+from keyshared.simulate.group import Unblock
 from keyshared.spark.plans.ranking import CRITERIA
 from keyshared.spark.replays.cause_report import MembershipChange
 from keyshared.spark.replays.plan_contents import Item, contents
@@ -124,11 +124,11 @@ def test_the_page_names_the_winner_that_the_ranking_names_and_by_what(
 
 
 def test_the_contents_of_a_plan_say_what_each_consumer_has_and_what_happens() -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(7)), ConsumerPlan("b", weight=2), ConsumerPlan("c")],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(7)), SimulatedConsumer("b", weight=2), SimulatedConsumer("c")],
         changes=[
             Crash(1_000, "a"),
-            Join(2_000, ConsumerPlan("d")),
+            Join(2_000, SimulatedConsumer("d")),
             Leave(3_000, "b"),
             SetLimit(4_000, "c", 5),
             Unblock(5_000, b"k"),
@@ -145,6 +145,6 @@ def test_the_contents_of_a_plan_say_what_each_consumer_has_and_what_happens() ->
         == told["changes"]
     )
     assert ("HashRing, 30 points for a consumer of weight 1", "77") == (told["placement"], told["ack_timeout_ms"])
-    assert list(told) == [item.name for item in contents(Plan())]
-    assert "none" == dict(contents(Plan()))["consumers"]
-    assert "AutoSplit" == dict(contents(Plan(placement=AutoSplit())))["placement"]
+    assert list(told) == [item.name for item in contents(Group())]
+    assert "none" == dict(contents(Group()))["consumers"]
+    assert "AutoSplit" == dict(contents(Group(placement=AutoSplit())))["placement"]

@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from rich.text import Text
 
 from keyshared.errors import ArgumentError, MissingExtraError
-from keyshared.simulate.plan import Pace, Plan
+from keyshared.simulate.group import Group, Pace
 from keyshared.spark.audits.audit import audit
 from keyshared.spark.audits.delivery_history import DELIVERY_GUARANTEES, delivery_history
 from keyshared.spark.demo import distribution as demo_distribution
@@ -96,7 +96,7 @@ class _Job:
 
     title: str
     told: str
-    plan: Plan
+    plan: Group
     messages: DataFrame
     epoch_ms: int | None
     zone: str
@@ -221,7 +221,7 @@ def _run_distribution(spark: SparkSession, options: argparse.Namespace) -> int:
 
 
 def _run(spark: SparkSession, options: argparse.Namespace) -> int:
-    plans: Mapping[str, Plan] = options.plans
+    plans: Mapping[str, Group] = options.plans
     with ExitStack() as kept:
         with _progress(spark, "reading the log", options):
             log = own_log(spark, options) if options.input else flights(spark, options.limit)
@@ -242,7 +242,7 @@ def _run(spark: SparkSession, options: argparse.Namespace) -> int:
 
 
 def _weighed(
-    spark: SparkSession, options: argparse.Namespace, messages: DataFrame, plans: Mapping[str, Plan]
+    spark: SparkSession, options: argparse.Namespace, messages: DataFrame, plans: Mapping[str, Group]
 ) -> dict[str, OfferedLoad]:
     """Compute what the log asks of each plan, and say at once why waits would be endless: the replay may take long."""
     timed = {name: plan for name, plan in plans.items() if plan.pace is Pace.ARRIVALS}

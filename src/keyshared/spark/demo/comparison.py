@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.constrain import Constrain
 from rich.text import Text
 
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.spark.demo.text import columns, headed, paragraph, sections
 from keyshared.spark.plans.differences import Difference, differences
 from keyshared.spark.plans.load import OfferedLoad
@@ -40,7 +40,7 @@ _LOADS: Final[tuple[tuple[str, Callable[[OfferedLoad], str]], ...]] = (
 def comparison(
     title: str,
     source: str,
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, Group],
     outcomes: Sequence[PlanOutcome],
     by: str,
     *,

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from keyshared.errors import ArgumentError
-from keyshared.simulate.plan import Join, Plan, SetService
+from keyshared.simulate.group import Group, Join, SetService
 from keyshared.simulate.service import PerMessage, Scaled, ServiceTime
 from keyshared.spark.demo.plan import Story, Workload
 from keyshared.spark.logs.files import Source, check_named, format_of, head_of, local_path, sample_of
@@ -77,7 +77,7 @@ def check_place(options: argparse.Namespace, flag: str, given: str | None) -> No
     check_folder(*(("--out", str(options.out.resolve())) if given is None else (flag, given)))
 
 
-def check_plans(options: argparse.Namespace) -> dict[str, Plan]:
+def check_plans(options: argparse.Namespace) -> dict[str, Group]:
     """Read the plans, and check what may stand beside them.
 
     Args:
@@ -110,7 +110,7 @@ def check_plans(options: argparse.Namespace) -> dict[str, Plan]:
     return plans
 
 
-def needs_service(plan: Plan) -> bool:
+def needs_service(plan: Group) -> bool:
     """Return whether each message has to say how long it takes."""
     later = (change.consumer.service for change in plan.changes if isinstance(change, Join))
     other = (change.service for change in plan.changes if isinstance(change, SetService))

@@ -9,7 +9,7 @@ from typing import Final
 from keyshared._checks import check_int, configuration
 from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.ring import HashRing
-from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Plan
+from keyshared.simulate.group import Crash, Group, Join, SimulatedConsumer
 from keyshared.simulate.service import Answer, SampledAnswers
 
 __all__ = ["CONCURRENCY", "LOAD", "Story", "Workload"]
@@ -104,7 +104,7 @@ class Story:
         """Everybody, in the order of joining."""
         return tuple(f"c{number}" for number in range(1, self.consumers + 2))
 
-    def plan(self) -> Plan:
+    def plan(self) -> Group:
         """The group as a plan; times count from the first message of the log.
 
         A consumer holds no more messages than it works on, so that waiting shows as waiting. The dispatcher's times
@@ -113,7 +113,7 @@ class Story:
         """
         service = max(1, round(self.workload.mean * self.ms_for_work))
         longest = max(1, round(self.workload.largest * self.ms_for_work))
-        return Plan(
+        return Group(
             consumers=[_consumer(name) for name in self.names[:-1]],
             placement=HashRing(vnodes=_VNODES),
             changes=[Crash(self.crash_ms, self.crashed), Join(self.join_ms, _consumer(self.joined))],
@@ -127,5 +127,5 @@ class Story:
         )
 
 
-def _consumer(name: str) -> ConsumerPlan:
-    return ConsumerPlan(name, limit=CONCURRENCY, concurrency=CONCURRENCY)
+def _consumer(name: str) -> SimulatedConsumer:
+    return SimulatedConsumer(name, limit=CONCURRENCY, concurrency=CONCURRENCY)

@@ -11,7 +11,7 @@ from keyshared.config import DispatcherConfig, GroupLimits, KeySessions, LookAhe
 from keyshared.errors import shown
 from keyshared.placement.protocol import Placement
 from keyshared.ring import HashRing
-from keyshared.simulate.plan import Change, ConsumerPlan, Join, Plan
+from keyshared.simulate.group import Change, Group, Join, SimulatedConsumer
 from keyshared.simulate.service import Fixed, PerMessage, SampledAnswers, Scaled
 
 __all__ = ["Difference", "differences", "time_text"]
@@ -19,7 +19,7 @@ __all__ = ["Difference", "differences", "time_text"]
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 _FEW: Final = 3  # names that are told one by one
 _PROBE: Final = "1"  # Danube's names are numbers
-_OF_CONSUMERS: Final = tuple(field.name for field in fields(ConsumerPlan) if field.name != "name")
+_OF_CONSUMERS: Final = tuple(field.name for field in fields(SimulatedConsumer) if field.name != "name")
 _GROUPS: Final = (DispatcherConfig, GroupLimits, KeySessions, LookAhead, RetryPolicy)
 
 
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
     values: tuple[str, ...]
 
 
-def differences(plans: Mapping[str, Plan]) -> list[Difference]:
+def differences(plans: Mapping[str, Group]) -> list[Difference]:
     """Find in what plans differ.
 
     Args:
@@ -48,8 +48,8 @@ def differences(plans: Mapping[str, Plan]) -> list[Difference]:
         O(consumers + changes) for each plan.
 
     Example:
-        >>> few, many = [ConsumerPlan("a", Fixed(20))], [ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(90_000))]
-        >>> for each in differences({"one": Plan(consumers=few), "two": Plan(consumers=many)}):
+        >>> few, many = [SimulatedConsumer("a", Fixed(20))], [SimulatedConsumer("a", Fixed(20)), SimulatedConsumer("b", Fixed(90_000))]
+        >>> for each in differences({"one": Group(consumers=few), "two": Group(consumers=many)}):
         ...     print(each.setting, each.values)
         consumers ('1: a', '2: a, b')
         service ('20 ms', '20 ms: a; 1 min 30 s: b')
@@ -92,7 +92,7 @@ class _Setting(NamedTuple):
 _NOTHING: Final = _Setting(None, "")
 
 
-def _settings(plan: Plan) -> dict[str, _Setting]:
+def _settings(plan: Group) -> dict[str, _Setting]:
     names = [each.name for each in plan.consumers]
     told = {"consumers": _Setting(names, f"{len(names)}: {_named(names)}")}
     for field in _OF_CONSUMERS:
@@ -106,7 +106,7 @@ def _settings(plan: Plan) -> dict[str, _Setting]:
         before, text = told.get(what, _Setting((), ""))
         told[what] = _Setting((*before, change), f"{text}; {how}" if text else how)  # type: ignore[misc]
     told["placement"] = _placed(plan.placement)
-    for other in fields(Plan):
+    for other in fields(Group):
         if other.name not in {"consumers", "changes", "placement"}:
             told |= _flat(other.name, getattr(plan, other.name))
     return told
@@ -170,7 +170,7 @@ def _changed(change: Change) -> tuple[str, str]:
     if who is None:
         who = "what has no key" if change.key is None else shown(change.key)  # type: ignore[union-attr]
     if isinstance(change, Join):
-        default = ConsumerPlan(who)
+        default = SimulatedConsumer(who)
         odd = [each for each in _OF_CONSUMERS if getattr(change.consumer, each) != getattr(default, each)]
         rest = [(each, getattr(change.consumer, each)) for each in odd]
     else:

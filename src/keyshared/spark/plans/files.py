@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from keyshared._checks import check_extra, check_several, check_text
 from keyshared.errors import ArgumentError
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.spark.plans.tables import plan_of
 
 __all__ = ["load_plan", "load_plans"]
@@ -28,15 +28,15 @@ class _File(NamedTuple):
     """What a file holds."""
 
     name: str
-    plan: Plan
+    plan: Group
 
 
-def load_plan(path: str | PathLike[str]) -> Plan:
+def load_plan(path: str | PathLike[str]) -> Group:
     r"""Read a plan from a file.
 
     Args:
         path: A file on this machine that ends in ``.toml``, ``.yaml`` or ``.yml``. Its keys are the fields of
-            `keyshared.simulate.Plan`; see the guide on Spark for a whole one.
+            `keyshared.simulate.Group`; see the guide on Spark for a whole one.
 
     Returns:
         The plan.
@@ -60,7 +60,7 @@ def load_plan(path: str | PathLike[str]) -> Plan:
     return _read(path).plan
 
 
-def load_plans(paths: Iterable[str | PathLike[str]]) -> dict[str, Plan]:
+def load_plans(paths: Iterable[str | PathLike[str]]) -> dict[str, Group]:
     """Read several plans, for `what_if`.
 
     Args:
@@ -78,7 +78,7 @@ def load_plans(paths: Iterable[str | PathLike[str]]) -> dict[str, Plan]:
         >>> plans = load_plans(["today.toml", "split.yaml"])  # doctest: +SKIP
         >>> what_if(log, plans).report("plans.html")  # doctest: +SKIP
     """
-    found: dict[str, Plan] = {}
+    found: dict[str, Group] = {}
     for path in check_several("paths", paths, "paths"):
         name, plan = _read(path)
         if name in found:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from keyshared.config import DispatcherConfig
 from keyshared.errors import ArgumentError, shown
-from keyshared.simulate.plan import ConsumerPlan, Pace, Plan
+from keyshared.simulate.group import Group, Pace, SimulatedConsumer
 from keyshared.simulate.service import Fixed, PerMessage, Sampled, Scaled, ServiceTime
 from keyshared.spark.pages.page import duration
 from keyshared.spark.plans.members import members
@@ -179,7 +179,7 @@ def _also(others: int, what: str) -> str:
     return f" (and {others:,} more {what}{'s' if others > 1 else ''})" if others else ""
 
 
-def key_costs(plan: Plan) -> tuple[Cost, ...]:
+def key_costs(plan: Group) -> tuple[Cost, ...]:
     """Return what the messages of one key cost each consumer that a plan ever has, alone with the key.
 
     Args:
@@ -196,7 +196,7 @@ def key_costs(plan: Plan) -> tuple[Cost, ...]:
     return tuple(costs)
 
 
-def asks_each_message(plan: Plan) -> bool:
+def asks_each_message(plan: Group) -> bool:
     """Return whether a consumer that a plan ever has takes as long as each message says, and knows no time besides.
 
     Args:
@@ -215,7 +215,7 @@ def _asks(service: ServiceTime) -> bool:
             return False
 
 
-def load_of(plan: Plan, work: Work, first_ms: int, last_ms: int) -> float:
+def load_of(plan: Group, work: Work, first_ms: int, last_ms: int) -> float:
     """Return the work of a topic-partition, by what the consumers of a plan can do while the log lasts.
 
     Args:
@@ -225,9 +225,9 @@ def load_of(plan: Plan, work: Work, first_ms: int, last_ms: int) -> float:
         last_ms: When it ends; later.
 
     Example:
-        >>> from keyshared.simulate.plan import Crash
-        >>> pair = [ConsumerPlan(name, Fixed(30)) for name in ("a", "b")]
-        >>> plan = Plan(consumers=pair, changes=[Crash(500, "a")])
+        >>> from keyshared.simulate.group import Crash
+        >>> pair = [SimulatedConsumer(name, Fixed(30)) for name in ("a", "b")]
+        >>> plan = Group(consumers=pair, changes=[Crash(500, "a")])
         >>> load_of(plan, Work(messages=100, silent=100, own_ms=0), 0, 1_000)  # 3 s of work, 1.5 s of consumers
         2.0
     """
@@ -243,7 +243,7 @@ def load_of(plan: Plan, work: Work, first_ms: int, last_ms: int) -> float:
     return work.messages / done if done else math.inf
 
 
-def mean_ms_of(plan: Plan, work: Work) -> float:
+def mean_ms_of(plan: Group, work: Work) -> float:
     """Return how long a message takes on average, of the consumer that takes least; 0 without consumers."""
     if not work.messages:
         return 0.0
@@ -251,7 +251,7 @@ def mean_ms_of(plan: Plan, work: Work) -> float:
     return min((_cost(each).ms_for(work) / work.messages for each in services), default=0.0)
 
 
-def _rate(here: Iterable[ConsumerPlan], config: DispatcherConfig, work: Work) -> float:
+def _rate(here: Iterable[SimulatedConsumer], config: DispatcherConfig, work: Work) -> float:
     """Return how many messages all consumers can do in a millisecond: the fastest first, where a limit is of all."""
     room = math.inf if config.max_in_flight is None else config.max_in_flight
     if config.ordering_required:
@@ -267,12 +267,12 @@ def _rate(here: Iterable[ConsumerPlan], config: DispatcherConfig, work: Work) ->
     return rate
 
 
-def limit_of(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+def limit_of(consumer: SimulatedConsumer, config: DispatcherConfig) -> int:
     """Return how many deliveries of a topic-partition a consumer may have open, with the limit that it has by then."""
     return config.max_in_flight_per_consumer if consumer.limit is None else consumer.limit
 
 
-def held_of_key(plan: Plan, key: bytes) -> dict[str, float]:
+def held_of_key(plan: Group, key: bytes) -> dict[str, float]:
     """Return how many messages of a key each consumer has in its hands, on average, while more of them wait.
 
     A plain consumer gets the next batch when all of this one has ended: of ten messages, one after the other, it has
@@ -286,8 +286,8 @@ def held_of_key(plan: Plan, key: bytes) -> dict[str, float]:
         The number, at least 1, of each consumer that the plan ever has; the most if its limit changes.
 
     Example:
-        >>> pair = [ConsumerPlan("a"), ConsumerPlan("b", limit=4)]
-        >>> held_of_key(Plan(consumers=pair, config=DispatcherConfig(batch_per_key=10)), b"k")
+        >>> pair = [SimulatedConsumer("a"), SimulatedConsumer("b", limit=4)]
+        >>> held_of_key(Group(consumers=pair, config=DispatcherConfig(batch_per_key=10)), b"k")
         {'a': 5.5, 'b': 2.5}
     """
     config = plan.config
@@ -302,7 +302,7 @@ def held_of_key(plan: Plan, key: bytes) -> dict[str, float]:
     return found
 
 
-def _held(consumer: ConsumerPlan, config: DispatcherConfig, of_key: int) -> float:
+def _held(consumer: SimulatedConsumer, config: DispatcherConfig, of_key: int) -> float:
     limits = (limit_of(consumer, config), of_key, math.inf if config.max_in_flight is None else config.max_in_flight)
     if config.batch_per_key == 1:
         return min(limits)
@@ -311,12 +311,12 @@ def _held(consumer: ConsumerPlan, config: DispatcherConfig, of_key: int) -> floa
     return batch - consumer.concurrency * (turns - 1) / 2
 
 
-def _slots(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+def _slots(consumer: SimulatedConsumer, config: DispatcherConfig) -> int:
     """Return how many messages of a topic-partition a consumer works on at once, at most."""
     return min(config.batch_per_key if consumer.takes_batches else consumer.concurrency, limit_of(consumer, config))
 
 
-def _at_once(consumer: ConsumerPlan, plan: Plan) -> int:
+def _at_once(consumer: SimulatedConsumer, plan: Group) -> int:
     """Return how many messages of one key a consumer works on at once, at most: what a rule says of it is not known."""
     slots = _slots(consumer, plan.config)
     if plan.rules is None or plan.rules.limit_of is None:

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from keyshared.simulate.plan import (
+from keyshared.simulate.group import (
     Change,
-    ConsumerPlan,
     Crash,
+    Group,
     Join,
     Leave,
-    Plan,
     Return,
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
 )
 
 __all__ = ["Members", "members"]
@@ -30,11 +30,11 @@ class Members(NamedTuple):
     """
 
     at_ms: int
-    here: Mapping[str, ConsumerPlan]
-    known: Mapping[str, ConsumerPlan]
+    here: Mapping[str, SimulatedConsumer]
+    known: Mapping[str, SimulatedConsumer]
 
 
-def members(plan: Plan) -> Iterator[Members]:
+def members(plan: Group) -> Iterator[Members]:
     """Follow the consumers of a plan, change by change.
 
     A crashed consumer is not there, although its keys wait for it during its grace period.
@@ -46,7 +46,7 @@ def members(plan: Plan) -> Iterator[Members]:
         Who is there at 0, and after each change, in order of time.
 
     Example:
-        >>> plan = Plan(consumers=[ConsumerPlan("a"), ConsumerPlan("b")], changes=[Crash(50, "a"), Return(90, "a")])
+        >>> plan = Group(consumers=[SimulatedConsumer("a"), SimulatedConsumer("b")], changes=[Crash(50, "a"), Return(90, "a")])
         >>> [(each.at_ms, list(each.here)) for each in members(plan)]
         [(0, ['a', 'b']), (50, ['b']), (90, ['b', 'a'])]
     """
@@ -58,7 +58,7 @@ def members(plan: Plan) -> Iterator[Members]:
         yield Members(change.at_ms, dict(here), dict(known))
 
 
-def _apply(change: Change, here: dict[str, ConsumerPlan], known: dict[str, ConsumerPlan]) -> None:
+def _apply(change: Change, here: dict[str, SimulatedConsumer], known: dict[str, SimulatedConsumer]) -> None:
     """Follow one change: ``known`` has what every consumer was told last, also those that are away."""
     match change:
         case Join(_, consumer):

@@ -1,4 +1,4 @@
-"""A plan out of plain data, as a file holds it: tables whose keys are the fields of `keyshared.simulate.Plan`.
+"""A plan out of plain data, as a file holds it: tables whose keys are the fields of `keyshared.simulate.Group`.
 
 What a field may hold is read off the classes themselves, so a plan in a file can say what a plan in Python can say.
 """
@@ -24,18 +24,18 @@ from keyshared.placement.autosplit import AutoSplit
 from keyshared.placement.protocol import Placement
 from keyshared.placement.sole_owner import SoleOwner
 from keyshared.ring import HashRing
-from keyshared.simulate.plan import (
+from keyshared.simulate.group import (
     Change,
-    ConsumerPlan,
     Crash,
+    Group,
     Join,
     Leave,
-    Plan,
     Redrive,
     Return,
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
     Unblock,
 )
 from keyshared.simulate.service import (
@@ -59,7 +59,9 @@ _COUNT: Final = "count"
 _NONE: Final = "none"  # TOML has no word for it
 _UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)(?![a-z])")
-_IN_PYTHON: Final[dict[tuple[object, str], str]] = {(Plan, "rules"): "be given in Python: rules are functions of a key"}
+_IN_PYTHON: Final[dict[tuple[object, str], str]] = {
+    (Group, "rules"): "be given in Python: rules are functions of a key"
+}
 
 
 def _equal_buckets(count: int = 1_024, *, key_hash: KeyHash | None = None) -> Placement:
@@ -89,11 +91,11 @@ _POISONS: Final = tuple(name for name, each in vars(Poison).items() if isinstanc
 _THEIR_CONSUMERS: Final = {"consumers", "consumer_ids", "names", "owner"}  # the plan's
 
 
-def plan_of(data: object) -> Plan:
+def plan_of(data: object) -> Group:
     """Build a plan from plain data.
 
     Args:
-        data: A mapping from the fields of `Plan` to numbers, texts, lists and mappings of the same kind.
+        data: A mapping from the fields of `Group` to numbers, texts, lists and mappings of the same kind.
 
     Returns:
         The plan.
@@ -111,7 +113,7 @@ def plan_of(data: object) -> Plan:
         keyshared.errors.ArgumentError: a key of consumers[0] is 'limits'; it must be a known one; did you mean limit? \
 There are name, service, filters, weight, limit, concurrency, takes_batches, postpone_ms, count
     """
-    plan: Plan = _built(Plan, data, "")
+    plan: Group = _built(Group, data, "")
     try:
         for _ in Simulation(plan, ()):  # only the placement knows which names and weights it can take
             pass
@@ -196,7 +198,7 @@ def _is_needed(field: Field[Any]) -> bool:
 def _field(what: Callable[..., Any], name: str, hint: object, given: object, where: str) -> object:
     if (what, name) in _IN_PYTHON:
         raise ArgumentError(where, given, _IN_PYTHON[what, name])
-    if (what, name) == (Plan, "consumers"):
+    if (what, name) == (Group, "consumers"):
         return [each for i, table in enumerate(_listed(given, where)) for each in _several(table, f"{where}[{i}]")]
     if (what, name) == (SampledAnswers, "samples") and isinstance(given, Mapping):
         return _counted(given, where)
@@ -268,14 +270,14 @@ def _member(kind: type[StrEnum], given: object, where: str) -> StrEnum:
     return kind(given)
 
 
-def _several(given: object, where: str) -> list[ConsumerPlan]:
+def _several(given: object, where: str) -> list[SimulatedConsumer]:
     """Build a consumer, or as many alike as its table says: their names end in numbers from 1."""
-    one: ConsumerPlan = _built(ConsumerPlan, given, where, _COUNT)
+    one: SimulatedConsumer = _built(SimulatedConsumer, given, where, _COUNT)
     if not isinstance(given, Mapping) or _COUNT not in given:
         return [one]
     count = check_int(_path(where, _COUNT), given[_COUNT], 1)
     alike = {each.name: getattr(one, each.name) for each in fields(one)}
-    return [ConsumerPlan(**{**alike, "name": f"{one.name}{number}"}) for number in range(1, count + 1)]
+    return [SimulatedConsumer(**{**alike, "name": f"{one.name}{number}"}) for number in range(1, count + 1)]
 
 
 def _counted(given: Mapping[object, object], where: str) -> list[Answer]:

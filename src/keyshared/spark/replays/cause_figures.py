@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.keystats.histogram import key_histogram
 from keyshared.spark.pages.page import as_text
@@ -44,7 +44,7 @@ def percentile(percent: int) -> Column:
     return F.percentile_approx("wait_ms", percent / 100, _ACCURACY)
 
 
-def hot_keys(deliveries: DataFrame, count: int, plan: Plan) -> HotKeys:
+def hot_keys(deliveries: DataFrame, count: int, plan: Group) -> HotKeys:
     """Find the keys with most messages and those that waited most; runs up to three jobs.
 
     Args:
@@ -147,7 +147,7 @@ def with_waits(
     )
 
 
-def _most_held(plan: Plan, key: bytes, owners: Sequence[str]) -> float:
+def _most_held(plan: Group, key: bytes, owners: Sequence[str]) -> float:
     held = held_of_key(plan, key)
     return max(held.get(owner, 1) for owner in owners)  # a log may name somebody that the plan does not know
 

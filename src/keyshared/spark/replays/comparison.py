@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from keyshared._checks import check_kind, check_text
 from keyshared.errors import ArgumentError
-from keyshared.simulate.plan import Arrival, Plan
+from keyshared.simulate.group import Arrival, Group
 from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally
 from keyshared.spark.replays.partition import MessageRow, SummaryRow, arrivals_of
@@ -34,7 +34,7 @@ class PlanSummary(NamedTuple):
 
 def what_if_partition(
     rows: Iterable[MessageRow],
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, Group],
     *,
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
@@ -61,9 +61,9 @@ def what_if_partition(
         plan, and 1,000 messages.
 
     Example:
-        >>> from keyshared.simulate import ConsumerPlan, Fixed
-        >>> one, two = (ConsumerPlan(name, Fixed(10), limit=1) for name in ("a", "b"))
-        >>> plans = {"one": Plan(consumers=[one]), "two": Plan(consumers=[one, two])}
+        >>> from keyshared.simulate import SimulatedConsumer, Fixed
+        >>> one, two = (SimulatedConsumer(name, Fixed(10), limit=1) for name in ("a", "b"))
+        >>> plans = {"one": Group(consumers=[one]), "two": Group(consumers=[one, two])}
         >>> log = [("p", offset, f"key-{offset}", 0, None) for offset in range(10)]
         >>> for plan, row in what_if_partition(log, plans):
         ...     print(plan, row.topic_partition, row.summary.wait.max_ms)
@@ -88,13 +88,13 @@ def check_plans(plans: object) -> None:
         plans: See `what_if_partition`.
 
     Raises:
-        ArgumentError: They are no mapping, there is none, a name is no text or empty, or a value is no `Plan`.
+        ArgumentError: They are no mapping, there is none, a name is no text or empty, or a value is no `Group`.
     """
     if not isinstance(plans, Mapping) or not plans:
         raise ArgumentError("plans", plans, "be a mapping from names to plans, with at least one of them")
     for name, plan in plans.items():
         check_text("plans", name)
-        check_kind(f"plan {name!r}", plan, Plan)
+        check_kind(f"plan {name!r}", plan, Group)
 
 
 class _Counted:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.spark.frames.tables import frame_of
 from keyshared.spark.replays.enough_report import Points
 from keyshared.spark.replays.presence import everybody
@@ -53,7 +53,7 @@ class Replayed:
     """
 
     def __init__(
-        self, plan: Plan, first_ms: int, last_ms: int, topic_partitions: int, ended_ms: Mapping[Visit, int]
+        self, plan: Group, first_ms: int, last_ms: int, topic_partitions: int, ended_ms: Mapping[Visit, int]
     ) -> None:
         self.plan = plan
         self.first_ms = first_ms

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.config.retry import Then
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 
 __all__ = ["REDRIVEN", "left_over", "settled_once", "why_unjudged"]
 
@@ -27,7 +27,7 @@ _TOLD: Final = {
 }
 
 
-def left_over(summaries: DataFrame, plan: Plan) -> dict[str, int]:
+def left_over(summaries: DataFrame, plan: Group) -> dict[str, int]:
     """Count what a plan left over; runs a job over the summaries.
 
     Args:

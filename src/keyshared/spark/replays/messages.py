@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate.plan import Arrival
+from keyshared.simulate.group import Arrival
 from keyshared.spark.frames.batches import runs_of, values_of
 from keyshared.spark.frames.checks import WHOLE, check_batch, check_columns, check_key
 from keyshared.spark.frames.layout import layout_of

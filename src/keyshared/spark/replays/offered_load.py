@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from pyspark.sql.types import StringType
 
 from keyshared._checks import check_kind
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.spark.frames.checks import WHOLE, check_columns, check_key, type_of
 from keyshared.spark.frames.rules import Rule, count_wrong, place_of, refuse, text_for_python, whole_ms
 from keyshared.spark.pages.page import as_text
@@ -31,7 +31,7 @@ _PLAN: Final = "plan"
 
 def offered_load(
     df: DataFrame,
-    plan: Plan,
+    plan: Group,
     *,
     topic_partition: str = "topic_partition",
     key: str = "key",
@@ -67,8 +67,8 @@ def offered_load(
         consumer can do. The driver gets a row for each topic-partition.
 
     Example:
-        >>> from keyshared.simulate import ConsumerPlan, Fixed
-        >>> plan = Plan(consumers=[ConsumerPlan(name, Fixed(20)) for name in "abcd"])
+        >>> from keyshared.simulate import SimulatedConsumer, Fixed
+        >>> plan = Group(consumers=[SimulatedConsumer(name, Fixed(20)) for name in "abcd"])
         >>> log = spark.range(101).selectExpr("'p' topic_partition", "'k' || least(id % 5, 1) key", "id * 10 at_ms")
         >>> found = offered_load(log, plan)
         >>> round(found.load, 2), round(found.key_load, 2), found.topic_partitions[0].hottest
@@ -81,7 +81,7 @@ def offered_load(
 
 def offered_loads(
     df: DataFrame,
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, Group],
     *,
     topic_partition: str = "topic_partition",
     key: str = "key",
@@ -102,7 +102,7 @@ def offered_loads(
         The load of each plan.
     """
     for name, plan in plans.items():
-        check_kind(f"plan {name!r}", plan, Plan)
+        check_kind(f"plan {name!r}", plan, Group)
     costs = [key_costs(plan) for plan in plans.values()]
     check_columns(df, {topic_partition: ("string",), at_ms: WHOLE, **({service_ms: WHOLE} if service_ms else {})})
     check_key(df, key)
@@ -180,7 +180,7 @@ def _count_over(keys: DataFrame, plans: Sequence[int], span_ms: int) -> dict[int
     return {index: {row["place"]: row[f"over_{index}"] for row in rows} for index in plans}
 
 
-def _load(plan: Plan, index: int, rows: Sequence[Row], over: Mapping[str, int], *, is_text: bool) -> OfferedLoad:
+def _load(plan: Group, index: int, rows: Sequence[Row], over: Mapping[str, int], *, is_text: bool) -> OfferedLoad:
     first_ms = min((row["first_ms"] for row in rows), default=0)
     last_ms = max((row["last_ms"] for row in rows), default=0)
     span_ms = last_ms - first_ms

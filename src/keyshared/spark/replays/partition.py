@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from keyshared.errors import KeySharedError
 from keyshared.hashing.named import Key
+from keyshared.simulate.group import Arrival, Group
 from keyshared.simulate.history import Event, Row
-from keyshared.simulate.plan import Arrival, Plan
 from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Summary, Tally
 from keyshared.spark.frames.pieces import in_one_piece
@@ -114,7 +114,7 @@ class SummaryRow(NamedTuple):
 
 def replay_partition(
     rows: Iterable[MessageRow],
-    plan: Plan,
+    plan: Group,
     *,
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
@@ -140,8 +140,8 @@ def replay_partition(
         one topic-partition at a time.
 
     Example:
-        >>> from keyshared.simulate import ConsumerPlan, Fixed
-        >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))])
+        >>> from keyshared.simulate import SimulatedConsumer, Fixed
+        >>> plan = Group(consumers=[SimulatedConsumer("a", Fixed(10))])
         >>> log = [Message("p", 0, "k", 100), Message("p", 1, "k", 104), Message("q", 0, None, 100)]
         >>> for row in replay_partition(log, plan):
         ...     print(row.topic_partition, row.offset if isinstance(row, DeliveryRow) else row.stop)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from keyshared.config import DispatcherConfig
 from keyshared.ring import HashRing
-from keyshared.simulate.plan import Change, ConsumerPlan, Join, Leave, Plan
+from keyshared.simulate.group import Change, Group, Join, Leave, SimulatedConsumer
 from keyshared.spark.pages.page import duration, listed
 
 __all__ = ["Item", "contents"]
@@ -28,7 +28,7 @@ class Item(NamedTuple):
     text: str
 
 
-_OF_CONSUMERS: Final[tuple[tuple[str, Callable[[ConsumerPlan], object]], ...]] = (
+_OF_CONSUMERS: Final[tuple[tuple[str, Callable[[SimulatedConsumer], object]], ...]] = (
     ("weight", lambda consumer: consumer.weight),
     ("service time", lambda consumer: consumer.service),
     ("concurrency", lambda consumer: consumer.concurrency),
@@ -39,7 +39,7 @@ _OF_CONSUMERS: Final[tuple[tuple[str, Callable[[ConsumerPlan], object]], ...]] =
 )
 
 
-def contents(plan: Plan) -> tuple[Item, ...]:
+def contents(plan: Group) -> tuple[Item, ...]:
     """Write what a plan consists of.
 
     Args:
@@ -49,14 +49,14 @@ def contents(plan: Plan) -> tuple[Item, ...]:
         The same items in the same order for every plan.
 
     Example:
-        >>> plan = Plan(consumers=[ConsumerPlan("a", limit=2), ConsumerPlan("b", limit=3)])
+        >>> plan = Group(consumers=[SimulatedConsumer("a", limit=2), SimulatedConsumer("b", limit=3)])
         >>> [item.text for item in contents(plan) if item.name in ("consumers", "concurrency", "limit")]
         ['2: a, b', '1', '2 (a); 3 (b)']
     """
     return tuple(_items(plan))
 
 
-def _items(plan: Plan) -> Iterator[Item]:
+def _items(plan: Group) -> Iterator[Item]:
     names = [consumer.name for consumer in plan.consumers]
     yield Item("consumers", f"{len(names)}: {listed(names)}" if names else _NOTHING)
     for name, ask in _OF_CONSUMERS:
@@ -72,7 +72,7 @@ def _items(plan: Plan) -> Iterator[Item]:
         yield Item(name, _text(getattr(plan, name)))
 
 
-def _of_consumers(plan: Plan, ask: Callable[[ConsumerPlan], object]) -> str:
+def _of_consumers(plan: Group, ask: Callable[[SimulatedConsumer], object]) -> str:
     """Write what all consumers of the beginning have, or who has what."""
     found: dict[str, list[str]] = {}
     for consumer in plan.consumers:
@@ -94,7 +94,7 @@ def _change(change: Change) -> str:
     return f"{duration(change.at_ms)}: {what}" + (f" ({told})" if told else "")
 
 
-def _placement(plan: Plan) -> str:
+def _placement(plan: Group) -> str:
     """Write of which kind the placement is, and how fine: two rings differ by their points."""
     placement = plan.placement.copy()
     name = type(placement).__name__

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from keyshared.simulate.plan import Join, Plan, SetWeight
+from keyshared.simulate.group import Group, Join, SetWeight
 from keyshared.spark.plans.members import members
 
 __all__ = ["Moment", "Phase", "everybody", "ideal_moves", "phases", "shares"]
@@ -35,7 +35,7 @@ class Moment(NamedTuple):
     consumer: str
 
 
-def everybody(plan: Plan) -> tuple[str, ...]:
+def everybody(plan: Group) -> tuple[str, ...]:
     """Name all consumers of a plan.
 
     Args:
@@ -48,7 +48,7 @@ def everybody(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(consumer.name for consumer in plan.consumers), *later]))
 
 
-def phases(plan: Plan) -> tuple[Phase, ...]:
+def phases(plan: Group) -> tuple[Phase, ...]:
     """Cut the time of a plan wherever a consumer comes, goes, or gets another weight.
 
     A crashed consumer is not there, although its keys wait for it during its grace period.
@@ -60,8 +60,8 @@ def phases(plan: Plan) -> tuple[Phase, ...]:
         In order of time; the first begins at 0, and none is empty of time.
 
     Example:
-        >>> from keyshared.simulate.plan import ConsumerPlan, Crash, Return
-        >>> plan = Plan(consumers=[ConsumerPlan("a"), ConsumerPlan("b")], changes=[Crash(50, "a"), Return(90, "a")])
+        >>> from keyshared.simulate.group import SimulatedConsumer, Crash, Return
+        >>> plan = Group(consumers=[SimulatedConsumer("a"), SimulatedConsumer("b")], changes=[Crash(50, "a"), Return(90, "a")])
         >>> [(phase.from_ms, list(phase.weights)) for phase in phases(plan)]
         [(0, ['a', 'b']), (50, ['b']), (90, ['b', 'a'])]
     """
@@ -86,7 +86,7 @@ def shares(weights: Mapping[str, float]) -> dict[str, float]:
     return {name: weight / total if total else 1 / len(weights) for name, weight in weights.items()}
 
 
-def ideal_moves(plan: Plan, moments: Iterable[Moment]) -> Iterator[float]:
+def ideal_moves(plan: Group, moments: Iterable[Moment]) -> Iterator[float]:
     """Return the least part of the keys that each change of membership has to move: 1/N if all N weigh the same.
 
     Args:
@@ -116,7 +116,7 @@ def _differs(found: Mapping[int, Mapping[str, float]], before: int | None, start
     return before is None or found[before] != found[start]
 
 
-def _weight(plan: Plan, moment: Moment) -> float:
+def _weight(plan: Group, moment: Moment) -> float:
     """Return the weight that a consumer has from a moment on: that of its last join, or the one set since."""
     weight = next((float(consumer.weight) for consumer in plan.consumers if consumer.name == moment.consumer), 1.0)
     for change in plan.changes:

@@ -22,8 +22,8 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 from keyshared._checks import check_int, check_kind, check_mapping, check_text
 from keyshared.buckets.layout import BucketLayout
 from keyshared.errors import ArgumentError, KeySharedError
+from keyshared.simulate.group import Group
 from keyshared.simulate.history import Row
-from keyshared.simulate.plan import Plan
 from keyshared.simulate.simulation import Simulation
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally, Waits
 from keyshared.spark.frames.checks import as_declared
@@ -64,7 +64,7 @@ class Replay(Kept):
         plan: What was replayed.
     """
 
-    def __init__(self, rows: DataFrame, plan: Plan) -> None:
+    def __init__(self, rows: DataFrame, plan: Group) -> None:
         super().__init__(rows)
         self._plan = plan
 
@@ -162,7 +162,7 @@ def _check_violations(violations: object) -> None:
 
 def replay(
     df: DataFrame,
-    plan: Plan,
+    plan: Group,
     *,
     topic_partition: str = "topic_partition",
     key: str = "key",
@@ -204,7 +204,7 @@ def replay(
 
     Raises:
         ArgumentError: A column is missing or of another type, or has NULL or negative values where it must not;
-            ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Plan`. While it runs, errors
+            ``partitions``, ``points`` or ``hottest`` is out of range; or ``plan`` is no `Group`. While it runs, errors
             of `Simulation` come as Spark's ``PythonException``, which names the topic-partition: offsets that are there
             twice, for example.
 
@@ -215,8 +215,8 @@ def replay(
         keys), the driver's O(topic-partitions).
 
     Example:
-        >>> from keyshared.simulate import ConsumerPlan, Fixed
-        >>> plan = Plan(consumers=[ConsumerPlan("a", Fixed(20)), ConsumerPlan("b", Fixed(20))])
+        >>> from keyshared.simulate import SimulatedConsumer, Fixed
+        >>> plan = Group(consumers=[SimulatedConsumer("a", Fixed(20)), SimulatedConsumer("b", Fixed(20))])
         >>> log = spark.range(5).selectExpr("'p' as topic_partition", "id as offset", "'k' as key", "id as at_ms")
         >>> with replay(log, plan) as result:
         ...     result.deliveries.filter("offset > 2").orderBy("offset").select("offset", "delivered_ms").collect()
@@ -246,12 +246,12 @@ def replay(
 class _Work:
     """All that travels to the workers."""
 
-    plan: Plan
+    plan: Group
     points: int
     hottest: int
 
     def __post_init__(self) -> None:
-        check_kind("plan", self.plan, Plan)
+        check_kind("plan", self.plan, Group)
         Tally(points=self.points, hottest=self.hottest)  # says what is wrong with them
 
 

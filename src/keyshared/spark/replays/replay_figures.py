@@ -10,8 +10,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared.simulate.group import Group, Leave
 from keyshared.simulate.history import Event
-from keyshared.simulate.plan import Leave, Plan
 from keyshared.spark.keystats.bucket_figures import compare_layouts
 from keyshared.spark.keystats.histogram import collect_histogram, key_histogram
 from keyshared.spark.pages.clock import CALENDAR
@@ -40,7 +40,7 @@ _DETAILED: Final = 30  # topic-partitions with a part of their own
 def replay_report(
     deliveries: DataFrame,
     summaries: DataFrame,
-    plan: Plan,
+    plan: Group,
     *,
     title: str,
     source: str,
@@ -174,7 +174,7 @@ def membership(summaries: DataFrame, by: Sequence[str] = ()) -> DataFrame:
     )
 
 
-def changes(rows: Sequence[Row], plan: Plan, first_ms: int) -> tuple[MembershipChange, ...]:
+def changes(rows: Sequence[Row], plan: Group, first_ms: int) -> tuple[MembershipChange, ...]:
     """Count for each change of membership how many keys it moved, and how many it had to.
 
     The joins at the very start are left out: there was no key yet that they could have moved.
@@ -245,7 +245,7 @@ def _totals(deliveries: DataFrame) -> dict[str | None, Row]:
     return {row["consumer"]: row for row in rows.collect()}
 
 
-def _ended(deliveries: DataFrame, plan: Plan, last_ms: int) -> dict[Visit, int]:
+def _ended(deliveries: DataFrame, plan: Group, last_ms: int) -> dict[Visit, int]:
     """Find when the last delivery of each consumer ended, by visit; runs a job if somebody drains.
 
     What is open in the end is told to end then.
@@ -265,7 +265,7 @@ def _ended(deliveries: DataFrame, plan: Plan, last_ms: int) -> dict[Visit, int]:
     return {Visit(row["consumer"], row["joins"]): row["ended_ms"] for row in rows.dropna().collect()}
 
 
-def _per_phase(deliveries: DataFrame, plan: Plan) -> Mapping[int, int]:
+def _per_phase(deliveries: DataFrame, plan: Group) -> Mapping[int, int]:
     """Count the deliveries of each phase of the plan."""
     starts = F.array(*(F.lit(phase.from_ms).cast("bigint") for phase in phases(plan)))
     begun = F.array_size(F.filter(starts, lambda start: start <= F.col("delivered_ms")))
@@ -273,7 +273,7 @@ def _per_phase(deliveries: DataFrame, plan: Plan) -> Mapping[int, int]:
 
 
 def _consumer_loads(
-    found: Mapping[str | None, Row], per_phase: Mapping[int, int], plan: Plan
+    found: Mapping[str | None, Row], per_phase: Mapping[int, int], plan: Group
 ) -> tuple[ConsumerLoad, ...]:
     """Compare each consumer's load with an even split over those present, consumers that got nothing included."""
     ideal = dict.fromkeys(everybody(plan), 0.0)

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from keyshared.config import DispatcherConfig
-from keyshared.simulate.plan import ConsumerPlan, Crash, Join, Leave, Plan, Return
+from keyshared.simulate.group import Crash, Group, Join, Leave, Return, SimulatedConsumer
 from keyshared.spark.plans.load import limit_of
 from keyshared.spark.plans.members import members
 
@@ -66,7 +66,7 @@ class Visit(NamedTuple):
     joins: int
 
 
-def stays(plan: Plan, first_ms: int, last_ms: int, ended_ms: Mapping[Visit, int]) -> tuple[Stay, ...]:
+def stays(plan: Group, first_ms: int, last_ms: int, ended_ms: Mapping[Visit, int]) -> tuple[Stay, ...]:
     """Follow each consumer through the time of a replay.
 
     Args:
@@ -80,8 +80,8 @@ def stays(plan: Plan, first_ms: int, last_ms: int, ended_ms: Mapping[Visit, int]
         joins a consumer has none.
 
     Example:
-        >>> from keyshared.simulate.plan import ConsumerPlan
-        >>> plan = Plan(consumers=[ConsumerPlan("a"), ConsumerPlan("b")], changes=[Crash(50, "a"), Return(90, "a")])
+        >>> from keyshared.simulate.group import SimulatedConsumer
+        >>> plan = Group(consumers=[SimulatedConsumer("a"), SimulatedConsumer("b")], changes=[Crash(50, "a"), Return(90, "a")])
         >>> [(stay.consumer, stay.from_ms, stay.until_ms, str(stay.state)) for stay in stays(plan, 0, 100, {})]
         [('a', 0, 50, 'up'), ('a', 50, 90, 'away'), ('a', 90, 100, 'up'), ('b', 0, 100, 'up')]
     """
@@ -104,7 +104,7 @@ def stays(plan: Plan, first_ms: int, last_ms: int, ended_ms: Mapping[Visit, int]
     return tuple(stay for name, states in begun.items() for stay in _cut(name, states, first_ms, last_ms))
 
 
-def joins(plan: Plan) -> dict[str, list[int]]:
+def joins(plan: Group) -> dict[str, list[int]]:
     """Return when the plan lets each consumer join, in order of time; the consumers of the beginning only if again."""
     found: dict[str, list[int]] = {}
     for change in plan.changes:
@@ -113,7 +113,7 @@ def joins(plan: Plan) -> dict[str, list[int]]:
     return found
 
 
-def rooms(plan: Plan, stayed: Iterable[Stay]) -> Iterator[Room]:
+def rooms(plan: Group, stayed: Iterable[Stay]) -> Iterator[Room]:
     """Return how many messages each consumer could work on at once, while it was up or draining.
 
     Args:
@@ -124,8 +124,8 @@ def rooms(plan: Plan, stayed: Iterable[Stay]) -> Iterator[Room]:
         In the order of the stays; what follows without a change is one.
 
     Example:
-        >>> from keyshared.simulate.plan import ConsumerPlan, SetLimit
-        >>> plan = Plan(consumers=[ConsumerPlan("a", concurrency=4, limit=3)], changes=[SetLimit(50, "a", 1)])
+        >>> from keyshared.simulate.group import SimulatedConsumer, SetLimit
+        >>> plan = Group(consumers=[SimulatedConsumer("a", concurrency=4, limit=3)], changes=[SetLimit(50, "a", 1)])
         >>> [tuple(room) for room in rooms(plan, stays(plan, 0, 100, {}))]
         [('a', 0, 50, 3), ('a', 50, 100, 1)]
     """
@@ -144,7 +144,7 @@ def rooms(plan: Plan, stayed: Iterable[Stay]) -> Iterator[Room]:
             yield Room(stay.consumer, run[0][0], run[-1][1], messages)
 
 
-def _room(consumer: ConsumerPlan, config: DispatcherConfig) -> int:
+def _room(consumer: SimulatedConsumer, config: DispatcherConfig) -> int:
     """A batch is worked on as one message."""
     return min(consumer.concurrency, limit_of(consumer, config))
 

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from keyshared._checks import check_int
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.simulate.summary import DEFAULT_HOTTEST, DEFAULT_POINTS, Tally
 from keyshared.spark.frames.kept import Kept
 from keyshared.spark.pages.page import check_words, checked_target
@@ -44,7 +44,7 @@ class WhatIf(Kept):
         plans: What was compared.
     """
 
-    def __init__(self, rows: DataFrame, plans: Mapping[str, Plan]) -> None:
+    def __init__(self, rows: DataFrame, plans: Mapping[str, Group]) -> None:
         super().__init__(rows)
         self._plans = plans
 
@@ -125,7 +125,7 @@ class WhatIf(Kept):
 
 def what_if(
     df: DataFrame,
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, Group],
     *,
     topic_partition: str = "topic_partition",
     key: str = "key",
@@ -170,10 +170,10 @@ def what_if(
         that of all plans of one topic-partition.
 
     Example:
-        >>> from keyshared.simulate import ConsumerPlan, Fixed
-        >>> workers = [ConsumerPlan(name, Fixed(10), limit=1) for name in ("a", "b")]
+        >>> from keyshared.simulate import SimulatedConsumer, Fixed
+        >>> workers = [SimulatedConsumer(name, Fixed(10), limit=1) for name in ("a", "b")]
         >>> log = spark.range(10).selectExpr("'p' as topic_partition", "id as offset", "'k' || id as key", "0 as at_ms")
-        >>> with what_if(log, {"one": Plan(consumers=workers[:1]), "two": Plan(consumers=workers)}) as compared:
+        >>> with what_if(log, {"one": Group(consumers=workers[:1]), "two": Group(consumers=workers)}) as compared:
         ...     compared.totals.orderBy("plan").select("plan", "messages", "wait_max_ms").show()
         +----+--------+-----------+
         |plan|messages|wait_max_ms|
@@ -206,7 +206,7 @@ def what_if(
 class _Work(NamedTuple):
     """All that travels to the workers."""
 
-    plans: Mapping[str, Plan]
+    plans: Mapping[str, Group]
     points: int
     hottest: int
 
@@ -217,7 +217,7 @@ class _Work(NamedTuple):
 
 def what_if_batches(
     batches: Iterable[pa.RecordBatch],
-    plans: Mapping[str, Plan],
+    plans: Mapping[str, Group],
     points: int = DEFAULT_POINTS,
     hottest: int = DEFAULT_HOTTEST,
 ) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.errors import ArgumentError
-from keyshared.simulate.plan import Plan
+from keyshared.simulate.group import Group
 from keyshared.spark.frames.checks import type_of
 from keyshared.spark.pages.page import as_text
 from keyshared.spark.plans.ranking import PlanOutcome
@@ -39,7 +39,7 @@ def totals() -> list[Column]:
     ]
 
 
-def outcomes_of(rows: Iterable[Row], plans: Mapping[str, Plan]) -> tuple[PlanOutcome, ...]:
+def outcomes_of(rows: Iterable[Row], plans: Mapping[str, Group]) -> tuple[PlanOutcome, ...]:
     """Return what became of the log under each plan.
 
     The log has as many messages as the plan that was offered most of them: one that ends early is not offered them all.
@@ -65,7 +65,7 @@ def outcomes_of(rows: Iterable[Row], plans: Mapping[str, Plan]) -> tuple[PlanOut
 
 
 def what_if_report(
-    summaries: DataFrame, plans: Mapping[str, Plan], *, title: str, source: str, by: str, hottest: int
+    summaries: DataFrame, plans: Mapping[str, Group], *, title: str, source: str, by: str, hottest: int
 ) -> WhatIfReport:
     """Find what a report of several plans shows; runs four jobs over the summaries.
 
@@ -129,7 +129,7 @@ def _works(summaries: DataFrame) -> DataFrame:
     )
 
 
-def _figures(outcome: PlanOutcome, plan: Plan, sums: Row, works: Mapping[str, Row], moves: list[Row]) -> PlanFigures:
+def _figures(outcome: PlanOutcome, plan: Group, sums: Row, works: Mapping[str, Row], moves: list[Row]) -> PlanFigures:
     first: int = sums["first_ms"] or 0
     return PlanFigures(
         outcome=outcome,

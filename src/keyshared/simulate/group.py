@@ -19,17 +19,17 @@ from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime, che
 __all__ = [
     "Arrival",
     "Change",
-    "ConsumerPlan",
     "Crash",
+    "Group",
     "Join",
     "Leave",
     "Pace",
-    "Plan",
     "Redrive",
     "Return",
     "SetLimit",
     "SetService",
     "SetWeight",
+    "SimulatedConsumer",
     "Unblock",
 ]
 
@@ -62,7 +62,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerPlan:
+class SimulatedConsumer:
     """One consumer: a process with a local queue, like the clients of real brokers.
 
     It takes whatever is delivered to it, works on up to ``concurrency`` messages at once, in the order in which they
@@ -86,7 +86,7 @@ class ConsumerPlan:
 
     Example:
         >>> from keyshared.simulate import Fixed, Scaled
-        >>> ConsumerPlan("slow", Scaled(Fixed(10), 5)).service.duration_ms(0, 1, None)
+        >>> SimulatedConsumer("slow", Scaled(Fixed(10), 5)).service.duration_ms(0, 1, None)
         50
     """
 
@@ -123,7 +123,7 @@ class Join:
     """
 
     at_ms: int
-    consumer: ConsumerPlan
+    consumer: SimulatedConsumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ Change: TypeAlias = Join | Leave | Crash | Return | SetLimit | SetWeight | SetSe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Group:
     """A whole subscription, as data.
 
     Args:
@@ -273,13 +273,13 @@ class Plan:
 
     Example:
         >>> from keyshared.simulate import Fixed
-        >>> Plan(consumers=[ConsumerPlan("a", Fixed(10))], changes=[Crash(1_000, "b")])
+        >>> Group(consumers=[SimulatedConsumer("a", Fixed(10))], changes=[Crash(1_000, "b")])
         Traceback (most recent call last):
         ...
         keyshared.errors.ConfigError: changes is Crash(at_ms=1000, name='b'); it must come while 'b' is up
     """
 
-    consumers: Sequence[ConsumerPlan] = ()
+    consumers: Sequence[SimulatedConsumer] = ()
     changes: Sequence[Change] = ()
     placement: Placement = field(default_factory=HashRing)
     config: DispatcherConfig = field(default_factory=DispatcherConfig)
@@ -320,7 +320,7 @@ class Plan:
 
     def _check_parts(self) -> None:
         for consumer in self.consumers:
-            check_kind("consumers", consumer, ConsumerPlan)
+            check_kind("consumers", consumer, SimulatedConsumer)
         for model in self.answers:
             if not callable(getattr(model, "answer", None)) or not hasattr(model, "reason"):
                 requirement = "hold models such as Poisoned(keys), with a method answer and an attribute reason"
@@ -381,7 +381,7 @@ def _check_change(change: object) -> None:
     check_int("at_ms", change.at_ms, 0)
     match change:
         case Join(_, consumer):
-            check_kind("consumer", consumer, ConsumerPlan)
+            check_kind("consumer", consumer, SimulatedConsumer)
         case Leave(_, _, drain_ms):
             if drain_ms is not None:
                 check_int("drain_ms", drain_ms, 0)
