@@ -160,8 +160,8 @@ def _in_spark_lane(path: Path) -> bool:
         return False
     top, *below = path.relative_to(ROOT).parts or ("",)
     return (
-        (top == "tests" and below[:1] == ["spark"])
-        or (top == "src" and below[:2] == ["keyshared", "spark"])
+        (top == "tests" and below[:1] in (["spark"], ["sparknew"]))
+        or (top == "src" and below[:2] in (["keyshared", "spark"], ["keyshared", "sparknew"]))
         or (top == "docs" and path.suffix == ".md" and "spark" in path.stem)
     )
 

@@ -1,0 +1,1 @@
+"""Thin PySpark adapter (under construction)."""
