@@ -20,7 +20,8 @@ class SimulatedDelivery(NamedTuple):
         offset: The message.
         key: Its key.
         consumer: The consumer; None if the row is about a message and not about a delivery.
-        attempt: The number of the delivery of this message, from 1; None as above.
+        attempt: The number of the delivery of this message, from 1. Without a consumer 0 if the message was never
+            delivered, else None: so 0 and 1 occur once for each message.
         available_ms: The instant from which on the message could be delivered: its arrival, or the end of a wait. None
             for a message that was settled without a delivery that acked it.
         delivered_ms: The instant of the delivery; None without a consumer.
@@ -122,8 +123,7 @@ class _DeliveryLog:
             self._end(now, fields["offset"], outcome, fields["service_ms"])
         elif event in _SETTLING:
             offset = fields["offset"]
-            ended = {"available_ms": self._first.pop(offset, None), "ended_ms": now, "end_sequence": self._number}
-            self.found.append(_message(offset, fields["key"], _SETTLING[event], **ended))
+            self.found.append(self.message(offset, fields["key"], _SETTLING[event], ended=(now, self._number)))
             self._number += 1
 
     def _end(self, now: int, offset: int, outcome: str, service_ms: int | None) -> None:
@@ -142,31 +142,32 @@ class _DeliveryLog:
                 offset, key, consumer, attempt, available_ms, begun_ms, None, "open", wait_ms, None, number, None
             )
         again = engine.host.again
-        for message in engine.host.dispatcher.outstanding():
-            offset = message.offset
+        for offset, key, *_ in engine.host.dispatcher.outstanding():
             if offset not in self._open:
-                yield _message(
-                    offset, message.key, "outstanding", available_ms=self._first.get(offset, again.get(offset))
-                )
+                yield self.message(offset, key, "outstanding", again.get(offset))
         while engine.arrival is not None:
             offset, key, *_ = engine.arrival
-            yield _message(offset, key_bytes(key), "outstanding", available_ms=engine.arrival_ms)
+            self._first[offset] = engine.arrival_ms
+            yield self.message(offset, key_bytes(key), "outstanding")
             engine.next_arrival()
 
-
-def _message(
-    offset: int,
-    key: bytes | None,
-    outcome: str,
-    *,
-    available_ms: int | None,
-    ended_ms: int | None = None,
-    end_sequence: int | None = None,
-) -> SimulatedDelivery:
-    """Return a row about a message, not about a delivery."""
-    return SimulatedDelivery(
-        offset, key, None, None, available_ms, None, ended_ms, outcome, None, None, None, end_sequence
-    )
+    def message(
+        self,
+        offset: int,
+        key: bytes | None,
+        outcome: str,
+        again_ms: int | None = None,
+        *,
+        ended: tuple[int | None, int | None] = (None, None),
+    ) -> SimulatedDelivery:
+        """Return a row about a message, not about a delivery."""
+        available_ms, attempt = again_ms, None
+        if offset in self._first:
+            available_ms, attempt = self._first.pop(offset), 0
+        ended_ms, sequence = ended
+        return SimulatedDelivery(
+            offset, key, None, attempt, available_ms, None, ended_ms, outcome, None, None, None, sequence
+        )
 
 
 _new: Final = tuple.__new__  # builds a delivery in half the time that its own constructor takes
