@@ -9,6 +9,7 @@ from tests.sparknew.logs import MAY, group_of, log_frame, random_log
 
 from keyshared.errors import ArgumentError
 from keyshared.simulate import (
+    Change,
     Crash,
     Fixed,
     Group,
@@ -100,7 +101,7 @@ def test_the_clock_of_the_group_begins_where_it_is_said_to(spark: SparkSession) 
 
 def test_stays_follow_every_change() -> None:
     a, b = SimulatedConsumer("a", Fixed(1), concurrency=2), SimulatedConsumer("b", Fixed(2))
-    changes = [
+    changes: list[Change] = [
         SetService(5, "a", Fixed(7)),
         Join(6, b),
         Crash(8, "a"),
@@ -120,10 +121,11 @@ def test_stays_follow_every_change() -> None:
 
 def test_wrong_arguments_are_refused(spark: SparkSession) -> None:
     df = log_frame(spark, [])
-    for options, match in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"window_ms": 0}, "window_ms is 0"),
         ({"key": "timestamp"}, "type of column timestamp"),
         ({"service_ms": "topic"}, "type of column topic"),
-    ):
+    ]
+    for options, match in wrong:
         with pytest.raises(ArgumentError, match=match):
-            demand(df, group_of("a"), **options)  # type: ignore[arg-type]  # on purpose
+            demand(df, group_of("a"), **options)

@@ -304,7 +304,7 @@ def test_wrong_arguments_are_refused_at_once(spark: "SparkSession", monkeypatch:
         ({"observed_as": ""}, "observed_as"),
     ):
         with pytest.raises(ArgumentError, match=match):
-            call(**options)  # type: ignore[arg-type]  # on purpose
+            call(**options)
     stream = (
         spark.readStream.format("rate")
         .load()

@@ -1,1 +1,71 @@
-"""Thin PySpark adapter (under construction)."""
+"""Thin PySpark adapter: functions from DataFrame to DataFrame and from Column to Column over keyshared's own values.
+
+Needs the extra ``keyshared[spark]`` and Java; PySpark 3.5 or later for batches, 4.1 or later for streams. Nothing
+mutable is shipped to the workers: a placement goes along as a frozen value, state is built inside the partition. Where
+Spark can do the work without Python, it is a native column expression.
+
+Everything that a job calls is here::
+
+    from keyshared import spark as ks
+
+    owned = log.withColumn("owner", ks.owner(ring, "key"))
+"""
+
+from keyshared._checks import check_extra
+
+check_extra("spark", "pyspark", "pyarrow", "numpy")
+
+from keyshared.sparknew.audit import AUDIT, DELIVERY_CLAIMS, audit, delivery_events, judge
+from keyshared.sparknew.colocate import colocate
+from keyshared.sparknew.columns import bucket, bucket_hash, bucket_owner, owner, slot
+from keyshared.sparknew.copies import copies_due, flags_header
+from keyshared.sparknew.copy_audit import FAULT_COLUMNS, audit_copies, faults_of
+from keyshared.sparknew.demand import demand
+from keyshared.sparknew.histogram import loads, slot_histogram
+from keyshared.sparknew.offsets import translate_offsets
+from keyshared.sparknew.rows import RowError, by_partition, each_partition
+from keyshared.sparknew.session import local_session
+from keyshared.sparknew.simulate import DELIVERIES, simulate, simulate_rows, summaries
+from keyshared.sparknew.stream import (
+    COMMAND_COLUMNS,
+    OUTCOME_COLUMNS,
+    STATE_STORE_SETTINGS,
+    dispatch_rows,
+    stream_dispatch,
+)
+
+__all__ = [
+    "AUDIT",
+    "COMMAND_COLUMNS",
+    "DELIVERIES",
+    "DELIVERY_CLAIMS",
+    "FAULT_COLUMNS",
+    "OUTCOME_COLUMNS",
+    "STATE_STORE_SETTINGS",
+    "RowError",
+    "audit",
+    "audit_copies",
+    "bucket",
+    "bucket_hash",
+    "bucket_owner",
+    "by_partition",
+    "colocate",
+    "copies_due",
+    "delivery_events",
+    "demand",
+    "dispatch_rows",
+    "each_partition",
+    "faults_of",
+    "flags_header",
+    "judge",
+    "loads",
+    "local_session",
+    "owner",
+    "simulate",
+    "simulate_rows",
+    "slot",
+    "slot_histogram",
+    "stream_dispatch",
+    "summaries",
+    "translate_offsets",
+]

@@ -24,6 +24,7 @@ __all__ = [
     "KEYS",
     "TOPIC_PARTITION",
     "WHOLE",
+    "RowError",
     "Rows",
     "Work",
     "batches_of",
