@@ -263,9 +263,8 @@ _MESSAGE_ENDS: Final[dict[str, Callable[..., Happening]]] = {
     _DEAD_LETTERED: DeadLettered,
     "dropped": Dropped,
     "skipped": Skipped,
-    "late_acked": partial(Settled, reason=SettledBy.LATE_ACK),
 }
-"""How a message ends that no delivery acked, by its outcome; any other outcome counts as an operator's."""
+"""How a message ends that no delivery acked, by its outcome. Of any other one, a late ack too, the log does not say whose it was."""
 
 
 def judge(events: Iterable[Happening], guarantees: Guarantees, most: int = DEFAULT_PROOFS) -> Iterator[Verdict]:
