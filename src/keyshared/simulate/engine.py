@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from keyshared._checks import check_kind
 from keyshared.effects import Effect
-from keyshared.errors import ArgumentError, shown
+from keyshared.errors import ArgumentError, WindowFullError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.simulate.group import (
     Arrival,
@@ -116,28 +116,31 @@ class Engine:
         elif at_ms > self.arrival_ms:
             self.arrival_ms = at_ms
 
-    def step(self) -> None:
-        """Run the next event, or stop. Ties: work, deadlines, changes, arrivals (see the module's text)."""
-        host = self.host
-        if self._awaited is not None and host.dispatcher.room_for(self._awaited):
-            self._awaited, host.paused = None, False
-            host.tell(Event.RESUMED)
-        deadline, change = host.dispatcher.next_deadline_ms(), self._change
-        at, happen = (host.work[0][0], host.finish) if host.work else (_NEVER, self._come_to_rest)
-        if deadline is not None and deadline < at:
-            at, happen = deadline, self._time_out
-        if change is not None and change.at_ms < at:
-            at, happen = change.at_ms, self._make_change
-        if self.arrival is not None and not host.paused and self.arrival_ms < at:
-            at, happen = self.arrival_ms, self._offer
-        if host.now < at < _NEVER:
-            if at > self._until:
-                host.now, self.stop = max(host.now, self._until), Stop.UNTIL
+    def run(self, steps: int) -> None:
+        """Run the next events, or stop. Ties: work, deadlines, changes, arrivals (see the module's text)."""
+        host, work, next_deadline = self.host, self.host.work, self.host.dispatcher.next_deadline_ms
+        for _ in range(steps):
+            if self._awaited is not None and host.dispatcher.room_for(self._awaited):
+                self._awaited, host.paused = None, False
+                host.tell(Event.RESUMED)
+            at, happen = (work[0][0], host.finish) if work else (_NEVER, self._come_to_rest)
+            deadline, change = next_deadline(), self._change
+            if deadline is not None and deadline < at:
+                at, happen = deadline, self._time_out
+            if change is not None and change.at_ms < at:
+                at, happen = change.at_ms, self._make_change
+            if self.arrival_ms < at and self.arrival is not None and not host.paused:
+                at, happen = self.arrival_ms, self._offer
+            if host.now < at < _NEVER:
+                if at > self._until:
+                    host.now, self.stop = max(host.now, self._until), Stop.UNTIL
+                    return
+                host.now = at
+            happen()
+            if host.endless:
+                self.stop = Stop.ATTEMPTS
+            if self.stop is not None:
                 return
-            host.now = at
-        happen()
-        if host.endless:
-            self.stop = Stop.ATTEMPTS
 
     def _come_to_rest(self) -> None:
         left = self.arrival is not None or self.host.dispatcher.stats().outstanding > 0
@@ -152,17 +155,18 @@ class Engine:
     def _offer(self) -> None:
         host = self.host
         offset, raw_key, _, service_ms, not_before_ms = cast("Arrival", self.arrival)  # called when there is one
-        key = key_bytes(raw_key)
-        if not host.dispatcher.room_for(key):
-            host.paused = True
-            self._awaited = key if host.dispatcher.free_slots else None
-            host.tell(Event.PAUSED, key=self._awaited)
-            return
         if not self._paced:
             self.arrival_ms = host.now
         available = self.arrival_ms if not_before_ms is None else max(not_before_ms, self.arrival_ms)
-        host.offer(offset, key, (available, service_ms))
-        self.next_arrival()
+        key = raw_key if type(raw_key) is bytes else key_bytes(raw_key)
+        try:
+            host.offer(offset, key, (available, service_ms))
+        except WindowFullError:
+            host.paused = True
+            self._awaited = key if host.dispatcher.free_slots else None
+            host.tell(Event.PAUSED, key=self._awaited)
+        else:
+            self.next_arrival()
 
     # changes of the group
 

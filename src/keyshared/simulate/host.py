@@ -151,7 +151,8 @@ class Host:
 
     def offer(self, offset: int, key: bytes | None, passenger: Passenger) -> None:
         """Hand a message to the dispatcher."""
-        effects = self.dispatcher.offer(offset, key, passenger, not_before_ms=passenger[0], now_ms=self.now)
+        later = passenger[0] if passenger[0] > self.now else None
+        effects = self.dispatcher.offer(offset, key, passenger, not_before_ms=later, now_ms=self.now)
         if self.owners is not None and key is not None and key not in self.owners:
             self.owners[key] = self.dispatcher.owner(key)
         self._recorder.offered(self.now, offset, key, passenger[0])
@@ -164,18 +165,19 @@ class Host:
     def apply(self, effects: list[Effect]) -> None:
         """Do what a call of the dispatcher asks for, in its order."""
         for effect in effects:
-            if isinstance(effect, Deliver):
+            if type(effect) is Deliver:
                 self._deliver(effect)
-            elif isinstance(effect, CursorAdvanced):
+            elif type(effect) is CursorAdvanced:
                 self._recorder.advanced(self.now, effect.safe_cursor)
             else:
-                self._see(effect)
+                self._see(cast("_Rare", effect))
 
     def _deliver(self, effect: Deliver) -> None:
         offset, _, name, attempt, _, item = effect
         passenger: Passenger = item  # what was offered
         self.open[offset] = effect
-        self._recorder.delivered(self.now, effect, self.again.pop(offset, passenger[0]))
+        available = passenger[0]
+        self._recorder.delivered(self.now, effect, self.again.pop(offset, available) if self.again else available)
         self.take(self.workers[name], effect)
         if attempt > self._group.max_attempts:
             self.endless = True
@@ -184,12 +186,9 @@ class Host:
 
     def take(self, worker: Worker, delivery: Deliver) -> None:
         """Start working on a delivery, or put it into the local queue."""
-        if worker.busy < worker.concurrency:
-            self._start(worker, delivery)
-        else:
+        if worker.busy >= worker.concurrency:
             worker.queue[delivery.offset] = delivery
-
-    def _start(self, worker: Worker, delivery: Deliver) -> None:
+            return
         worker.busy += 1
         passenger: Passenger = delivery.item  # type: ignore[assignment]  # what was offered
         service_ms = worker.service.duration_ms(delivery.offset, delivery.attempt, passenger[1])
@@ -216,7 +215,7 @@ class Host:
             if worker.takes_batches and config.batch_per_key > 1 and self._is_open(delivery):
                 rest = worker.rest_of(delivery, one_lane=config.ordering_required)
             if worker.queue:
-                self._start(worker, worker.queue.popitem(last=False)[1])
+                self.take(worker, worker.queue.popitem(last=False)[1])
             if rest:
                 self._answer_batch([delivery, *rest], service_ms)
             else:

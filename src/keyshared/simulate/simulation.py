@@ -100,7 +100,7 @@ class Simulation:
         while engine.stop is None:
             yield from rows
             rows.clear()
-            engine.step()
+            engine.run(1)
         yield from rows
         rows.clear()
 
