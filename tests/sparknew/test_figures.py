@@ -21,7 +21,6 @@ from keyshared.simulate import (
     SimulatedConsumer,
 )
 
-pd = pytest.importorskip("pandas")
 pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame
 from tests.sparknew.logs import log_frame, random_group, random_log
@@ -155,6 +154,7 @@ CAUSES = {
 def test_each_cause_is_named_with_what_would_be_enough(spark: "SparkSession") -> None:
     groups = {name: group for name, (group, _) in CAUSES.items()}
     log = by_offset(spark, SPREAD)
+    wanted = 0
     for found in figures(simulate(log, groups), group=groups, enough_ms=10_000):
         causes = {cause.name: cause.remedy for cause in causes_of(found)}
         assert found.is_enough is False

@@ -264,7 +264,7 @@ _MESSAGE_ENDS: Final[dict[str, Callable[..., Happening]]] = {
     "dropped": Dropped,
     "skipped": Skipped,
 }
-"""How a message ends that no delivery acked, by its outcome. Of any other one, a late ack too, the log does not say whose it was."""
+"""How a message ends that no delivery acked, by its outcome; of a late ack, the log does not say whose it was."""
 
 
 def judge(events: Iterable[Happening], guarantees: Guarantees, most: int = DEFAULT_PROOFS) -> Iterator[Verdict]:

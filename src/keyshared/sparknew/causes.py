@@ -13,6 +13,7 @@ _FULL: Final = 0.9  # use from which on a consumer, or a key, has no time left
 _PLANNED: Final = 0.7  # use that leaves time for bursts
 _SLOW: Final = 3.0  # times as long as the others
 _MUCH: Final = 1 / 3  # of all waiting
+_UNEVEN: Final = 2  # times its share of the deliveries
 _LOOKED_AT: Final = 3  # keys that may be called hot
 _MANY_FAILURES: Final = 0.2
 
@@ -21,7 +22,7 @@ class Cause(NamedTuple):
     """A reason why messages waited, and what would change it.
 
     Attributes:
-        name: "hot key", "too few consumers", "slow consumer", "retries", "absence" or "other".
+        name: "hot key", "too few consumers", "slow consumer", "retries", "absence", "uneven share" or "other".
         text: The reason in one sentence.
         remedy: What would be enough, in one sentence.
     """
@@ -43,6 +44,7 @@ def causes_of(found: Figures) -> list[Cause]:
     if found.is_enough is not False:
         return []
     causes = [*_hot_key(found), *_overload(found), *_slow_consumer(found), *_retries(found), *_absence(found)]
+    causes += _uneven(found) if not causes else []
     return causes or [
         Cause(
             "other",
@@ -121,3 +123,17 @@ def _absence(found: Figures) -> Iterator[Cause]:
             f"Waits are too long from soon after {gone[-1]}.",
             "Detect the absence sooner (inactive_grace_ms, ack_timeout_ms), or have one consumer more.",
         )
+
+
+def _uneven(found: Figures) -> Iterator[Cause]:
+    """The keys of one consumer bring more work than it can do, while the others have time."""
+    waited, delivered = found.total["wait_ms"] or 1, found.total["deliveries"]
+    for row in sorted(found.consumers, key=lambda row: -int(row["wait_ms"]))[:1]:
+        share = row["wait_ms"] / waited
+        if share >= _MUCH and share >= _UNEVEN * row["deliveries"] / delivered:
+            yield Cause(
+                "uneven share",
+                f"{row['name']} has {share:.0%} of all waiting and {row['deliveries'] / delivered:.0%} of the "
+                "deliveries: at times its keys bring more work than it can do, and the others have time.",
+                "Spread keys more evenly (more vnodes, or weights), or have one consumer more.",
+            )
