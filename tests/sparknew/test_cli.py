@@ -14,6 +14,7 @@ from tests.sparknew.logs import log_frame, random_log
 
 from keyshared.sparknew import cli, demo
 from keyshared.sparknew.cli import main
+from keyshared.sparknew.simulate import simulate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ def test_a_parquet_folder_and_a_group_become_a_page(
     spark: "SparkSession", events: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group = group_file(tmp_path, "today.py", 'group = of("ann", "bob")')
-    assert 0 == main(["--log", f"SELECT * FROM parquet.`{events}`", "--group", group, "--out", str(tmp_path / "out")])
+    assert 0 == main(["--log", f"TABLE parquet.`{events}`", "--group", group, "--out", str(tmp_path / "out")])
     text = capsys.readouterr().out
     assert "[ok] every promise kept" in text
     assert "messages 240; keys 8; topic-partitions 4" in text
@@ -79,7 +80,7 @@ def test_without_a_group_one_is_made_up_that_the_log_keeps_busy(
 ) -> None:
     assert spark is not None
     query = (
-        f"SELECT concat(topic, partition) AS shard, offset AS n, key AS user, timestamp AS ts FROM parquet.`{events}`"
+        f"SELECT concat(topic, partition) AS shard, offset AS n, key AS user, timestamp AS ts FROM parquet.`{events}`"  # noqa: S608 - of a file
     )
     names = ["--topic-partition", "shard", "--offset", "n", "--key", "user", "--time", "ts"]
     assert 0 == main(["--log", query, *names, "--consumers", "3", "--out", str(tmp_path), "--title", "Mine"])
@@ -97,7 +98,7 @@ def test_a_broken_promise_is_the_exit_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert spark is not None
-    simulated = cli.simulate
+    simulated = simulate
 
     def broken(*arguments: Any, **options: Any) -> Any:
         deliveries = simulated(*arguments, **options)
@@ -130,7 +131,7 @@ def test_a_broken_promise_is_the_exit_status(
         ),
     ],
 )
-def test_what_cannot_work_is_said_in_a_line(
+def test_what_cannot_work_is_said_in_a_line(  # noqa: PLR0917 - fixtures
     spark: "SparkSession",
     events: Path,
     tmp_path: Path,
@@ -157,7 +158,7 @@ def test_the_flights_keep_every_promise_with_a_crash_and_a_join(
     assert flights == demo.write_flights(flights)
     few = spark.read.parquet(str(flights)).filter("timestamp < '2013-01-05'")
     assert (few.count(), spark.read.parquet(str(flights)).count()) == (3_614, 336_776)
-    few.toPandas().to_parquet(tmp_path / "few.parquet")
+    few.toPandas().to_parquet(tmp_path / "few.parquet", coerce_timestamps="us")
     monkeypatch.setattr(cli, "write_flights", lambda _: tmp_path / "few.parquet")
     assert 0 == main(["--out", str(tmp_path)])
     text = capsys.readouterr().out

@@ -16,13 +16,17 @@ from keyshared._checks import check_extra
 check_extra("spark", "pyspark", "pyarrow", "numpy")
 
 from keyshared.sparknew.audit import AUDIT, DELIVERY_CLAIMS, audit, delivery_events, judge
+from keyshared.sparknew.causes import Cause, causes_of
 from keyshared.sparknew.colocate import colocate
 from keyshared.sparknew.columns import bucket, bucket_hash, bucket_owner, owner, slot
 from keyshared.sparknew.copies import copies_due, flags_header
 from keyshared.sparknew.copy_audit import FAULT_COLUMNS, audit_copies, faults_of
 from keyshared.sparknew.demand import demand
+from keyshared.sparknew.figures import Figures, figures
 from keyshared.sparknew.histogram import loads, slot_histogram
 from keyshared.sparknew.offsets import translate_offsets
+from keyshared.sparknew.page import page_html, summary_text, write_page
+from keyshared.sparknew.progress import progress
 from keyshared.sparknew.rows import RowError, by_partition, each_partition
 from keyshared.sparknew.session import local_session
 from keyshared.sparknew.simulate import DELIVERIES, simulate, simulate_rows, summaries
@@ -42,6 +46,8 @@ __all__ = [
     "FAULT_COLUMNS",
     "OUTCOME_COLUMNS",
     "STATE_STORE_SETTINGS",
+    "Cause",
+    "Figures",
     "RowError",
     "audit",
     "audit_copies",
@@ -49,6 +55,7 @@ __all__ = [
     "bucket_hash",
     "bucket_owner",
     "by_partition",
+    "causes_of",
     "colocate",
     "copies_due",
     "delivery_events",
@@ -56,16 +63,21 @@ __all__ = [
     "dispatch_rows",
     "each_partition",
     "faults_of",
+    "figures",
     "flags_header",
     "judge",
     "loads",
     "local_session",
     "owner",
+    "page_html",
+    "progress",
     "simulate",
     "simulate_rows",
     "slot",
     "slot_histogram",
     "stream_dispatch",
     "summaries",
+    "summary_text",
     "translate_offsets",
+    "write_page",
 ]

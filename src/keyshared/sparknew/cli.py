@@ -13,6 +13,7 @@ Exit status: 0 no promise broken, 1 a promise broken, 2 the job could not run.
 """
 
 import argparse
+import logging
 import os
 import runpy
 import sys
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = _parser().parse_args(argv)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark writes what is raised anyway
     try:
         groups = _groups(options.group)
         options.out.mkdir(parents=True, exist_ok=True)

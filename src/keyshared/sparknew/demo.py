@@ -17,7 +17,7 @@ from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.ring import HashRing
 from keyshared.simulate import Answer, Crash, Group, Join, SampledAnswers, SimulatedConsumer
-from keyshared.sparknew.rows import time_ms
+from keyshared.sparknew.rows import check_columns, time_ms
 
 __all__ = ["CONCURRENCY", "LOAD", "Workload", "example_group", "measure", "write_flights"]
 
@@ -107,6 +107,7 @@ def measure(log: DataFrame, *, topic_partition: tuple[str, ...], time: str, work
     Raises:
         ArgumentError: There are no messages, or a column is missing or of another type.
     """
+    check_columns(log, dict.fromkeys(topic_partition, ()))
     amount = F.lit(1.0) if work is None else F.col(work).cast("double")
     rows = (
         log.select(*topic_partition, time_ms(log, time).alias("_ms"), amount.alias("_work"))
