@@ -5,15 +5,18 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark")
-from keyshared.sparknew import progress as adapter
 from keyshared.sparknew.progress import progress
 from keyshared.sparknew.session import local_session
+
+adapter = import_module("keyshared.sparknew.progress")  # the package's own name is that of the function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +80,7 @@ def test_progress_shows_the_tasks_of_the_running_stages(
     spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, *, terminal: bool
 ) -> None:
     looked = threading.Event()
-    tasks = adapter._tasks
+    tasks: Callable[[SparkSession], tuple[int, int]] = adapter._tasks
 
     def look(session: "SparkSession") -> tuple[int, int]:
         found = tasks(session)
@@ -97,4 +100,4 @@ def test_progress_shows_the_tasks_of_the_running_stages(
 
 
 def test_a_spark_that_does_not_answer_shows_no_tasks() -> None:
-    assert (0, 0) == adapter._tasks(None)  # type: ignore[arg-type]  # as Spark Connect, which has no context
+    assert (0, 0) == adapter._tasks(None)  # as Spark Connect, which has no context
