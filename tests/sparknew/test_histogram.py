@@ -84,7 +84,7 @@ def test_a_histogram_of_a_placement_has_its_slots(spark: "SparkSession", ring: H
 
 def test_of_equally_heavy_keys_the_one_with_more_messages_is_hot_then_the_smaller(spark: "SparkSession") -> None:
     log = [("c", 4), ("b", 2), ("b", 2), ("d", 2), ("d", 2), ("é", 1)]
-    found = by_slot(slot_histogram(frame_of(spark, log), weight="bytes", slots=KeyHash("one-slot", 32, lambda _: 5)))
+    found = by_slot(slot_histogram(frame_of(spark, [*log]), weight="bytes", slots=KeyHash("one-slot", 32, lambda _: 5)))
     assert {5: (6, 13, 4, "b", 2, 4)} == found
 
 

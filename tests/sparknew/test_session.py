@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,8 @@ from keyshared.sparknew.session import local_session
 adapter = import_module("keyshared.sparknew.progress")  # the package's own name is that of the function
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
