@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from time import process_time_ns
 
-from keyshared.simulate import Arrival, Fixed, Group, Pace, SimulatedConsumer, Simulation, deliveries, summarize
+from keyshared.simulate import (
+    Arrival,
+    Fixed,
+    Group,
+    Pace,
+    SimulatedConsumer,
+    Simulation,
+    simulated_deliveries,
+    summarize,
+)
 
 MESSAGES = 50_000
 KEYS = 1_000
@@ -24,14 +33,14 @@ def rows() -> None:
 
 
 def delivery_rows() -> None:
-    for _ in deliveries(Simulation(PACED, arrivals())):
+    for _ in simulated_deliveries(PACED, arrivals()):
         pass
 
 
 def main() -> None:
     cases: dict[str, Callable[[], object]] = {
         "rows": rows,
-        "rows and deliveries": delivery_rows,
+        "deliveries": delivery_rows,
         "rows and summary": lambda: summarize(PACED, arrivals()),
         "backlog (nearly all spilled) and summary": lambda: summarize(BACKLOG, arrivals()),
     }
