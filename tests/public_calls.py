@@ -137,6 +137,7 @@ PRIVATE = frozenset(
         "run.tasks",  # runners begin threads and tasks: tests/run asks them for their errors
         "run.threads",
         "segments.segment",
+        "simulate.engine",
         "simulate.host",
     ]
 )
@@ -571,7 +572,6 @@ BY_NAME: dict[str, Make] = {
     "pick": lambda: 0,
     "piece": lambda: HashRange(3, 9),
     "placement": lambda: HashRing(vnodes=3, slot_bits=4),
-    "plan": lambda: Group(consumers=[SimulatedConsumer("ann")]),
     "policy": AutoScale,
     "position": lambda: (1, 1),
     "positions": dict,
@@ -709,8 +709,13 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "segments.map.SegmentMap.rebucket": {"layout": lambda: BucketLayout.equal_width(3)},
     "segments.map.buckets_for_budget": {"segments": lambda: 2},
     "simulate.service.SampledAnswers": {"samples": lambda: [Answer.NACK]},
-    "simulate.simulation.Simulation": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
-    "simulate.simulation.summarize": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
+    **dict.fromkeys(
+        ("simulate.deliveries.simulated_deliveries", "simulate.simulation.Simulation", "simulate.simulation.summarize"),
+        {
+            "group": lambda: Group(consumers=[SimulatedConsumer("ann")]),
+            "arrivals": lambda: [Arrival(1, "k", service_ms=1)],
+        },
+    ),
     "placement.sole_owner.SoleOwner.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.from_ranges": {

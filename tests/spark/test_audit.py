@@ -30,7 +30,7 @@ pytest.importorskip("pyspark")
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from keyshared.spark.audit import DELIVERY_CLAIMS, audit, delivery_events, judge
+from keyshared.spark.audit import DELIVERY_CLAIMS, audit, delivery_events, judge_events
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,7 +165,7 @@ def by_python(log: Log, most: int) -> list[Any]:
         if row["end_sequence"] is not None:
             events.append((row["end_sequence"], 0, row["outcome"], *message))
     return [
-        *judge(
+        *judge_events(
             delivery_events(event[2:] for event in sorted(events, key=lambda each: (*each[:2], each[3]))),
             DELIVERY_CLAIMS,
             most,
@@ -266,4 +266,4 @@ def test_a_delivery_without_a_sequence_fails_the_job(spark: "SparkSession") -> N
 def test_an_error_of_a_history_is_the_kits(spark: "SparkSession") -> None:
     assert spark is not None
     with pytest.raises(HistoryError):
-        [*judge([Published(offset=1), Published(offset=0)], DELIVERY_CLAIMS)]
+        [*judge_events([Published(offset=1), Published(offset=0)], DELIVERY_CLAIMS)]

@@ -80,7 +80,7 @@ class Engine:
     # the clock
 
     def begin(self) -> None:
-        """Let the first consumers join at the first instant."""
+        """Start at the first instant, with the first consumers."""
         group = self._group
         self._change = next(self._changes, None)
         self.arrival_ms = group.start_ms or 0

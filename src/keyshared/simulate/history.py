@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from keyshared.effects import Deliver
 
-__all__ = ["Event", "History", "Row"]
+__all__ = ["Event", "Row"]
 
 
 class Event(StrEnum):

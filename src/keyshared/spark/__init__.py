@@ -15,7 +15,7 @@ from keyshared._checks import check_extra
 
 check_extra("spark", "pyspark", "pyarrow", "numpy")
 
-from keyshared.spark.audit import AUDIT, DELIVERY_CLAIMS, audit, delivery_events, judge
+from keyshared.spark.audit import AUDIT, DELIVERY_CLAIMS, audit, delivery_events, judge_events
 from keyshared.spark.causes import Cause, causes_of
 from keyshared.spark.colocate import colocate
 from keyshared.spark.columns import bucket, bucket_hash, bucket_owner, owner, slot
@@ -65,7 +65,7 @@ __all__ = [
     "faults_of",
     "figures",
     "flags_header",
-    "judge",
+    "judge_events",
     "loads",
     "local_session",
     "owner",

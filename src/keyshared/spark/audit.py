@@ -2,7 +2,7 @@
 
 A promise such as one-holder is judged on all deliveries of a topic-partition in order. So each topic-partition is
 judged in one piece, by the checker of `keyshared.testing`, while its rows stream by; topic-partitions are judged side
-by side. `delivery_events` and `judge` hold all contact with the kit.
+by side. `delivery_events` and `judge_events` hold all contact with the kit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ from keyshared.testing.history import (
 from keyshared.testing.judges.checker import Checker
 from keyshared.testing.rows import COLUMNS, from_rows
 
-__all__ = ["AUDIT", "DELIVERY_CLAIMS", "Verdict", "audit", "delivery_events", "judge"]
+__all__ = ["AUDIT", "DELIVERY_CLAIMS", "Verdict", "audit", "delivery_events", "judge_events"]
 
 AUDIT: Final = (
     "promise string, events bigint, violations bigint, unjudged string, "
@@ -148,7 +148,7 @@ def audit(
 
     def work(rows: Rows) -> Iterator[Verdict]:
         try:
-            yield from judge(events_of(rows), claims, most)
+            yield from judge_events(events_of(rows), claims, most)
         except HistoryError as error:  # of the kit, which shares no errors with the library
             raise KeySharedError(str(error)) from None
 
@@ -267,7 +267,7 @@ _MESSAGE_ENDS: Final[dict[str, Callable[..., Happening]]] = {
 """How a message ends that no delivery acked, by its outcome; of a late ack, the log does not say whose it was."""
 
 
-def judge(events: Iterable[Happening], guarantees: Guarantees, most: int = DEFAULT_PROOFS) -> Iterator[Verdict]:
+def judge_events(events: Iterable[Happening], guarantees: Guarantees, most: int = DEFAULT_PROOFS) -> Iterator[Verdict]:
     """Judge one history; the work of `audit`, for ``rdd.mapPartitions`` and without Spark.
 
     Args:
@@ -284,7 +284,7 @@ def judge(events: Iterable[Happening], guarantees: Guarantees, most: int = DEFAU
     Example:
         >>> from keyshared.testing.history import Committed, Published
         >>> history = [Published(offset=0, key=b"k"), Committed(resume_offset=1)]
-        >>> [verdict] = judge(history, Guarantees(promises={"safe-cursor"}))
+        >>> [verdict] = judge_events(history, Guarantees(promises={"safe-cursor"}))
         >>> verdict.violations, verdict.proofs[0][2]
         (1, 'cursor 1 passed outstanding offset 0')
     """

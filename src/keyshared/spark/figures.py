@@ -214,7 +214,7 @@ def _totals(base: DataFrame) -> Rows:
             F.count_if(outcome.isin(*_FAILED)).alias("failed"),
             F.count_if(is_delivery & ~outcome.isin("acked", *_FAILED, *_UNFINISHED)).alias("lost"),
             *(F.count_if(outcome == each).alias(each) for each in ("dead_lettered", "dropped", "skipped")),
-            F.count_if(outcome == "outstanding").alias("unfinished"),  # an open delivery has such a row, too
+            F.count_if(outcome.isin(*_UNFINISHED)).alias("unfinished"),
             *(
                 F.percentile("wait_ms", F.lit(share)).alias(f"wait_{name}_ms")
                 for name, share in (("p50", 0.5), ("p99", 0.99))

@@ -72,7 +72,7 @@ class DispatchProcessor(StatefulProcessor):
     def handleExpiredTimer(
         self, key: tuple[Any, ...], timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
-        """Let every deadline act that the watermark has passed."""
+        """Act on every deadline that the watermark has passed."""
         journal, timer = self._opened()
         yield from self._rows(key, journal.advance(timerValues.getCurrentWatermarkInMs()))
         # the timer that has expired is not set any more: Spark deletes it
