@@ -624,6 +624,8 @@ BY_NAME: dict[str, Make] = {
 }
 
 SEEN = RecordArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
+GROUP = Group(consumers=[SimulatedConsumer("ann")])
+ARRIVALS = [Arrival(1, "k", service_ms=1)]
 SENT = GroupTimestamp(GroupPartition("t", 0, "g"), 50, CopyFlags(1))
 
 # Where a parameter takes something else than its name says
@@ -709,13 +711,9 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "segments.map.SegmentMap.rebucket": {"layout": lambda: BucketLayout.equal_width(3)},
     "segments.map.buckets_for_budget": {"segments": lambda: 2},
     "simulate.service.SampledAnswers": {"samples": lambda: [Answer.NACK]},
-    **dict.fromkeys(
-        ("simulate.deliveries.simulated_deliveries", "simulate.simulation.Simulation", "simulate.simulation.summarize"),
-        {
-            "group": lambda: Group(consumers=[SimulatedConsumer("ann")]),
-            "arrivals": lambda: [Arrival(1, "k", service_ms=1)],
-        },
-    ),
+    "simulate.deliveries.simulated_deliveries": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
+    "simulate.simulation.Simulation": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
+    "simulate.simulation.summarize": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
     "placement.sole_owner.SoleOwner.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.from_ranges": {
