@@ -183,7 +183,7 @@ def test_the_work_reads_rows_as_it_goes() -> None:
 
     found = simulate_rows(rows(), group_of("a", service_ms=0))
     assert "acked" == next(found)[7]
-    assert len(read) < 5
+    assert len(read) < 20
 
 
 def test_a_topic_partition_with_many_keys_is_simulated(spark: SparkSession) -> None:
