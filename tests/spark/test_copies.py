@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples.clusters import __main__ as example
 from tests.distribution.trees import BALANCED, UNBALANCED
 
 from keyshared.copyflags import MAX_LEVEL, BigEndian, CopyFlags, FlagsHeader
@@ -182,3 +183,11 @@ def test_a_distributor_that_looks_at_its_own_bit_only_is_caught(
 
     monkeypatch.setattr(adapter, "_of_numbers", own_bit_only)
     assert [[by_python(TREES["unbalanced"], "2", 1)]] != by_spark(spark, TREES["unbalanced"], ["2"], [1])
+
+
+def test_the_example_finds_what_a_link_lost_and_moves_a_group(
+    spark: "SparkSession", capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert spark is not None
+    assert 0 == example.main(["100"])
+    assert "500 records on 5 clusters, 0 faults" in capsys.readouterr().out
