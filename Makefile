@@ -15,7 +15,6 @@ DEV := $(VENV)/.dev-installed
 SPARK := $(VENV)/.spark-installed
 CONNECT := $(VENV)/.connect-installed
 OLDEST := $(VENV)/spark-oldest
-OLDEST_STREAMS := $(VENV)/spark-oldest-streams
 SUBJECTS := $(VENV)/.subjects-installed
 KAFKA := $(VENV)/.kafka-installed
 SITE := $(VENV)/.site-installed
@@ -73,7 +72,7 @@ $(SPARK): requirements/spark.txt | $(DEV)
 	@touch $@
 
 # PySpark 3.5 runs on Python 3.11 and on no later one.
-$(OLDEST)/.installed $(OLDEST_STREAMS)/.installed: $(VENV)/%/.installed: requirements/pip.txt requirements/%.txt
+$(OLDEST)/.installed: $(VENV)/%/.installed: requirements/pip.txt requirements/%.txt
 	@PYTHON=python3.11 tools/make_venv.sh $(@D)
 	@echo "installing requirements/$*.txt (pyspark is 317 MB or more: the first time takes minutes)" >&2
 	@"$(@D)/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pip.txt
@@ -123,23 +122,18 @@ test-properties: $(DEV) ## oracles, state machines and broken variants
 test-spark: $(DEV) $(SPARK) java ## the Spark tests, two processes at most, no coverage
 	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m "spark and not slow" $(ARGS)
 
-# All jobs have to answer what they answer on the newest Spark: those over batch frames on 3.5, and streams, too, on 4.0.
-# Then the tests of what takes the place of something that is not there. Both give warnings of themselves (-W).
+# All jobs have to answer what they answer on the newest Spark.
 .PHONY: test-spark-oldest
-test-spark-oldest: $(DEV) $(SPARK) java ## the jobs on the oldest Spark, 3.5, and with streams 4.0, if there is a Python 3.11; part of nightly
-	@if python3.11 -c "" >/dev/null 2>&1; then $(MAKE) with-oldest-spark; else echo "Spark 3.5 and 4.0 are not tested" >&2; fi
+test-spark-oldest: $(DEV) $(SPARK) java ## the Spark jobs on the oldest Spark, 3.5, if there is a Python 3.11; part of nightly
+	@if python3.11 -c "" >/dev/null 2>&1; then $(MAKE) with-oldest-spark; else echo "Spark 3.5 is not tested" >&2; fi
 
 .PHONY: with-oldest-spark
-with-oldest-spark: $(OLDEST)/.installed $(OLDEST_STREAMS)/.installed
+with-oldest-spark: $(OLDEST)/.installed
 	@mkdir -p build && rm -f build/answers.json
-	$(SPARK_ENV) "$(BIN)/python" -m tests.spark.same_answers build/answers.json
-	$(call ON,$(OLDEST)) tests.spark.same_answers build/answers.json
-	$(call ON,$(OLDEST_STREAMS)) tests.spark.same_answers build/answers.json
-	$(call ON,$(OLDEST)) pytest $(SPARK_XDIST) -m "spark and not slow" -W default \
-		$(addprefix tests/spark/,columns/test_colocation.py frames keystats) $(ARGS)
-	$(call ON,$(OLDEST_STREAMS)) pytest $(SPARK_XDIST) -m "spark and not slow" -W default tests/spark/streams $(ARGS)
+	$(SPARK_ENV) "$(BIN)/python" -m tests.spark.everywhere 'local[2]' build/answers.json
+	$(call ON,$(OLDEST)) tests.spark.everywhere 'local[2]' build/answers.json
 
-# A cluster of two workers, a lost executor, speculation, Spark Connect and spark-submit: minutes, so no part of `make test`.
+# A cluster of two workers and Spark Connect: minutes, so no part of `make test`.
 .PHONY: test-cluster
 test-cluster: $(DEV) $(SPARK) $(CONNECT) java ## the Spark jobs where driver and workers share nothing; part of nightly
 	$(SPARK_ENV) "$(BIN)/python" -m pytest -m "spark and slow" tests/spark/test_cluster.py $(ARGS)
@@ -238,11 +232,9 @@ with-compiler-bench: $(COMPILED)
 	@"$(BIN)/python" -m benchmarks --compiled build/compiled $(ARGS)
 
 .PHONY: bench-spark
-bench-spark: $(DEV) $(SPARK) java ## what columns, jobs, audit and streams cost on Spark; ARGS="--repeats 1 --check" measures each once
+bench-spark: $(DEV) $(SPARK) java ## what columns and simulations cost on Spark; ARGS="--repeats 1 --check" measures each once
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_columns $(ARGS)
-	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_audit $(ARGS)
 	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_jobs $(ARGS)
-	@$(SPARK_ENV) "$(BIN)/python" -m benchmarks.bench_spark_streaming $(ARGS)
 
 .PHONY: scale
 scale: $(DEV) $(SPARK) java ## how the Spark jobs grow to 100,000,000 rows: an hour; ARGS="--rows 1000000 10000000 --folder /big"
@@ -276,7 +268,7 @@ gallery: $(DEV) $(KAFKA) servers ## run the systems of the gallery and write wha
 
 .PHONY: demo
 demo: $(DEV) $(SPARK) java ## the Spark job over real flights; ARGS="--help" shows its options
-	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.demo $(ARGS)
+	@$(SPARK_ENV) "$(BIN)/python" -m keyshared.spark.cli $(ARGS)
 
 .PHONY: demo-airports
 demo-airports: $(DEV) $(SPARK) java ## the same over 3,000,000 flights with hot keys, which npm fetches
@@ -291,8 +283,6 @@ lock: $(DEV) ## write requirements/ again from pyproject.toml
 		--output-file requirements/spark.txt
 	@$(COMPILE) pyproject.toml --extra testing --extra demo --group test --group spark-oldest \
 		--constraints requirements/dev.txt --output-file requirements/spark-oldest.txt
-	@$(COMPILE) pyproject.toml --extra testing --extra demo --extra streams --group test --group spark-oldest-streams \
-		--constraints requirements/dev.txt --output-file requirements/spark-oldest-streams.txt
 	@$(COMPILE) --group pip --output-file requirements/pip.txt
 	@$(COMPILE) --group java --output-file requirements/java.txt
 	@$(COMPILE) --group lock --output-file requirements/lock.txt

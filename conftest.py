@@ -50,19 +50,12 @@ LONGEST = [
         "testing/test_slow_judge.py",
         "testing/test_merge.py",
         "testing/test_trial.py",
-        "spark/demo/test_demo.py",
-        "spark/demo/test_distribution.py",
-        "spark/streams/test_dispatch.py",
-        "spark/replays/test_replay.py",
-        "spark/clusters/test_offsets.py",
-        "spark/logs/test_source.py",
-        "spark/test_odd_rows.py",
-        "spark/test_changing_source.py",
-        "spark/results/test_save.py",
-        "spark/replays/test_enough_and_causes.py",
-        "spark/audits/test_order.py",
-        "spark/replays/test_replay_report.py",
-        "spark/columns/test_copies.py",
+        "spark/test_stream.py",
+        "spark/test_figures.py",
+        "spark/test_cli.py",
+        "spark/test_simulate.py",
+        "spark/test_audit.py",
+        "spark/test_copy_audit.py",
     )
 ]
 
@@ -93,10 +86,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One quiet session for all tests and documents of this process that need one."""
     pytest.importorskip("pyspark")
     from tests.spark.known_names import remember_names  # noqa: PLC0415 - other tests run without pyspark
+    from tests.spark.literal_rows import of_literal_rows  # noqa: PLC0415 - as above
     from tests.spark.settings import QUICK  # noqa: PLC0415 - as above
-    from tests.spark.since import LITERAL_ROWS  # noqa: PLC0415 - as above
 
-    from keyshared.spark.runtime.session import local_session  # noqa: PLC0415 - as above
+    from keyshared.spark.session import local_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(
@@ -116,10 +109,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         },
     )
     remember_names(session.sparkContext._jvm)  # noqa: SLF001 - nothing else has it
-    if LITERAL_ROWS.is_here:
-        from tests.spark.literal_rows import of_literal_rows  # noqa: PLC0415 - imports what older versions have not
-
-        session.createDataFrame = of_literal_rows(session)  # type: ignore[method-assign]
+    session.createDataFrame = of_literal_rows(session)  # type: ignore[method-assign]
     yield session
     session.stop()
 

@@ -20,7 +20,7 @@ from benchmarks._processes import ProcessorTime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.spark.runtime.session import local_session
+from keyshared.spark.session import local_session
 
 __all__ = ["Seconds", "Turns", "bench_parser", "bench_session", "exit_code", "noop", "take_turns", "zipf_key"]
 

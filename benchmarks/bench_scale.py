@@ -8,42 +8,30 @@ messages of each key, so keys grow as rows do. Judged is processor time for a ro
 """
 
 import json
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import islice, pairwise
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final, NamedTuple, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from benchmarks._harness import Report
 from benchmarks._processes import Peaks, ProcessorTime
 from benchmarks._spark import exit_code, noop
-from benchmarks.bench_checker import history
-from benchmarks.bench_spark_audit import OUTSTANDING, SCHEMA
-from benchmarks.bench_spark_audit import on_spark as judge_on_spark
-from benchmarks.bench_spark_jobs import CONSUMERS, TOPIC_PARTITIONS, Load, check, plan_of, written
-from benchmarks.bench_spark_jobs import on_spark as replay_on_spark
+from benchmarks.bench_spark_jobs import CONSUMERS, Load, check, group_of, on_spark, written
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from keyshared import spark as ks
 from keyshared.ring import HashRing
-from keyshared.spark.columns.colocation import colocate
-from keyshared.spark.keystats.histogram import balanced_boundaries, key_histogram
-from keyshared.spark.runtime.session import local_session, reason
-from keyshared.testing import to_rows
 
 ROWS: Final = (1_000_000, 10_000_000, 100_000_000)
 MESSAGES_OF_A_KEY: Final = 100
-BUCKETS: Final = 100
 GROWTH_TARGET: Final = 1.25
-WRITTEN_AT_ONCE: Final = 100_000
 COLUMNS: Final = ("cpu us/row", "cpu s", "wall s", "shuffle MB", "JVM MB", "worker MB", "driver MB")
 
 _Answer = TypeVar("_Answer")
@@ -107,25 +95,9 @@ def alone(call: Callable[..., _Answer], *arguments: object) -> _Answer:
 
 
 def write_log(rows: int, folder: Path, master: str) -> None:
-    """Write the log that is replayed, counted and moved, and the histories that are judged."""
+    """Write the log that every job reads."""
     with session(master, folder) as spark:
         written(spark, load_of(rows), folder / f"log-{rows}")
-    write_histories(rows // TOPIC_PARTITIONS, folder / f"history-{rows}")
-
-
-def write_histories(happenings: int, folder: Path) -> None:
-    """Write the history of one topic-partition; the others are links to its file."""
-    schema = pa.schema(list(SCHEMA)[1:])
-    first = folder / "topic_partition=t-0" / "part.parquet"
-    first.parent.mkdir(parents=True)
-    told = enumerate(to_rows(history(happenings, OUTSTANDING, quiet=True)))
-    with pq.ParquetWriter(first, schema) as file:
-        while rows := [{"sequence": sequence, **row} for sequence, row in islice(told, WRITTEN_AT_ONCE)]:
-            file.write_table(pa.Table.from_pylist(rows, schema=schema))
-    for number in range(1, TOPIC_PARTITIONS):
-        other = folder / f"topic_partition=t-{number}" / first.name
-        other.parent.mkdir()
-        os.link(first, other)
 
 
 def load_of(rows: int) -> Load:
@@ -148,13 +120,13 @@ def carry_out(task: Task, spark: SparkSession, rows: int) -> None:
     try:
         JOBS[task.job](spark, task.folder, rows)
     except Py4JJavaError as error:
-        raise RuntimeError(f"{task.job}, {rows:,} rows: {reason(error)}") from None
+        raise RuntimeError(f"{task.job}, {rows:,} rows: {error.java_exception}") from None
 
 
 def session(master: str, folder: Path) -> SparkSession:
-    """A quiet session whose shuffles stand beside the logs."""
+    """A quiet session whose shuffles go beside the logs."""
     settings = {"spark.local.dir": str(folder)}
-    return local_session("keyshared benchmark", master=master, log=folder / "spark.log", settings=settings)
+    return ks.local_session("keyshared benchmark", master=master, log=folder / "spark.log", settings=settings)
 
 
 def shuffled(spark: SparkSession) -> float:
@@ -164,29 +136,31 @@ def shuffled(spark: SparkSession) -> float:
 
 
 def count_keys(spark: SparkSession, folder: Path, rows: int) -> None:
-    log = spark.read.parquet(str(folder / f"log-{rows}"))
-    balanced_boundaries(key_histogram(log), BUCKETS)
+    noop(ks.slot_histogram(spark.read.parquet(str(folder / f"log-{rows}"))))
 
 
 def move_to_owners(spark: SparkSession, folder: Path, rows: int) -> None:
     ring = HashRing([f"c{number}" for number in range(CONSUMERS)])
-    noop(colocate(spark.read.parquet(str(folder / f"log-{rows}")), ring))
+    noop(ks.colocate(spark.read.parquet(str(folder / f"log-{rows}")), ring))
 
 
-def replay_log(spark: SparkSession, folder: Path, rows: int) -> None:
+def simulate_log(spark: SparkSession, folder: Path, rows: int) -> None:
     load = load_of(rows)
-    check(load, replay_on_spark(spark.read.parquet(str(folder / f"log-{rows}")), plan_of(load)))
+    check(load, on_spark(spark.read.parquet(str(folder / f"log-{rows}")), group_of(load)))
 
 
-def audit_histories(spark: SparkSession, folder: Path, rows: int) -> None:
-    judge_on_spark(spark.read.parquet(str(folder / f"history-{rows}")))
+def audit_log(spark: SparkSession, folder: Path, rows: int) -> None:
+    log = spark.read.parquet(str(folder / f"log-{rows}"))
+    broken = ks.audit(ks.simulate(log, group_of(load_of(rows)), start=0)).filter("violations > 0").count()
+    if broken:
+        raise RuntimeError(f"{broken} promises broken in {rows:,} rows")
 
 
 JOBS: Final[Mapping[str, Callable[[SparkSession, Path, int], None]]] = {
-    "key_histogram and boundaries": count_keys,
+    "slot_histogram": count_keys,
     "colocate by owner": move_to_owners,
-    "replay": replay_log,
-    "audit": audit_histories,
+    "simulate": simulate_log,
+    "simulate and audit": audit_log,
 }
 
 

@@ -4,14 +4,23 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from time import process_time_ns
 
-from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Pace, Plan, Simulation, deliveries, summarize
+from keyshared.simulate import (
+    Arrival,
+    Fixed,
+    Group,
+    Pace,
+    SimulatedConsumer,
+    Simulation,
+    simulated_deliveries,
+    summarize,
+)
 
 MESSAGES = 50_000
 KEYS = 1_000
 REPEATS = 5
-CONSUMERS = [ConsumerPlan(name, Fixed(3)) for name in ("a", "b", "c", "d")]
-PACED = Plan(consumers=CONSUMERS)
-BACKLOG = Plan(consumers=CONSUMERS, pace=Pace.BACKLOG)
+CONSUMERS = [SimulatedConsumer(name, Fixed(3)) for name in ("a", "b", "c", "d")]
+PACED = Group(consumers=CONSUMERS)
+BACKLOG = Group(consumers=CONSUMERS, pace=Pace.BACKLOG)
 
 
 def arrivals() -> Iterator[Arrival]:
@@ -24,14 +33,14 @@ def rows() -> None:
 
 
 def delivery_rows() -> None:
-    for _ in deliveries(Simulation(PACED, arrivals())):
+    for _ in simulated_deliveries(PACED, arrivals()):
         pass
 
 
 def main() -> None:
     cases: dict[str, Callable[[], object]] = {
         "rows": rows,
-        "rows and deliveries": delivery_rows,
+        "deliveries": delivery_rows,
         "rows and summary": lambda: summarize(PACED, arrivals()),
         "backlog (nearly all spilled) and summary": lambda: summarize(BACKLOG, arrivals()),
     }

@@ -75,17 +75,17 @@ from keyshared.segments import (
 from keyshared.simulate import (
     Answer,
     Arrival,
-    ConsumerPlan,
     Event,
     FailFirst,
     Fixed,
+    Group,
     PerMessage,
-    Plan,
     Poisoned,
     Row,
     Sampled,
     SampledAnswers,
     Scaled,
+    SimulatedConsumer,
     Simulation,
     Tally,
     WaitHistogram,
@@ -121,11 +121,9 @@ PRIVATE = frozenset(
         "leases.obligations",
         "leases.producers",
         "leases.reading",
-        "placement.ring_numbers",
         "placement.ring_points",
         "placement.ring_ranges",
         "placement.ring_rules",
-        "placement.unweighted",
         "run.actions",
         "run.alarms",
         "run.clock",
@@ -138,6 +136,7 @@ PRIVATE = frozenset(
         "run.tasks",  # runners begin threads and tasks: tests/run asks them for their errors
         "run.threads",
         "segments.segment",
+        "simulate.engine",
         "simulate.host",
     ]
 )
@@ -355,7 +354,7 @@ def schemas() -> SchemaDistribution:
 
 
 def simulation() -> Simulation:
-    return Simulation(Plan(consumers=[ConsumerPlan("ann")]), [Arrival(1, "k", service_ms=1)])
+    return Simulation(Group(consumers=[SimulatedConsumer("ann")]), [Arrival(1, "k", service_ms=1)])
 
 
 def hash_of(data: bytes) -> int:
@@ -428,7 +427,7 @@ BUILD: dict[str, Make] = {
     "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
     "simulate.simulation.SimulationState": lambda: _ended().state,
     "simulate.simulation.Simulation": simulation,
-    "placement.sole_owner.SoleOwner": lambda: SoleOwner("ann"),
+    "placement.sole_owner.SoleOwner": lambda: asked(SoleOwner("ann")),
     "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
     "subjects.names.NamePattern": pattern,
     "subjects.translation.NameTranslation": translation,
@@ -543,7 +542,6 @@ BY_NAME: dict[str, Make] = {
     "pick": lambda: 0,
     "piece": lambda: HashRange(3, 9),
     "placement": lambda: HashRing(vnodes=3, slot_bits=4),
-    "plan": lambda: Plan(consumers=[ConsumerPlan("ann")]),
     "policy": AutoScale,
     "position": lambda: (1, 1),
     "positions": dict,
@@ -596,6 +594,8 @@ BY_NAME: dict[str, Make] = {
 }
 
 SEEN = RecordArrival(3, "b", "a", 1, CopyFlags(1), Hop("a", 1, "b"))
+GROUP = Group(consumers=[SimulatedConsumer("ann")])
+ARRIVALS = [Arrival(1, "k", service_ms=1)]
 SENT = GroupTimestamp(GroupPartition("t", 0, "g"), 50, CopyFlags(1))
 
 # Where a parameter takes something else than its name says
@@ -634,7 +634,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.tree.DistributionTree.propose_add": {"cluster": lambda: "d"},
     "distribution.tree.DistributionTree.propose_move": {"target": lambda: "c"},
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
-    "draining.add_up": {"entries": lambda: [DrainingEntry(7, 1, 0)], "cleared_total": lambda: 0},
     "draintracker.tracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
     "draintracker.tracker.DrainTracker.remove_consumer": {"owners": RangeMap},
     "placement.exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
@@ -681,8 +680,9 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "segments.map.SegmentMap.rebucket": {"layout": lambda: BucketLayout.equal_width(3)},
     "segments.map.buckets_for_budget": {"segments": lambda: 2},
     "simulate.service.SampledAnswers": {"samples": lambda: [Answer.NACK]},
-    "simulate.simulation.Simulation": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
-    "simulate.simulation.summarize": {"arrivals": lambda: [Arrival(1, "k", service_ms=1)]},
+    "simulate.deliveries.simulated_deliveries": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
+    "simulate.simulation.Simulation": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
+    "simulate.simulation.summarize": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
     "placement.sole_owner.SoleOwner.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.from_ranges": {
@@ -762,7 +762,7 @@ def _found() -> Iterator[_Found]:
             if inspect.isroutine(thing) and name not in WRITTEN | UNCHECKED:
                 yield _Found(name, thing, None)
             elif (
-                inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_protocol(thing)
+                inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_abstract(thing)
             ):
                 yield _Found(name, thing, None)
                 if name in WRITTEN:
@@ -770,8 +770,8 @@ def _found() -> Iterator[_Found]:
                 yield from (found for found in _members(name, thing) if found.name not in UNCHECKED)
 
 
-def _is_protocol(thing: type) -> bool:
-    return bool(getattr(thing, "_is_protocol", False))
+def _is_abstract(thing: type) -> bool:
+    return inspect.isabstract(thing) or bool(getattr(thing, "_is_protocol", False))
 
 
 def _members(name: str, thing: type) -> Iterator[_Found]:

@@ -28,7 +28,7 @@ BLAKE = "from keyshared.hashing import CELERIANT_LE as h; h.function(b'key')"
     [
         ("pyspark", "import keyshared.spark", "spark"),
         ("pyspark", "from keyshared import spark", "spark"),
-        ("pyspark", "import keyshared.spark.columns.owners", "spark"),
+        ("pyspark", "import keyshared.spark.columns", "spark"),
         ("hypothesis", "import keyshared.testing.machine", "testing"),
         ("hypothesis", "import keyshared.testing.strategies", "testing"),
         ("hypothesis", "import keyshared.testing.trial", "testing"),

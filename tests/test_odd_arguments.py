@@ -37,7 +37,12 @@ CONFIGURATIONS = frozenset(
         *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),
         *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.named.KeyHash"),
         *("hashing.named.pulsar_ring_hash", "hashing.named.pulsar_range_hash"),
-        *("config.limits.GroupLimits", "config.rules.Rules", "simulate.plan.Plan", "simulate.plan.ConsumerPlan"),
+        *(
+            "config.limits.GroupLimits",
+            "config.rules.Rules",
+            "simulate.group.Group",
+            "simulate.group.SimulatedConsumer",
+        ),
         *("simulate.service.Fixed", "simulate.service.PerMessage", "simulate.service.Sampled"),
         *("simulate.service.Scaled", "simulate.service.Poisoned", "simulate.service.FailFirst"),
         *("simulate.service.SampledAnswers", "run.values.RunnerConfig", "run.values.Hooks"),

@@ -441,9 +441,9 @@ def test_a_ring_that_pulsar_could_not_have_is_refused(options: Any, parameter: s
 
 def test_two_of_one_number_are_found_out() -> None:
     ring = HashRing.pulsar(["w#1", "w#2"], separator="#")
-    first, second = ring._members.values()
-    ring._members["w#2"] = replace(second, index=first.index)
-    points = [p for name, member in ring._members.items() for p in ring._points_of(name, member, 0, member.vnodes)]
+    first, second = ring._consumers.values()
+    ring._consumers["w#2"] = replace(second, index=first.index)
+    points = [p for name, member in ring._consumers.items() for p in ring._points_of(name, member, 0, member.vnodes)]
     ring._points = RingPoints(points, shift=0, latest_owns_exact=False)
 
     with pytest.raises(InvariantError, match="different numbers"):

@@ -24,7 +24,6 @@ TWO_MEANINGS = {
         ("Done", "Dropped", "Released", "Resumed", "Settled", "Skipped"),
         "an effect says it to the host, a happening of the kit says the same in a history that any system can write",
     ),
-    "balanced_boundaries": "the same answer from a histogram in memory and from one that is a frame",
 }
 KIT_BY_PATH = [
     "keyshared.testing.machine",
@@ -83,7 +82,7 @@ def spark_names() -> list[Name]:
         return []
     package = importlib.import_module("keyshared.spark")
     walked = pkgutil.walk_packages(package.__path__, "keyshared.spark.")
-    found = [importlib.import_module(each.name) for each in walked if "spark.demo" not in each.name]  # a program
+    found = [importlib.import_module(each.name) for each in walked]
     return [Name(module.__name__, name, getattr(module, name)) for module in found for name in module.__all__]
 
 
@@ -239,8 +238,7 @@ def test_every_exception_is_still_needed() -> None:
     seen: dict[str, set[int]] = {}
     for _, name, thing in public_names():
         seen.setdefault(name, set()).add(id(thing))
-    optional = set() if find_spec("pyspark") else {"balanced_boundaries"}
-    assert set(TWO_MEANINGS) - optional == {name for name in TWO_MEANINGS if len(seen[name]) > 1}
+    assert set(TWO_MEANINGS) == {name for name in TWO_MEANINGS if len(seen[name]) > 1}
 
 
 def test_the_walk_sees_the_machines() -> None:

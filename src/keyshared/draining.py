@@ -1,30 +1,29 @@
-"""Draining hashes: which hashes are still unacked at the consumer that used to own them.
+"""Draining hashes: the hashes that are still unacked at the consumer that used to own them.
 
 When consumers join or leave, hashes change their owner. Until the previous owner has acked what it holds of a hash, no
-other consumer may get messages of it: the hash *drains*. `DrainingHashes` counts that, and nothing else, for a broker
-that keeps its own books of unacked messages and knows hashes only. A broker that does not should take
-`keyshared.draintracker.DrainTracker`, which derives the counts from the messages themselves, so that they cannot be
-wrong.
+other consumer may receive messages of it: the hash *drains*. `DrainingHashes` counts the unacked entries of each
+draining hash, for a broker that keeps its own records of unacked messages. A broker that does not should use
+`keyshared.draintracker.DrainTracker`, which keeps the records and the counts.
 
-A hash is a number that many keys may share, so a key may wait for another one's messages. `KeySharedDispatcher` knows
-keys and has no such collisions.
+Many keys may share a hash, so a key may wait for another key's messages. `KeySharedDispatcher` knows keys and has no
+such collisions.
 """
 
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, checked_kinds, require
+from keyshared._checks import check_int, require
 from keyshared.errors import ArgumentError, BatchError, HashHolderError
 
-__all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats", "add_up"]
+__all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats"]
 
 DEFAULT_UNSET_HASH: Final = 0  # Pulsar's "no hash was computed"; its hashes begin at 1
 
 
 class DrainingEntry(NamedTuple):
-    """What is known of one draining hash, at the moment of asking.
+    """One draining hash at the moment of the query.
 
     Attributes:
-        hash: Which hash.
+        hash: The hash.
         unacked: How many entries of it its holder has not acked.
         refused: How often another consumer was refused because of it.
     """
@@ -35,13 +34,13 @@ class DrainingEntry(NamedTuple):
 
 
 class DrainingStats(NamedTuple):
-    """What one consumer, or all of them together, still has to drain.
+    """The draining hashes of one consumer or of all consumers.
 
     Attributes:
         hashes: How many hashes drain.
-        cleared_total: How many have stopped draining so far, for whatever reason.
-        unacked: How many entries they wait for.
-        entries: The hashes one by one, in ascending order.
+        cleared_total: How many drains have ended so far.
+        unacked: How many unacked entries they wait for.
+        entries: The draining hashes in ascending order.
     """
 
     hashes: int = 0
@@ -50,13 +49,7 @@ class DrainingStats(NamedTuple):
     entries: tuple[DrainingEntry, ...] = ()
 
     def to_pulsar(self) -> dict[str, object]:
-        """Return the same under the names that Pulsar's statistics have for a consumer.
-
-        Returns:
-            Plain data for JSON.
-
-        Source:
-            PIP-379, and the consumer's topic statistics as Pulsar 4.0 has them.
+        """Return the same as JSON data, with the field names of Pulsar 4.0's consumer statistics.
 
         Example:
             >>> DrainingStats(1, 7, 2, (DrainingEntry(5, 2, 0),)).to_pulsar()["drainingHashes"]
@@ -73,53 +66,39 @@ class DrainingStats(NamedTuple):
         }
 
 
-def add_up(entries: list[DrainingEntry], cleared_total: int) -> DrainingStats:
-    """Build statistics of single hashes.
-
-    Args:
-        entries: In any order.
-        cleared_total: How many hashes have stopped draining.
-
-    Returns:
-        The statistics, with the hashes in ascending order.
-    """
-    known = sorted(checked_kinds("entry", entries, DrainingEntry))
-    return DrainingStats(len(known), cleared_total, sum(entry.unacked for entry in known), tuple(known))
-
-
 class DrainingHash:
-    """One drain of one hash; a later drain of the same hash is another object.
-
-    Live: the numbers go on changing until the drain is over. Read it, never write to it.
+    """One drain of one hash; a later drain of the same hash is another object. Live and read-only.
 
     Attributes:
-        hash: Which hash.
-        holder: The consumer that has not acked everything of it.
-        unacked: How many entries that are.
+        hash: The hash.
+        holder: The consumer that has unacked entries of it.
+        unacked: How many.
         refused: How often another consumer was refused because of it.
+        since_ms: When the drain began, as given to `DrainingHashes.add`.
     """
 
-    __slots__ = ("hash", "holder", "refused", "unacked")
+    __slots__ = ("hash", "holder", "refused", "since_ms", "unacked")
 
-    def __init__(self, hash_: int, holder: str, unacked: int) -> None:
+    def __init__(self, hash_: int, holder: str, unacked: int, since_ms: int = 0) -> None:
         self.hash = hash_
         self.holder = holder
         self.unacked = unacked
         self.refused = 0
+        self.since_ms = since_ms
 
     def __repr__(self) -> str:
         return f"DrainingHash({self.hash}, {self.holder!r}, unacked={self.unacked}, refused={self.refused})"
 
 
 class DrainingHashes:
-    """Counts, per hash, the unacked entries for which its new owner has to wait.
+    """Counts, for each draining hash, the unacked entries for which its new owner waits.
 
-    The caller keeps the counts right: one `add` for each unacked entry of a hash that moves away, one `reduce` when it
-    is acked or taken back, and one `reduce` for each when the hash comes home. Without the last one the hash stays
-    blocked for ever once it moves again.
+    The caller calls `add` for each unacked entry of a hash that moves away, `reduce` for each that is acked or taken
+    back, and `reduce` for each when the hash returns to its holder. Without the last one the hash stays blocked for
+    ever once it moves again.
 
-    A consumer's name stands for one session: if a client may reconnect under its old name, put a number of the session
-    into the name.
+    A consumer's name identifies one session: if a client may reconnect under its old name, make a session number part
+    of the name.
 
     Args:
         unset_hash: The hash that means "none was computed" and never drains. None if every number is a hash.
@@ -128,8 +107,8 @@ class DrainingHashes:
         ArgumentError: ``unset_hash`` is neither an int nor None.
 
     Source:
-        PIP-379, DrainingHashesTracker. Differs: a call returns what it unblocked, where the original calls a handler;
-        and an ack may name the drain that it belongs to.
+        PIP-379, DrainingHashesTracker. Differs: a call returns the hash that it unblocked, where the original calls a
+        handler; and an ack may name its drain.
 
     Example:
         >>> draining = DrainingHashes()
@@ -152,27 +131,28 @@ class DrainingHashes:
         self._batch_level = 0
         self._batched: dict[int, None] = {}
 
-    def add(self, consumer: str, hash_: int, count: int = 1) -> DrainingHash:
-        """Hold a hash until a consumer has acked its entries.
+    def add(self, consumer: str, hash_: int, count: int = 1, *, since_ms: int = 0) -> DrainingHash:
+        """Block a hash until a consumer has acked its entries.
 
         Args:
-            consumer: Their holder.
+            consumer: The consumer that holds the entries.
             hash_: Their hash.
-            count: How many.
+            count: How many entries.
+            since_ms: The time of this call, if the caller wants to read it from the drain; the first call counts.
 
         Returns:
-            The drain that they belong to, for `reduce`.
+            The drain that the entries belong to, for `reduce`.
 
         Raises:
             HashHolderError: The hash drains at another consumer. Nothing was changed.
-            ArgumentError: The hash is the unset one or no int, ``count`` is no int of at least 1, or ``consumer`` is no
-                text. Nothing was changed.
+            ArgumentError: The hash is the unset one, or an argument is of the wrong type or range. Nothing was changed.
         """
         drain = self._checked(consumer, hash_, count)
+        check_int("since_ms", since_ms)
         if hash_ == self._unset:
             raise ArgumentError("hash_", hash_, "be the hash of a message; this number means that none was computed")
         if drain is None:
-            drain = self._drains[hash_] = DrainingHash(hash_, consumer, count)
+            drain = self._drains[hash_] = DrainingHash(hash_, consumer, count, since_ms)
         elif drain.holder != consumer:
             raise HashHolderError(hash_, drain.holder, consumer)
         else:
@@ -182,23 +162,22 @@ class DrainingHashes:
     def reduce(
         self, consumer: str, hash_: int, count: int = 1, *, of: DrainingHash | None = None, closing: bool = False
     ) -> list[int]:
-        """Count entries as acked, taken back, or come home.
+        """Count entries as acked, taken back, or returned to their owner.
 
         Args:
-            consumer: Their holder until now.
-            hash_: Their hash. One that does not drain is passed over.
-            count: How many.
-            of: The drain that they belong to, as `add` gave it. If that one is over, nothing happens, even if another
-                drain of the same hash has begun. None: whichever there is.
-            closing: The consumer leaves; what it held is read again anyway, so nothing is reported as unblocked.
+            consumer: The consumer that held the entries.
+            hash_: Their hash. One that does not drain is ignored.
+            count: How many entries.
+            of: The drain that they belong to, as returned by `add`. If it has ended, nothing happens, even if another
+                drain of the same hash has begun. None means the current drain.
+            closing: The consumer leaves; its entries are replayed anyway, so the hash is not reported as unblocked.
 
         Returns:
-            ``[hash_]`` if this was the last of them and a consumer had been refused, so that a message may now go out;
-            else, or within a batch, ``[]``.
+            ``[hash_]`` if the drain ended and another consumer had been refused; else, or within a batch, ``[]``.
 
         Raises:
             HashHolderError: The hash drains at another consumer. Nothing was changed.
-            ArgumentError: ``count`` is more than the hash waits for, or an argument has the wrong type. Nothing was
+            ArgumentError: ``count`` is more than the hash waits for, or an argument is of the wrong type. Nothing was
                 changed.
         """
         drain = self._checked(consumer, hash_, count)
@@ -211,7 +190,7 @@ class DrainingHashes:
         drain.unacked -= count
         if drain.unacked:
             return []
-        self._clear(drain)
+        self._end(drain)
         if closing or not drain.refused:
             return []
         if self._batch_level:
@@ -220,43 +199,33 @@ class DrainingHashes:
         return [hash_]
 
     def should_block(self, consumer: str, hash_: int) -> bool:
-        """Return whether a message must not go to a consumer, and count the refusal.
+        """Return whether the hash drains at another consumer, and count the refusal. O(1).
 
-        If the consumer is the one that the hash waits for, the hash has come home: its drain ends at once and is not
-        reported, because the caller itself may go on.
-
-        Args:
-            consumer: The consumer that would get the message.
-            hash_: Its hash.
-
-        Returns:
-            Whether the hash drains at another consumer.
+        If the consumer is the holder of the drain, the hash has returned to it: the drain ends, and is not reported
+        because the caller itself may go on.
 
         Raises:
-            ArgumentError: An argument has the wrong type. Nothing was changed.
-
-        Complexity:
-            O(1), whatever drains.
+            ArgumentError: An argument is of the wrong type. Nothing was changed.
         """
         drain = self._checked(consumer, hash_, 1)
         if drain is None:
             return False
         if drain.holder == consumer:
-            self._clear(drain)
+            self._end(drain)
             return False
         drain.refused += 1
         return True
 
     def start_batch(self) -> None:
-        """Collect what is unblocked until the matching `end_batch`. Batches may be nested."""
+        """Collect unblocked hashes until the matching `end_batch`. Batches may be nested."""
         self._batch_level += 1
 
     def end_batch(self) -> list[int]:
-        """End the batch that began last.
+        """End the innermost batch.
 
         Returns:
-            At the end of the outermost batch, every hash that was unblocked within it, once each, in the order in which
-            that happened first; else ``[]``. One of them may drain again by now.
+            At the end of the outermost batch, each hash that was unblocked within it, in the order of first unblocking;
+            else ``[]``. A returned hash may be draining again.
 
         Raises:
             BatchError: No batch has begun. Nothing was changed.
@@ -271,24 +240,16 @@ class DrainingHashes:
         return unblocked
 
     def clear(self) -> None:
-        """Forget every drain and all statistics, because the last consumer has left. An open batch stays open."""
+        """Remove every drain and all statistics, because the last consumer has left. An open batch stays open."""
         self._drains.clear()
         self._cleared.clear()
 
     def consumer_removed(self, consumer: str) -> None:
-        """Forget the statistics of a consumer that has left; unknown names are passed over.
-
-        Args:
-            consumer: The consumer. What it held must have been reduced before.
-        """
+        """Remove the statistics of a consumer that has left, after its entries were reduced. Ignores unknown names."""
         self._cleared.pop(consumer, None)
 
     def entry(self, hash_: int) -> DrainingHash | None:
-        """Return the drain of a hash.
-
-        Returns:
-            The drain, live; None if the hash does not drain.
-        """
+        """Return the live drain of a hash; None if the hash does not drain."""
         return self._drains.get(hash_)
 
     def __len__(self) -> int:
@@ -298,35 +259,20 @@ class DrainingHashes:
         return hash_ in self._drains
 
     def stats(self, consumer: str | None = None) -> DrainingStats:
-        """List what drains, counted from the drains themselves.
+        """Return the statistics of one holder, or of all consumers. O(d log d), d draining hashes.
 
-        Args:
-            consumer: The holder; None for all consumers.
-
-        Returns:
-            The statistics; zeros for a consumer that never held anything that drained. `consumer_removed` takes what a
-            consumer has cleared out of the total, too.
-
-        Complexity:
-            O(d log d), d hashes draining.
+        The total excludes what removed consumers have cleared.
         """
-        entries = [
+        entries = sorted(
             DrainingEntry(drain.hash, drain.unacked, drain.refused)
             for drain in self._drains.values()
             if consumer is None or drain.holder == consumer
-        ]
+        )
         cleared = sum(self._cleared.values()) if consumer is None else self._cleared.get(consumer, 0)
-        return add_up(entries, cleared)
+        return DrainingStats(len(entries), cleared, sum(entry.unacked for entry in entries), tuple(entries))
 
     def check_invariants(self) -> None:
-        """Check the structure against itself; for tests.
-
-        Raises:
-            InvariantError: It contradicts itself.
-
-        Complexity:
-            O(d), d hashes draining.
-        """
+        """Raise `InvariantError` if the structure contradicts itself; for tests. O(d), d draining hashes."""
         require(self._unset not in self._drains, "the unset hash never drains")
         require(all(hash_ == drain.hash for hash_, drain in self._drains.items()), "a drain is filed under its hash")
         require(all(drain.unacked > 0 for drain in self._drains.values()), "a drain waits for something")
@@ -341,6 +287,6 @@ class DrainingHashes:
             raise ArgumentError("count", count, "be an int of at least 1")
         return self._drains.get(hash_)
 
-    def _clear(self, drain: DrainingHash) -> None:
+    def _end(self, drain: DrainingHash) -> None:
         del self._drains[drain.hash]
         self._cleared[drain.holder] = self._cleared.get(drain.holder, 0) + 1

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from keyshared._checks import check_hashed, check_int, check_number, check_several, configuration, refuse_hashed
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
@@ -28,15 +28,12 @@ from keyshared.hashing.named import (
     KeyHash,
     pulsar_ring_hash,
 )
-from keyshared.placement.protocol import find_consumer
+from keyshared.placement.protocol import PlacementBuilder, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.ring_points import Point, RingPoints
 from keyshared.placement.ring_ranges import RingMoves, RingRanges
-from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
+from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingNumbers, RingRules, pulsar_rules
 from keyshared.placement.spans import Moved
-
-if TYPE_CHECKING:  # only names with a separator are numbered
-    from keyshared.placement.ring_numbers import RingNumbers
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 
@@ -62,7 +59,7 @@ class _Member:
     index: int  # among those whose points are made of the same name
 
 
-class HashRing:
+class HashRing(PlacementBuilder):
     """Consistent hashing with virtual nodes and weights; its value is `ranges`.
 
     Args:
@@ -91,12 +88,11 @@ class HashRing:
         {('b', 'a')}
     """
 
-    __slots__ = ("_key_hash", "_members", "_numbers", "_points", "_ranges", "_rules", "_slot_bits", "_vnodes")
+    __slots__ = ("_numbers", "_points", "_rules", "_vnodes")
 
-    _members: dict[str, _Member]
-    _numbers: "RingNumbers | None"
+    _consumers: dict[str, _Member]
+    _numbers: RingNumbers | None  # of consumers whose points are made of one name
     _points: RingPoints
-    _ranges: RangeMap | None
 
     def __init__(
         self,
@@ -195,8 +191,8 @@ class HashRing:
         self._slot_bits = slot_bits
         self._key_hash = key_hash
         self._rules = rules
-        self._members = {}
-        self._numbers = _numbers_for(rules)
+        self._consumers = {}
+        self._numbers = None if rules.separator is None else RingNumbers()
         self._ranges = None
         points: list[Point] = []
         given = consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers)
@@ -247,8 +243,8 @@ class HashRing:
         Complexity:
             O(v log p), v points of the consumer and p of all.
         """
-        member = find_consumer(self._members, name)
-        del self._members[name]
+        member = find_consumer(self._consumers, name)
+        del self._consumers[name]
         if self._numbers is not None:
             self._numbers.free(self._rules.point_name(name), member.index)
         return self._change(self._points_of(name, member, 0, member.vnodes), join=False)
@@ -271,24 +267,12 @@ class HashRing:
         Complexity:
             O(d log p), d points of difference and p of all.
         """
-        member = find_consumer(self._members, name)
+        member = find_consumer(self._consumers, name)
         vnodes = self._vnodes_of(weight)
         few, many = sorted((vnodes, member.vnodes))
         points = self._points_of(name, member, few, many)  # first: the function of the hash may raise
-        self._members[name] = _Member(weight, vnodes, member.rank, member.index)
+        self._consumers[name] = _Member(weight, vnodes, member.rank, member.index)
         return self._change(points, join=vnodes == many) if points else []
-
-    @property
-    def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes. An empty ring is one hole."""
-        if self._ranges is None:
-            self._ranges = self._map_of(self._points)
-        return self._ranges
-
-    @property
-    def consumers(self) -> tuple[str, ...]:
-        """Everyone on the ring, in join order."""
-        return tuple(self._members)
 
     @property
     def points(self) -> tuple[tuple[int, str], ...]:
@@ -306,19 +290,7 @@ class HashRing:
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
-        return find_consumer(self._members, name).weight
-
-    def owner(self, key: str | bytes) -> str | None:
-        """Return the owner of a key; see `RangeMap.owner_of`, which is quicker for many keys.
-
-        Returns:
-            Who owns it; None if the ring is empty.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None.
-        """
-        return self.ranges.owner_of(key)
+        return find_consumer(self._consumers, name).weight
 
     def owners(self, key: str | bytes, n: int) -> list[str]:
         """Return a key's preference list: its owner, then the consumers that stand in for it, in that order.
@@ -335,49 +307,30 @@ class HashRing:
             ['a', 'b']
         """
         check_int("n", n, 0)
-        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self._members))))
-
-    def copy(self) -> Self:
-        """Copy the ring: the same consumers, and nothing shared that can change."""
-        twin = type(self).__new__(type(self))
-        twin._vnodes, twin._slot_bits = self._vnodes, self._slot_bits
-        twin._key_hash, twin._rules = self._key_hash, self._rules
-        twin._members = dict(self._members)
-        twin._numbers = None if self._numbers is None else self._numbers.copy()
-        twin._points, twin._ranges = self._points, self._ranges
-        return twin
+        return list(islice(self.ranges.walk(self.ranges.slot_of(key)), min(n, len(self._consumers))))
 
     def check_invariants(self) -> None:
-        """Check that the points are those of the members, and the value that of the points.
-
-        Raises:
-            InvariantError: They are not; a bug in this library.
-
-        Complexity:
-            O(p log p), p points: everything is built again.
-        """
-        fresh = [point for name, m in self._members.items() for point in self._points_of(name, m, 0, m.vnodes)]
+        """Raise `InvariantError` unless points and value are those of the consumers; for tests. O(p log p)."""
+        fresh = [point for name, m in self._consumers.items() for point in self._points_of(name, m, 0, m.vnodes)]
         if [(point, name) for point, _, name in sorted(fresh)] != list(self._points):
             raise InvariantError("the points are those of the members, in order")
-        if any(m.vnodes != self._vnodes_of(m.weight) for m in self._members.values()):
+        if any(m.vnodes != self._vnodes_of(m.weight) for m in self._consumers.values()):
             raise InvariantError("weights say how many points there are")
-        numbered = {(self._rules.point_name(name), m.index) for name, m in self._members.items()}
-        if len(numbered) != len(self._members):
+        numbered = {(self._rules.point_name(name), m.index) for name, m in self._consumers.items()}
+        if len(numbered) != len(self._consumers):
             raise InvariantError("those whose points are made of one name have different numbers")
         if self._numbers is not None:
             self._numbers.check_invariants(numbered)
         self._points.check_invariants()
-        self.ranges.check_invariants()
-        if self.ranges != self._map_of(self._points):
-            raise InvariantError("the ranges are those of the points")
+        super().check_invariants()
 
     def _new_member(self, name: str, weight: Weight) -> _Member:
         self._rules.check_name(name)
-        if name in self._members:
+        if name in self._consumers:
             raise ConsumerExistsError(name)
         rank = 0
-        if self._rules.ties_by_join and self._members:
-            rank = next(reversed(self._members.values())).rank + 1
+        if self._rules.ties_by_join and self._consumers:
+            rank = next(reversed(self._consumers.values())).rank + 1
         return _Member(weight, self._vnodes_of(weight), rank, self._free_index(name))
 
     def _free_index(self, name: str) -> int:
@@ -385,7 +338,7 @@ class HashRing:
         return 0 if self._numbers is None else self._numbers.lowest(self._rules.point_name(name))
 
     def _enter(self, name: str, member: _Member) -> None:
-        self._members[name] = member
+        self._consumers[name] = member
         if self._numbers is not None:
             self._numbers.take(self._rules.point_name(name))
 
@@ -396,10 +349,10 @@ class HashRing:
         return RingMoves(before, self._points, points, 1 << self._slot_bits)
 
     def _rank_of(self, name: str) -> int:
-        return self._members[name].rank
+        return self._consumers[name].rank
 
-    def _map_of(self, points: RingPoints) -> RangeMap:
-        return RingRanges(points, self._key_hash, self._slot_bits)
+    def _build(self) -> RangeMap:
+        return RingRanges(self._points, self._key_hash, self._slot_bits)
 
     def _vnodes_of(self, weight: object) -> int:
         # fractions, because products of floats are rounded, and half a point must be half a point everywhere
@@ -426,30 +379,9 @@ class HashRing:
         for hashed, _, _ in points:
             check_hashed(hash_name, bits, name, hashed, parameter="name", needs=_POINTS)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HashRing):
-            return NotImplemented
-        mine, theirs = (
-            (
-                ring._vnodes,
-                ring._slot_bits,
-                ring._key_hash,
-                ring._rules,
-                {n: (m.vnodes, m.index) for n, m in ring._members.items()},
-            )
-            for ring in (self, other)
-        )
-        return mine == theirs and (not self._rules.ties_by_join or self.consumers == other.consumers)
-
-    __hash__ = None  # type: ignore[assignment]  # a builder changes
+    def _identity(self) -> object:
+        members = {name: (member.vnodes, member.index) for name, member in self._consumers.items()}
+        return self._vnodes, self._rules, members, self._rules.ties_by_join and self.consumers
 
     def __repr__(self) -> str:
-        return f"<HashRing of {len(self._members)} consumers with {len(self._points)} points>"
-
-
-def _numbers_for(rules: RingRules) -> "RingNumbers | None":
-    if rules.separator is None:
-        return None  # names are unique
-    from keyshared.placement.ring_numbers import RingNumbers  # noqa: PLC0415  # only where it is used
-
-    return RingNumbers()
+        return f"<HashRing of {len(self._consumers)} consumers with {len(self._points)} points>"

@@ -85,7 +85,7 @@ def test_every_point_is_claimed_as_in_pulsar(row: Row) -> None:
     assert expected == claims
     owned = Counter(queue[0] for queue in claims.values())
     assert row["name_index_points_added_collisions"] == [
-        [ring._members[name].index, owned[name], row["points"] - owned[name]] for name in names
+        [ring._consumers[name].index, owned[name], row["points"] - owned[name]] for name in names
     ]
     ring.check_invariants()
 

@@ -6,7 +6,7 @@ from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
-from keyshared.simulate import Arrival, ConsumerPlan, Event, Fixed, Plan, Simulation
+from keyshared.simulate import Arrival, Event, Fixed, Group, SimulatedConsumer, Simulation
 
 RULES = Rules(mark="first letter", group_of=lambda key: key[:1].decode())
 
@@ -57,7 +57,7 @@ def test_without_rules_a_command_about_a_group_is_refused() -> None:
 
 def test_tenants_take_turns_in_a_simulation() -> None:
     config = DispatcherConfig(max_in_flight_per_consumer=1, group=GroupLimits(weight=1))
-    plan = Plan(consumers=[ConsumerPlan("ann", Fixed(10))], config=config, rules=RULES)
+    plan = Group(consumers=[SimulatedConsumer("ann", Fixed(10))], config=config, rules=RULES)
     rows = Simulation(
         plan, [Arrival(offset, key, at_ms=0) for offset, key in enumerate(("a0", "a1", "a2", "a3", "b1"))]
     )
@@ -66,4 +66,4 @@ def test_tenants_take_turns_in_a_simulation() -> None:
 
 def test_the_rules_of_a_plan_are_rules() -> None:
     with pytest.raises(ArgumentError, match="rules is 7"):
-        Plan(rules=7)  # type: ignore[arg-type]  # the mistake under test
+        Group(rules=7)  # type: ignore[arg-type]  # the mistake under test

@@ -3,7 +3,7 @@
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
-from keyshared.simulate import Arrival, ConsumerPlan, Event, Fixed, Plan, Simulation
+from keyshared.simulate import Arrival, Event, Fixed, Group, SimulatedConsumer, Simulation
 
 RULES = Rules(
     mark="first letter",
@@ -41,7 +41,7 @@ def test_an_offer_for_whose_key_a_rule_has_no_answer_is_refused_and_its_log_goes
 
 
 def test_a_simulation_has_rules_of_keys() -> None:
-    plan = Plan(consumers=[ConsumerPlan("ann", Fixed(10))], config=CONFIG, rules=RULES)
+    plan = Group(consumers=[SimulatedConsumer("ann", Fixed(10))], config=CONFIG, rules=RULES)
     rows = list(Simulation(plan, [Arrival(offset, key, at_ms=0) for offset, key in enumerate(("a", "a", *"sss"))]))
     assert [0, 1, 2, 4] == [row.offset for row in rows if row.event is Event.DELIVERED]
     assert [3] == [row.offset for row in rows if row.event is Event.SKIPPED]

@@ -225,7 +225,7 @@ def _forget_a_range(placement: ExclusiveRanges) -> None:
 
 
 def _declare_twice(placement: ExclusiveRanges) -> None:
-    placement._names["b"] = ((3, 5),)
+    placement._consumers["b"] = ((3, 5),)
     placement._spans = [(0, 4, "a"), (3, 5, "b")]
 
 

@@ -235,7 +235,9 @@ class ForgetsTheLastMoment(DrainTracker):
     def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt | Refusal:
         answer = super().add(consumer, position, hash_, messages)
         if answer is Refusal.DRAINING:
-            del self._drains[hash_].refused[hash_]
+            drain = self._draining.entry(hash_)
+            assert drain is not None
+            drain.refused = 0
         return answer
 
 

@@ -34,6 +34,7 @@ from keyshared.draintracker import (
     Returned,
     SendReceipt,
 )
+from keyshared.draintracker.tracker import _Consumer
 from keyshared.placement import RangeMap
 
 NAMES = ("a", "b", "c")
@@ -411,10 +412,11 @@ class TheLastMomentIsForgotten(DrainTracker):
     """What is refused only when it is entered wakes nobody up (PIP-379's guard)."""
 
     def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt | Refusal:
-        before = {hash_: wave.refused.get(hash_, 0) for hash_, wave in self._drains.items()}
         answer = super().add(consumer, position, hash_, messages)
         if answer is Refusal.DRAINING:
-            self._drains[hash_].refused[hash_] = before[hash_]
+            drain = self._draining.entry(hash_)
+            assert drain is not None
+            drain.refused -= 1
         return answer
 
 
@@ -423,7 +425,8 @@ class OldOwnersMayGoOn(DrainTracker):
 
     def refusal(self, consumer: str, hash_: int) -> Refusal | None:
         refusal = super().refusal(consumer, hash_)
-        drains_here = hash_ in self._drains and self._drains[hash_].holder.name == consumer
+        drain = self._draining.entry(hash_)
+        drains_here = drain is not None and drain.holder == consumer
         return None if refusal is Refusal.NOT_OWNER and drains_here else refusal
 
 
@@ -433,28 +436,24 @@ class LateEntriesStillCount(DrainTracker):
     def handle_timeout(self, *, now_ms: int | None = None) -> list[HandedOver]:
         handed = super().handle_timeout(now_ms=now_ms)
         for hash_, consumer, _, entries, _, _ in handed:
-            member = self._members[consumer]
-            member.late.remove_hash(hash_)
+            holder = self._consumers[consumer]
+            holder.late.remove_hash(hash_)
             for entry in entries:
-                member.pending.add(entry.position, hash_, entry.remaining, generation=entry.generation)
+                holder.pending.add(entry.position, hash_, entry.remaining, generation=entry.generation)
         return handed
 
 
 class AnOldDeadlineCounts(DrainTracker):
     """A hash that came home and moved again is handed over at the deadline of its first drain."""
 
-    def _end(self, hash_: int) -> bool:
-        wave = self._drains[hash_]
-        refused = super()._end(hash_)
-        self._first = getattr(self, "_first", {}) | {hash_: wave}
-        return refused
-
-    def set_owners(self, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
-        change = super().set_owners(owners, now_ms=now_ms)
-        for hash_, first in getattr(self, "_first", {}).items():
-            if hash_ in self._drains and self._drains[hash_].holder is first.holder:
-                self._drains[hash_].since_ms = first.since_ms
-        return change
+    def _start(self, holder: _Consumer, hash_: int) -> None:
+        super()._start(holder, hash_)
+        drain = self._draining.entry(hash_)
+        assert drain is not None
+        self._first: dict[tuple[str, int], int]
+        if not hasattr(self, "_first"):
+            self._first = {}
+        drain.since_ms = self._first.setdefault((holder.name, hash_), drain.since_ms)
 
 
 BROKEN = [

@@ -147,7 +147,7 @@ class Reshuffled(AutoSplit):
     def remove(self, name: str) -> list[Moved]:
         left = [other for other in self.consumers if other != name][::-1]
         super().remove(name)
-        self._names, self._bounds = {}, []
+        self._consumers, self._bounds = {}, []
         for other in left:
             self._join(other)
         return []

@@ -126,7 +126,7 @@ def test_the_ring_is_the_queues_of_pulsar(changes: Changes) -> None:
     placement = ring()
 
     follow(placement, model, model.owners, changes)
-    assert {name: member.index for name, member in placement._members.items()} == model.numbers
+    assert {name: member.index for name, member in placement._consumers.items()} == model.numbers
 
 
 @given(changes=changes_of(SPLIT_NAMES))
@@ -226,7 +226,7 @@ class NumbersGrow(HashRing):
     """Broken: a number that became free below others is not given again."""
 
     def _free_index(self, name: str) -> int:
-        return max((m.index for other, m in self._members.items() if other[0] == name[0]), default=-1) + 1
+        return max((m.index for other, m in self._consumers.items() if other[0] == name[0]), default=-1) + 1
 
 
 class UpperHalf(AutoSplit):
@@ -235,12 +235,12 @@ class UpperHalf(AutoSplit):
     def _join(self, name: str) -> None:
         others = dict(self._bounds)
         super()._join(name)
-        bound = self._names[name]
+        bound = self._consumers[name]
         upper = min((each for each in others if each > bound), default=None)
         if upper is not None:
             old = others[upper]
-            self._names[name], self._names[old] = upper, bound
-            self._bounds = sorted((each, owner) for owner, each in self._names.items())
+            self._consumers[name], self._consumers[old] = upper, bound
+            self._bounds = sorted((each, owner) for owner, each in self._consumers.items())
 
 
 class HighestOfEquals(AutoSplit):
@@ -261,12 +261,12 @@ class DownwardOnly(AutoSplit):
 
     def remove(self, name: str) -> list[Moved]:
         before = self.ranges
-        index = self._bounds.index((self._names[name], name))
+        index = self._bounds.index((self._consumers[name], name))
         if 0 < index:
             heir = self._bounds[index - 1][1]
-            self._names[heir] = self._names[name]
-            del self._names[name]
-            self._bounds = sorted((bound, owner) for owner, bound in self._names.items())
+            self._consumers[heir] = self._consumers[name]
+            del self._consumers[name]
+            self._bounds = sorted((bound, owner) for owner, bound in self._consumers.items())
             self._ranges = None
             return before.moved(self.ranges)
         return super().remove(name)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from keyshared.errors import InvariantError
 from keyshared.hashing import KeyHash, danube32
 from keyshared.placement import Moved, RangeMap, ring_points
-from keyshared.placement.ring_numbers import RingNumbers
 from keyshared.placement.ring_points import RingPoints
 from keyshared.placement.ring_ranges import RingRanges
-from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingRules, pulsar_rules
+from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingNumbers, RingRules, pulsar_rules
 from keyshared.ring import HashRing
 
 BITS: Final = 4
@@ -98,7 +97,7 @@ def start(kind: str) -> HashRing:
 
 def check_answers(ring: HashRing, expected: RangeMap) -> None:
     """Compare what is found among the points, and what is found in the runs that are derived of them."""
-    ranges = ring._map_of(ring._points)
+    ranges = ring._build()
     assert isinstance(ranges, RingRanges)
     ranges._lookups = 10_000
     assert [expected.owner(slot) for slot in range(SIZE)] == [ranges.owner(slot) for slot in range(SIZE)]

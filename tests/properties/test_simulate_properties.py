@@ -1,25 +1,25 @@
 """Whatever the plan: the promises hold in the history, the figures add up, and it comes to an end that it explains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.histories import HistoryJudge
+from tests.simulate.folding import folded, settled
 
 from keyshared.config import DispatcherConfig, KeySessions, OnEvict, Poison, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,
     Change,
-    ConsumerPlan,
     Crash,
     Event,
     Fixed,
+    Group,
     Join,
     Leave,
     Pace,
-    Plan,
     Poisoned,
     Redrive,
     Return,
@@ -28,11 +28,13 @@ from keyshared.simulate import (
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
+    SimulatedDelivery,
     Simulation,
     Stop,
     Tally,
     Unblock,
-    deliveries,
+    simulated_deliveries,
 )
 
 NAMES = ["a", "b", "c"]
@@ -43,9 +45,9 @@ services = st.one_of(st.builds(Fixed, millis), st.builds(Sampled, st.lists(milli
 
 
 @st.composite
-def consumers(draw: st.DrawFn, name: str) -> ConsumerPlan:
+def consumers(draw: st.DrawFn, name: str) -> SimulatedConsumer:
     concurrency, takes_batches = draw(st.sampled_from([(1, False), (2, False), (1, True)]))
-    return ConsumerPlan(
+    return SimulatedConsumer(
         name,
         draw(services),
         filters=draw(st.sampled_from([(), (), ("k*",), ("*",)])),
@@ -122,13 +124,13 @@ def configs(draw: st.DrawFn, *, redrives: bool) -> DispatcherConfig:
 
 
 @st.composite
-def plans(draw: st.DrawFn, *, redrives: bool = True) -> Plan:
+def plans(draw: st.DrawFn, *, redrives: bool = True) -> Group:
     present = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))
     state: dict[str, Any] = {name: "up" if name in present else "absent" for name in NAMES}
     replies = st.sampled_from([Answer.ACK, Answer.ACK, Answer.NACK, Answer.REJECT, Answer.POSTPONE, Answer.SILENT])
     reason = draw(st.sampled_from([None, "refused"]))
     config = draw(configs(redrives=redrives))
-    return Plan(
+    return Group(
         consumers=[draw(consumers(name)) for name in present],
         changes=draw(changes(state, redrive=config.redrive)),
         config=config,
@@ -153,7 +155,7 @@ arrivals = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 300), st.non
 
 
 @st.composite
-def batching(draw: st.DrawFn) -> Plan:
+def batching(draw: st.DrawFn) -> Group:
     """Plans in which what failed or timed out comes back to who takes batches: among newer ones where none come."""
     per_key, batch = draw(st.sampled_from([(2, 1), (3, 1), (3, 1), (1, 3)]))
     config = DispatcherConfig(
@@ -167,8 +169,8 @@ def batching(draw: st.DrawFn) -> Plan:
     names = draw(st.sampled_from([["a"], ["a", "b"]]))
     services = st.builds(Sampled, st.lists(millis | st.sampled_from([0, 1]), min_size=2, max_size=4))
     failing = SampledAnswers([Answer.ACK, Answer.ACK, Answer.NACK], seed=draw(st.integers(0, 9)))
-    return Plan(
-        consumers=[ConsumerPlan(name, draw(services), takes_batches=True) for name in names],
+    return Group(
+        consumers=[SimulatedConsumer(name, draw(services), takes_batches=True) for name in names],
         config=config,
         answers=draw(st.sampled_from([(), (failing,), (failing,)])),
         max_attempts=30,
@@ -181,16 +183,16 @@ few = st.lists(
 
 
 @given(plans(), arrivals)
-def test_every_history_keeps_the_promises_and_adds_up(plan: Plan, messages: list[Arrival]) -> None:
+def test_every_history_keeps_the_promises_and_adds_up(plan: Group, messages: list[Arrival]) -> None:
     check_history(plan, messages)
 
 
 @given(batching(), few)
-def test_batches_beside_what_comes_back_keep_the_promises_and_add_up(plan: Plan, messages: list[Arrival]) -> None:
+def test_batches_beside_what_comes_back_keep_the_promises_and_add_up(plan: Group, messages: list[Arrival]) -> None:
     check_history(plan, messages)
 
 
-def check_history(plan: Plan, messages: list[Arrival]) -> None:
+def check_history(plan: Group, messages: list[Arrival]) -> None:
     simulation = Simulation(plan, messages)
     rows = list(simulation)
     judge, tally, state = HistoryJudge().see_all(rows), Tally(), simulation.state
@@ -212,14 +214,53 @@ def check_history(plan: Plan, messages: list[Arrival]) -> None:
             came_back[row.offset] = row.at_ms
         elif row.offset is not None and row.event is Event.DELIVERED:
             assert came_back[row.offset] <= cast("int", row.available_ms) <= row.at_ms
-    told = list(deliveries(rows))
+    told = list(folded(rows))
     assert summary.deliveries == len(told)
-    assert len(judge.open) == sum(each.outcome is None for each in told)
+    assert len(judge.open) == sum(each.outcome == "open" for each in told)
     settled = summary.acked + summary.late_acked + summary.dead_lettered + summary.dropped + summary.skipped
     assert len(judge.settled) == settled - summary.redriven
     assert (len(offered), judge.cursor if judge.cursor >= 0 else None) == (summary.messages, summary.safe_cursor)
 
 
 @given(plans(), arrivals)
-def test_the_same_plan_and_messages_give_the_same_rows(plan: Plan, messages: list[Arrival]) -> None:
+def test_the_same_plan_and_messages_give_the_same_rows(plan: Group, messages: list[Arrival]) -> None:
     assert list(Simulation(plan, messages)) == list(Simulation(plan, iter(messages)))
+
+
+@given(plans(), arrivals)
+def test_the_lean_simulation_gives_the_deliveries_of_the_history(plan: Group, messages: list[Arrival]) -> None:
+    check_lean(plan, messages)
+
+
+@given(batching(), few)
+def test_the_lean_simulation_gives_the_deliveries_of_batches(plan: Group, messages: list[Arrival]) -> None:
+    check_lean(plan, messages)
+
+
+def check_lean(plan: Group, messages: list[Arrival]) -> None:
+    rows, lean = list(Simulation(plan, messages)), list(simulated_deliveries(plan, messages))
+    delivered = [each for each in lean if each.consumer is not None]
+    assert unnumbered(folded(rows)) == unnumbered(delivered)
+    ended = [(e.offset, e.key, e.outcome, e.ended_ms) for e in lean if e.consumer is None and e.ended_ms is not None]
+    assert settled(rows) == ended
+    first = [each.offset for each in lean if each.attempt in {0, 1}]
+    assert [message.offset for message in messages] == sorted(first)
+    left = [each.offset for each in lean if each.outcome in {"open", "outstanding"}]
+    simulation = Simulation(plan, messages)
+    offered = sum(row.event is Event.OFFERED for row in simulation)
+    assert len(set(left)) == len(left) == simulation.state.outstanding + len(messages) - offered
+    assert sorted(numbers(lean)) == list(range(len(numbers(lean))))
+    assert ranks(numbers(folded(rows))) == ranks(numbers(delivered))
+
+
+def unnumbered(found: Iterable[SimulatedDelivery]) -> list[SimulatedDelivery]:
+    return [each._replace(sequence=None, end_sequence=None) for each in found]
+
+
+def numbers(found: Iterable[SimulatedDelivery]) -> list[int]:
+    return [number for each in found for number in (each.sequence, each.end_sequence) if number is not None]
+
+
+def ranks(values: list[int]) -> list[int]:
+    places = {value: place for place, value in enumerate(sorted(values))}
+    return [places[value] for value in values]

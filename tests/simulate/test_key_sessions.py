@@ -4,7 +4,7 @@ import pytest
 
 from keyshared.config import DispatcherConfig, KeySessions
 from keyshared.errors import ConfigError
-from keyshared.simulate import Arrival, ConsumerPlan, Crash, Event, Fixed, Plan, Row, Simulation
+from keyshared.simulate import Arrival, Crash, Event, Fixed, Group, Row, SimulatedConsumer, Simulation
 from keyshared.testing import Guarantees, check_history
 from keyshared.testing.adapters.simulated import from_simulation
 
@@ -13,8 +13,8 @@ CLAIMS = Guarantees(promises={"one-session"}, sessions=True, linger_ms=0)
 
 def told(sessions: KeySessions, flush_ms: int, *changes: Crash) -> list[tuple[int, Event, int | None, str | None]]:
     """What happens to the sessions of a key of which a message arrives at 0, and another one at 15."""
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(10))],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(10))],
         config=DispatcherConfig(sessions=sessions, inactive_grace_ms=None),
         changes=changes,
         flush_ms=flush_ms,
@@ -51,4 +51,4 @@ def test_who_is_dead_flushes_nothing() -> None:
 
 def test_a_time_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="flush_ms"):
-        Plan(flush_ms=-1)
+        Group(flush_ms=-1)

@@ -12,14 +12,14 @@ from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
 from keyshared.simulate import (
     Arrival,
-    ConsumerPlan,
     Event,
     FailFirst,
     Fixed,
-    Plan,
+    Group,
     Poisoned,
     Redrive,
     Row,
+    SimulatedConsumer,
     Simulation,
     Stop,
     Unblock,
@@ -32,11 +32,11 @@ from keyshared.testing.history import Redriven
 LAST = RetryPolicy(max_redeliveries=0)
 
 
-def plan(*changes: Redrive | Unblock, **config: Any) -> Plan:
+def plan(*changes: Redrive | Unblock, **config: Any) -> Group:
     """Consumer a fails everything at the first time; its dead letters take 5 ms to be written."""
     chosen = DispatcherConfig(**{"redrive": True, "retry": LAST, **config})
-    return Plan(
-        consumers=[ConsumerPlan("a", Fixed(10))],
+    return Group(
+        consumers=[SimulatedConsumer("a", Fixed(10))],
         changes=changes,
         config=chosen,
         answers=[FailFirst(1)],
@@ -44,7 +44,7 @@ def plan(*changes: Redrive | Unblock, **config: Any) -> Plan:
     )
 
 
-def run(plan: Plan, keys: Iterable[Key]) -> tuple[list[Row], Simulation]:
+def run(plan: Group, keys: Iterable[Key]) -> tuple[list[Row], Simulation]:
     simulation = Simulation(plan, [Arrival(offset, key) for offset, key in enumerate(keys)])
     rows = list(simulation)
     HistoryJudge().see_all(rows)
@@ -86,8 +86,8 @@ def test_nothing_comes_back_twice_and_nothing_of_other_keys() -> None:
 
 
 def test_a_letter_that_fails_again_is_a_letter_again() -> None:
-    twice = Plan(
-        consumers=[ConsumerPlan("a", Fixed(10))],
+    twice = Group(
+        consumers=[SimulatedConsumer("a", Fixed(10))],
         changes=[Redrive(100, "k"), Redrive(200, "k")],
         config=DispatcherConfig(redrive=True, retry=LAST),
         answers=[Poisoned(["k"])],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.histories import HistoryJudge
+from tests.simulate.folding import folded
 
 from keyshared.config import Backoff, DispatcherConfig, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason
@@ -15,16 +16,15 @@ from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError, Unma
 from keyshared.simulate import (
     Answer,
     Arrival,
-    ConsumerPlan,
     Crash,
     Event,
     FailFirst,
     Fixed,
+    Group,
     Join,
     Leave,
     Pace,
     PerMessage,
-    Plan,
     Poisoned,
     Return,
     Row,
@@ -34,10 +34,10 @@ from keyshared.simulate import (
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
     Simulation,
     Stop,
     Unblock,
-    deliveries,
     summarize,
 )
 
@@ -45,15 +45,15 @@ NO_RETRY = RetryPolicy(max_redeliveries=0)
 AT_ONCE = RetryPolicy(max_redeliveries=5, base_delay_ms=0)
 
 
-def run(plan: Plan, arrivals: Iterable[Arrival]) -> tuple[list[Row], Simulation]:
+def run(plan: Group, arrivals: Iterable[Arrival]) -> tuple[list[Row], Simulation]:
     simulation = Simulation(plan, arrivals)
     rows = list(simulation)
     HistoryJudge().see_all(rows)
     return rows, simulation
 
 
-def one(service_ms: int = 10, **fields: Any) -> Plan:
-    return Plan(consumers=[ConsumerPlan("a", Fixed(service_ms))], **fields)
+def one(service_ms: int = 10, **fields: Any) -> Group:
+    return Group(consumers=[SimulatedConsumer("a", Fixed(service_ms))], **fields)
 
 
 def told(rows: Iterable[Row], *events: Event) -> list[tuple[Any, ...]]:
@@ -107,15 +107,13 @@ def test_a_retry_waits_as_long_as_the_policy_says() -> None:
     policy = RetryPolicy(max_redeliveries=2, base_delay_ms=50, backoff=Backoff.FIXED)
     rows, _ = run(one(config=DispatcherConfig(retry=policy), answers=[FailFirst(1)]), same_key(1))
     expected = [(0, 0, 10, "nacked"), (60, 60, 70, "acked")]
-    assert expected == [
-        (each.available_ms, each.delivered_ms, each.ended_ms, each.outcome) for each in deliveries(rows)
-    ]
+    assert expected == [(each.available_ms, each.delivered_ms, each.ended_ms, each.outcome) for each in folded(rows)]
 
 
 def test_deliveries_that_never_end_are_told_last() -> None:
     plan = one(config=DispatcherConfig(ack_timeout_ms=None), answers=[Poisoned(offsets=[0], reply=Answer.SILENT)])
     rows, simulation = run(plan, [Arrival(0, "x"), Arrival(1, "y")])
-    assert [(1, "acked", 0), (0, None, 0)] == [(each.offset, each.outcome, each.wait_ms) for each in deliveries(rows)]
+    assert [(1, "acked", 0), (0, "open", 0)] == [(each.offset, each.outcome, each.wait_ms) for each in folded(rows)]
     assert (1, 1, {}) == (
         simulation.state.outstanding,
         simulation.state.open_deliveries,
@@ -133,7 +131,7 @@ def test_an_answer_at_the_very_deadline_is_in_time() -> None:
 
 
 def test_work_that_ends_comes_before_changes_and_changes_before_arrivals() -> None:
-    plan = one(10, changes=[Leave(10, "a"), Join(10, ConsumerPlan("b", Fixed(1)))])
+    plan = one(10, changes=[Leave(10, "a"), Join(10, SimulatedConsumer("b", Fixed(1)))])
     rows, _ = run(plan, same_key(2, gap_ms=10))
     expected = [Event.ACKED, Event.CURSOR, Event.LEFT, Event.JOINED, Event.OFFERED, Event.DELIVERED]
     assert expected == [row.event for row in rows if row.at_ms == 10]
@@ -179,7 +177,7 @@ def test_it_begins_when_the_plan_says() -> None:
 
 
 def test_nothing_at_all_is_at_rest() -> None:
-    rows, simulation = run(Plan(), [])
+    rows, simulation = run(Group(), [])
     assert ([], True, 0) == (rows, simulation.state.at_rest, simulation.state.at_ms)
 
 
@@ -196,7 +194,7 @@ def test_a_message_waits_outside_while_there_is_no_room() -> None:
     rows, _ = run(plan, [Arrival(offset, f"k{offset}", at_ms=0) for offset in range(3)])
     expected = [(0, Event.OFFERED, 0), (0, Event.OFFERED, 1), (0, Event.PAUSED, None), (10, Event.RESUMED, None)]
     assert [*expected, (10, Event.OFFERED, 2)] == told(rows, Event.OFFERED, Event.PAUSED, Event.RESUMED)[:5]
-    assert [0, 0, 10] == [each.wait_ms for each in deliveries(rows)]  # from its arrival, not from its offer
+    assert [0, 0, 10] == [each.wait_ms for each in folded(rows)]  # from its arrival, not from its offer
 
 
 @pytest.mark.parametrize(
@@ -220,15 +218,15 @@ def test_what_the_dispatcher_refuses_is_refused() -> None:
         list(Simulation(one(), [Arrival(1, "k"), Arrival(1, "k")]))
     with pytest.raises(KeyTypeError):
         list(Simulation(one(), [Arrival(1, 7)]))  # type: ignore[arg-type]
-    picky = Plan(
-        consumers=[ConsumerPlan("a", Fixed(1), filters=["x*"])], config=DispatcherConfig(unmatched=Unmatched.ERROR)
+    picky = Group(
+        consumers=[SimulatedConsumer("a", Fixed(1), filters=["x*"])], config=DispatcherConfig(unmatched=Unmatched.ERROR)
     )
     with pytest.raises(UnmatchedKeyError):
         list(Simulation(picky, [Arrival(1, "k")]))
 
 
 def test_only_a_plan_can_be_simulated() -> None:
-    with pytest.raises(ArgumentError, match="plan"):
+    with pytest.raises(ArgumentError, match="group"):
         Simulation({}, [])  # type: ignore[arg-type]
 
 
@@ -236,30 +234,30 @@ def test_only_a_plan_can_be_simulated() -> None:
 
 
 def test_a_message_brings_its_own_service_time() -> None:
-    plan = Plan(consumers=[ConsumerPlan("a")])
+    plan = Group(consumers=[SimulatedConsumer("a")])
     rows, _ = run(plan, [Arrival(0, "x", 0, 5), Arrival(1, "y", 0, 7)])
     assert [(5, 5), (12, 7)] == [(row.at_ms, row.service_ms) for row in rows if row.event is Event.ACKED]
 
 
 def test_a_consumer_works_on_as_many_messages_at_once_as_it_can() -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), concurrency=3)])
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10), concurrency=3)])
     rows, _ = run(plan, [Arrival(offset, f"k{offset}") for offset in range(7)])
     assert [10, 10, 10, 20, 20, 20, 30] == [row.at_ms for row in rows if row.event is Event.ACKED]
 
 
 def test_the_limit_holds_back_what_the_local_queue_would_take() -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=2)])
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10), limit=2)])
     rows, _ = run(plan, [Arrival(offset, f"k{offset}") for offset in range(4)])
     assert [0, 0, 10, 20] == [row.at_ms for row in rows if row.event is Event.DELIVERED]
 
 
 @pytest.mark.no_cover
 def test_a_slow_consumer_does_not_hold_up_the_others() -> None:
-    fast = [ConsumerPlan("a", Fixed(2)), ConsumerPlan("b", Fixed(2))]
-    slow = ConsumerPlan("c", Scaled(Fixed(2), 50))
+    fast = [SimulatedConsumer("a", Fixed(2)), SimulatedConsumer("b", Fixed(2))]
+    slow = SimulatedConsumer("c", Scaled(Fixed(2), 50))
     config = DispatcherConfig(ack_timeout_ms=None)
-    same, _ = summarize(Plan(consumers=[*fast, ConsumerPlan("c", Fixed(2))], config=config), many_keys(3000, 100))
-    summary, state = summarize(Plan(consumers=[*fast, slow], config=config), many_keys(3000, 100))
+    same, _ = summarize(Group(consumers=[*fast, SimulatedConsumer("c", Fixed(2))], config=config), many_keys(3000, 100))
+    summary, state = summarize(Group(consumers=[*fast, slow], config=config), many_keys(3000, 100))
     assert state.at_rest
     assert summary.consumers["c"].wait.p50_ms > 1000
     for name in ("a", "b"):
@@ -276,43 +274,44 @@ def test_a_consumer_can_become_slower() -> None:
 
 
 def test_a_leaver_hands_back_what_it_had() -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(10))], changes=[Join(5, ConsumerPlan("b", Fixed(10))), Leave(5, "a")]
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(10))],
+        changes=[Join(5, SimulatedConsumer("b", Fixed(10))), Leave(5, "a")],
     )
     rows, _ = run(plan, same_key(1))
     expected = [("a", 0, 5, "removed"), ("b", 5, 15, "acked")]
-    assert expected == [(e.consumer, e.available_ms, e.ended_ms, e.outcome) for e in deliveries(rows)]
+    assert expected == [(e.consumer, e.available_ms, e.ended_ms, e.outcome) for e in folded(rows)]
 
 
 def test_a_draining_leaver_finishes_what_it_has() -> None:
-    plan = one(10, changes=[Join(5, ConsumerPlan("b", Fixed(10))), Leave(5, "a", None)])
+    plan = one(10, changes=[Join(5, SimulatedConsumer("b", Fixed(10))), Leave(5, "a", None)])
     rows, _ = run(plan, same_key(2))
-    assert [("a", 10, "acked"), ("b", 20, "acked")] == [(e.consumer, e.ended_ms, e.outcome) for e in deliveries(rows)]
+    assert [("a", 10, "acked"), ("b", 20, "acked")] == [(e.consumer, e.ended_ms, e.outcome) for e in folded(rows)]
     assert ["draining"] == [row.reason for row in rows if row.event is Event.LEFT]
 
 
 def test_a_drain_that_takes_too_long_is_cut_off_and_the_late_answer_is_only_noted() -> None:
-    plan = one(10, changes=[Join(5, ConsumerPlan("b", Fixed(10))), Leave(5, "a", 3)])
+    plan = one(10, changes=[Join(5, SimulatedConsumer("b", Fixed(10))), Leave(5, "a", 3)])
     rows, _ = run(plan, same_key(1))
     assert [("a", 8, "drain_timeout"), ("b", 18, "acked")] == [
-        (each.consumer, each.ended_ms, each.outcome) for each in deliveries(rows)
+        (each.consumer, each.ended_ms, each.outcome) for each in folded(rows)
     ]
     assert [(10, "late_ack_noted")] == [(row.at_ms, row.reason) for row in rows if row.event is Event.IGNORED]
 
 
 def test_a_name_that_joins_again_while_it_drains_starts_afresh() -> None:
-    plan = one(10, changes=[Leave(5, "a", None), Join(6, ConsumerPlan("a", Fixed(1)))])
+    plan = one(10, changes=[Leave(5, "a", None), Join(6, SimulatedConsumer("a", Fixed(1)))])
     rows, _ = run(plan, same_key(2))
     expected = [(0, 6, "removed"), (0, 7, "acked"), (1, 8, "acked")]
-    assert expected == [(each.offset, each.ended_ms, each.outcome) for each in deliveries(rows)]
+    assert expected == [(each.offset, each.ended_ms, each.outcome) for each in folded(rows)]
 
 
 def test_a_crashed_consumer_is_evicted_after_its_grace() -> None:
     config = DispatcherConfig(inactive_grace_ms=100)
-    plan = one(10, config=config, changes=[Crash(5, "a"), Join(200, ConsumerPlan("b", Fixed(1)))])
+    plan = one(10, config=config, changes=[Crash(5, "a"), Join(200, SimulatedConsumer("b", Fixed(1)))])
     rows, simulation = run(plan, same_key(2))
     assert [(0, 105, "evicted"), (0, 201, "acked"), (1, 202, "acked")] == [
-        (each.offset, each.ended_ms, each.outcome) for each in deliveries(rows)
+        (each.offset, each.ended_ms, each.outcome) for each in folded(rows)
     ]
     assert [(5, Event.INACTIVE, None), (105, Event.EVICTED, None)] == told(rows, Event.INACTIVE, Event.EVICTED)
     assert simulation.state.at_rest
@@ -330,13 +329,13 @@ def test_eviction_may_drop_what_was_open() -> None:
 def test_a_consumer_that_returns_in_time_gets_its_deliveries_again() -> None:
     rows, _ = run(one(10, changes=[Crash(5, "a"), Return(50, "a")]), same_key(2))
     assert [(0, 50, "session_lost"), (0, 60, "acked"), (1, 70, "acked")] == [
-        (each.offset, each.ended_ms, each.outcome) for each in deliveries(rows)
+        (each.offset, each.ended_ms, each.outcome) for each in folded(rows)
     ]
 
 
 def test_a_consumer_that_resumes_starts_again_on_what_it_has() -> None:
     rows, _ = run(one(10, changes=[Crash(5, "a"), Return(50, "a", resumed=True)]), same_key(2))
-    assert [(0, 60, "acked"), (1, 70, "acked")] == [(e.offset, e.ended_ms, e.outcome) for e in deliveries(rows)]
+    assert [(0, 60, "acked"), (1, 70, "acked")] == [(e.offset, e.ended_ms, e.outcome) for e in folded(rows)]
     assert ["resumed"] == [row.reason for row in rows if row.event is Event.ACTIVE]
 
 
@@ -356,14 +355,16 @@ def test_a_consumer_that_returns_too_late_joins_again_as_it_was_last_told_to_be(
 
 def test_leaving_after_an_eviction_changes_nothing_more() -> None:
     rows, _ = run(
-        one(10, changes=[Crash(5, "a"), Leave(9000, "a"), Join(9001, ConsumerPlan("a", Fixed(1)))]), same_key(1)
+        one(10, changes=[Crash(5, "a"), Leave(9000, "a"), Join(9001, SimulatedConsumer("a", Fixed(1)))]), same_key(1)
     )
     assert [] == told(rows, Event.LEFT)
     assert [(9002, Event.ACKED, 0)] == told(rows, Event.ACKED)
 
 
 def test_limits_and_weights_change_at_once() -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), limit=1)], changes=[SetLimit(3, "a", 2), SetWeight(4, "a", 5)])
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(10), limit=1)], changes=[SetLimit(3, "a", 2), SetWeight(4, "a", 5)]
+    )
     rows, _ = run(plan, [Arrival(0, "x"), Arrival(1, "y")])
     assert [0, 3] == [row.at_ms for row in rows if row.event is Event.DELIVERED]
     assert ["limit 2", "weight 5"] == [row.reason for row in rows if row.event is Event.CHANGED]
@@ -385,7 +386,7 @@ def test_a_delivery_that_takes_too_long_times_out_and_its_late_ack_settles_it() 
 def test_what_waits_in_the_local_queue_is_dropped_when_it_times_out() -> None:
     config = DispatcherConfig(ack_timeout_ms=50, retry=RetryPolicy(base_delay_ms=100, backoff=Backoff.FIXED))
     rows, _ = run(one(40, config=config), [Arrival(0, "x"), Arrival(1, "y"), Arrival(2, "z")])
-    ended = [(each.offset, each.attempt, each.ended_ms, each.outcome) for each in deliveries(rows)]
+    ended = [(each.offset, each.attempt, each.ended_ms, each.outcome) for each in folded(rows)]
     # 1 is being worked on at 50 and is acked late at 80; 2 still waits, is dropped, and comes again at 150.
     assert [(0, 1, 40, "acked"), (1, 1, 50, "timed_out"), (2, 1, 50, "timed_out"), (2, 2, 190, "acked")] == ended
 
@@ -393,7 +394,7 @@ def test_what_waits_in_the_local_queue_is_dropped_when_it_times_out() -> None:
 def test_a_silent_consumer_is_answered_for_by_the_timeout() -> None:
     config = DispatcherConfig(ack_timeout_ms=50, retry=AT_ONCE)
     rows, _ = run(one(10, config=config, answers=[FailFirst(1, Answer.SILENT)]), same_key(1))
-    assert [(50, "timed_out"), (60, "acked")] == [(each.ended_ms, each.outcome) for each in deliveries(rows)]
+    assert [(50, "timed_out"), (60, "acked")] == [(each.ended_ms, each.outcome) for each in folded(rows)]
 
 
 def test_a_rejected_message_is_poison_at_once() -> None:
@@ -419,8 +420,8 @@ BEHIND = {BlockReason.BLOCKED: 1, BlockReason.OLDER_WAITS: 2}
 def test_a_poisoned_key_stops_nothing_else(
     poison: dict[str, Any], settled: dict[Event, int], left: int, reasons: dict[BlockReason, int], letters: list[int]
 ) -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(3)), ConsumerPlan("b", Fixed(5))],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(3)), SimulatedConsumer("b", Fixed(5))],
         config=DispatcherConfig(**poison, retry=RetryPolicy(max_redeliveries=2, base_delay_ms=20)),
         answers=[Poisoned(["k4"])],
         archive_ms=7,
@@ -460,7 +461,7 @@ def test_endless_retries_end_with_the_most_attempts_allowed() -> None:
 
 def test_spilled_messages_are_read_again_when_their_turn_comes() -> None:
     config = DispatcherConfig(window=100, max_loaded_per_key=1)
-    plan = Plan(consumers=[ConsumerPlan("a", PerMessage())], config=config, load_ms=4)
+    plan = Group(consumers=[SimulatedConsumer("a", PerMessage())], config=config, load_ms=4)
     rows, simulation = run(plan, [Arrival(offset, "k", 0, 10 + offset) for offset in range(3)])
     assert [(0, Event.SPILLED, 1), (0, Event.SPILLED, 2)] == told(rows, Event.SPILLED)
     expected = [(10, Event.LOADING, 1), (14, Event.LOADED, 1), (25, Event.LOADING, 2), (29, Event.LOADED, 2)]
@@ -471,21 +472,21 @@ def test_spilled_messages_are_read_again_when_their_turn_comes() -> None:
 
 def test_what_is_superseded_was_spilled_or_is_being_read_and_the_newer_one_is_spilled_too() -> None:
     config = DispatcherConfig(window=2, max_loaded_per_key=1, latest_only=True)
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=config, load_ms=4)
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10))], config=config, load_ms=4)
     rows, simulation = run(plan, [Arrival(offset, "k", at_ms) for offset, at_ms in enumerate([0, 1, 2, 12, 23])])
     assert [(1, Event.SPILLED, 1), (2, Event.SPILLED, 2)] == told(rows, Event.SPILLED)
     assert [(2, Event.SKIPPED, 1), (12, Event.SKIPPED, 2)] == told(rows, Event.SKIPPED)
     assert [(10, Event.LOADING, 2), (14, Event.LOADED, 2)] == told(rows, Event.LOADING, Event.LOADED)
     assert [(14, Event.IGNORED_CALL, 2)] == told(rows, Event.IGNORED_CALL)
     assert simulation.state.at_rest
-    assert {} == simulation._host.spilled
+    assert {} == simulation._engine.host.spilled
 
 
 # the end
 
 
 def test_without_consumers_it_stops_and_says_why() -> None:
-    _, simulation = run(Plan(config=DispatcherConfig(window=2, max_tracked=2)), same_key(3))
+    _, simulation = run(Group(config=DispatcherConfig(window=2, max_tracked=2)), same_key(3))
     state = simulation.state
     assert (Stop.STUCK, False, 2) == (state.stop, state.all_offered, state.outstanding)
     assert {BlockReason.NO_CONSUMER: 1, BlockReason.OLDER_WAITS: 1} == state.why_blocked
@@ -516,7 +517,7 @@ def test_the_state_can_be_asked_on_the_way() -> None:
 
 def test_a_message_that_nobody_accepts_is_skipped() -> None:
     config = DispatcherConfig(unmatched=Unmatched.SKIP)
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(1), filters=["x*"])], config=config)
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(1), filters=["x*"])], config=config)
     rows, simulation = run(plan, [Arrival(0, "k"), Arrival(1, "x1")])
     assert [(0, Event.SKIPPED, 0), (1, Event.ACKED, 1)] == told(rows, Event.SKIPPED, Event.ACKED)
     assert simulation.state.at_rest
@@ -524,20 +525,20 @@ def test_a_message_that_nobody_accepts_is_skipped() -> None:
 
 # everything at once
 
-ROUGH = Plan(
+ROUGH = Group(
     consumers=[
-        ConsumerPlan("a", Sampled([1, 2, 3, 40], seed=1)),
-        ConsumerPlan("b", Scaled(Sampled([1, 2, 3, 40], seed=1), 3), limit=4),
-        ConsumerPlan("c", PerMessage(default_ms=4), concurrency=2),
+        SimulatedConsumer("a", Sampled([1, 2, 3, 40], seed=1)),
+        SimulatedConsumer("b", Scaled(Sampled([1, 2, 3, 40], seed=1), 3), limit=4),
+        SimulatedConsumer("c", PerMessage(default_ms=4), concurrency=2),
     ],
     changes=[
-        Join(300, ConsumerPlan("d", Fixed(2), weight=2)),
+        Join(300, SimulatedConsumer("d", Fixed(2), weight=2)),
         Crash(500, "a"),
         Return(530, "a"),
         Leave(900, "c", 20),
         Crash(1_500, "b"),
         SetWeight(1_600, "d", 1),
-        Join(1_700, ConsumerPlan("c", Fixed(3))),
+        Join(1_700, SimulatedConsumer("c", Fixed(3))),
         Return(9_000, "b"),
     ],
     config=DispatcherConfig(
@@ -566,14 +567,14 @@ def test_every_message_is_settled_once_through_joins_leaves_crashes_and_failures
     judge = HistoryJudge().see_all(rows)
     assert list(range(0, 4_000, 2)) == sorted(judge.settled)
     assert {Event.ACKED, Event.SETTLED} >= set(judge.settled.values())
-    assert {"evicted", "session_lost", "timed_out", "nacked"} <= {each.outcome for each in deliveries(rows)}
+    assert {"evicted", "session_lost", "timed_out", "nacked"} <= {each.outcome for each in folded(rows)}
     assert {Event.SPILLED, Event.PAUSED, Event.IGNORED, Event.CHANGED} <= {row.event for row in rows}
 
 
 def test_nothing_is_remembered_of_messages_that_are_settled() -> None:
     _, simulation = run(ROUGH, rough_arrivals())
-    host = simulation._host
-    assert [0] * 5 == [len(books) for books in (host.open, host.again, host.spilled, host.blocked, host.rows)]
+    host = simulation._engine.host
+    assert [0] * 4 == [len(books) for books in (host.open, host.again, host.spilled, host.blocked)]
 
 
 @pytest.mark.no_cover

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.histories import HistoryJudge
+from tests.simulate.folding import folded
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.effects import BlockReason
@@ -12,40 +13,39 @@ from keyshared.errors import ArgumentError
 from keyshared.simulate import (
     Answer,
     Arrival,
-    ConsumerPlan,
     Event,
     FailFirst,
     Fixed,
+    Group,
     PerMessage,
-    Plan,
     Poisoned,
     Row,
     SampledAnswers,
+    SimulatedConsumer,
     Simulation,
     Stop,
-    deliveries,
     summarize,
 )
 
 LAST = RetryPolicy(max_redeliveries=0)
 
 
-def run(plan: Plan, arrivals: Iterable[Arrival]) -> list[Row]:
+def run(plan: Group, arrivals: Iterable[Arrival]) -> list[Row]:
     rows = list(Simulation(plan, arrivals))
     HistoryJudge().see_all(rows)
     return rows
 
 
-def one(service_ms: int = 10, *, consumer: dict[str, Any] | None = None, **fields: Any) -> Plan:
-    return Plan(consumers=[ConsumerPlan("a", Fixed(service_ms), **consumer or {})], **fields)
+def one(service_ms: int = 10, *, consumer: dict[str, Any] | None = None, **fields: Any) -> Group:
+    return Group(consumers=[SimulatedConsumer("a", Fixed(service_ms), **consumer or {})], **fields)
 
 
 def told(rows: Iterable[Row], *events: Event) -> list[tuple[Any, ...]]:
     return [(row.at_ms, row.event, row.offset) for row in rows if row.event in events]
 
 
-def ends(rows: Iterable[Row]) -> list[tuple[int, int, int | None, str | None]]:
-    return [(each.offset, each.delivered_ms, each.ended_ms, each.outcome) for each in deliveries(rows)]
+def ends(rows: Iterable[Row]) -> list[tuple[int, int | None, int | None, str]]:
+    return [(each.offset, each.delivered_ms, each.ended_ms, each.outcome) for each in folded(rows)]
 
 
 class TestPostponing:
@@ -100,7 +100,7 @@ class TestNotBefore:
 
         assert [(2, 2, 12, "acked"), (0, 300, 310, "acked"), (1, 310, 320, "acked")] == ends(rows)
         assert [300, 1, 2] == [row.available_ms for row in rows if row.event is Event.OFFERED]
-        assert [0, 0, 309] == [each.wait_ms for each in deliveries(rows)]
+        assert [0, 0, 309] == [each.wait_ms for each in folded(rows)]
 
     def test_a_time_that_has_passed_says_nothing(self) -> None:
         rows = run(one(), [Arrival(0, "k", at_ms=50, not_before_ms=20)])
@@ -113,7 +113,7 @@ class TestNotBefore:
         rows = run(one(config=config), [Arrival(offset, "k", not_before_ms=100) for offset in range(3)])
 
         assert [(0, Event.SPILLED, 1), (0, Event.SPILLED, 2)] == told(rows, Event.SPILLED)
-        assert [(0, 100), (1, 110), (2, 120)] == [(each.offset, each.delivered_ms) for each in deliveries(rows)]
+        assert [(0, 100), (1, 110), (2, 120)] == [(each.offset, each.delivered_ms) for each in folded(rows)]
 
     def test_the_state_says_what_waits_for_its_time(self) -> None:
         simulation = Simulation(one(until_ms=50), [Arrival(0, "k", not_before_ms=100)])
@@ -140,7 +140,7 @@ class _FailsOnce(NamedTuple):
 class TestBatches:
     ARRIVALS = tuple(Arrival(offset, "k") for offset in range(5))
 
-    def plan(self, **fields: Any) -> Plan:
+    def plan(self, **fields: Any) -> Group:
         config = DispatcherConfig(batch_per_key=3, retry=RetryPolicy(max_redeliveries=3, base_delay_ms=100))
         return one(**{"consumer": {"takes_batches": True}, "config": config, **fields})
 
@@ -201,7 +201,7 @@ class TestBatches:
     def test_what_came_back_behind_newer_ones_of_its_key_is_in_no_batch_with_them(self) -> None:
         """An ack through the last of a batch settles what is older, not what is newer."""
         config = DispatcherConfig(max_in_flight_per_key=2, ack_timeout_ms=50, retry=RetryPolicy(base_delay_ms=0))
-        plan = Plan(consumers=[ConsumerPlan("a", PerMessage(), takes_batches=True)], config=config)
+        plan = Group(consumers=[SimulatedConsumer("a", PerMessage(), takes_batches=True)], config=config)
         rows = run(plan, [Arrival(0, "other", 0, 49), Arrival(1, "k", 0, 10), Arrival(2, "k", 30, 5)])
 
         assert [(50, Event.TIMED_OUT, 1), (64, Event.ACKED, 2), (74, Event.ACKED, 1)] == told(
@@ -212,8 +212,8 @@ class TestBatches:
         """settled-once: what stood behind a failure left the queue with it, and was acked with a newer one, untold."""
         retry = RetryPolicy(max_redeliveries=1, base_delay_ms=0)
         config = DispatcherConfig(max_in_flight_per_key=3, window=3, retry=retry)
-        consumer = ConsumerPlan("a", Fixed(1), takes_batches=True)
-        plan = Plan(consumers=[consumer], config=config, answers=[Poisoned(offsets=[1])])
+        consumer = SimulatedConsumer("a", Fixed(1), takes_batches=True)
+        plan = Group(consumers=[consumer], config=config, answers=[Poisoned(offsets=[1])])
         rows = run(plan, [Arrival(offset, "k", 0) for offset in range(4)])
 
         assert [(1, Event.ACKED, 0), (3, Event.ACKED, 2), (4, Event.ACKED, 3)] == told(

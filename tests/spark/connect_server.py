@@ -2,7 +2,7 @@
 
 import sys
 
-from keyshared.spark.runtime.session import local_session
+from keyshared.spark.session import local_session
 
 SETTINGS = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

@@ -1,8 +1,7 @@
-"""What one consumer was sent and has not acked: by position in order, and by hash in order.
+"""The unacked entries of one consumer, in order of position and indexed by hash.
 
-Two questions have to be quick. "Everything up to here is gone" (expiry, truncation) walks positions; "who holds what of
-these hashes" (a change of owners) walks hashes. So both orders are kept, and a change of owners looks only at hashes
-that have moved, however many entries are pending.
+Two queries have to be fast: "everything up to this position has expired" walks positions, "which of these hashes are
+pending" walks hashes. Both orders are kept, so that a change of owners looks only at hashes that have moved.
 """
 
 from collections.abc import Iterator
@@ -16,19 +15,19 @@ from keyshared.errors import ArgumentError
 __all__ = ["PendingAck", "PendingAcks", "Position", "check_position"]
 
 Position: TypeAlias = tuple[int, int]
-"""Place of an entry in its log: any two ints that are ordered as a pair; Pulsar's are (ledger, entry)."""
+"""Place of an entry in its log: a pair of ints in the order of the log; Pulsar's are (ledger, entry)."""
 
 _PARTS: Final = 2
 
 
 class PendingAck(NamedTuple):
-    """One entry that was sent and is not acked: an immutable value, as of the moment of asking.
+    """One entry that was sent and is not acked.
 
     Attributes:
-        position: Where it is in the log.
+        position: Its place in the log.
         hash: Its hash.
-        remaining: How many messages of it are unacked; more than 1 only if the entry is a batch. 0 is legal.
-        generation: Number of this sending, given by whoever sent it.
+        remaining: How many of its messages are unacked; more than 1 only if the entry is a batch. 0 is legal.
+        generation: Number of this sending, chosen by the sender.
     """
 
     position: Position
@@ -38,14 +37,7 @@ class PendingAck(NamedTuple):
 
 
 def check_position(position: object) -> None:
-    """Check that something is a position.
-
-    Args:
-        position: Must be a pair of ints.
-
-    Raises:
-        ArgumentError: It is not.
-    """
+    """Raise `ArgumentError` unless ``position`` is a pair of ints."""
     if (
         not isinstance(position, tuple)
         or len(position) != _PARTS
@@ -56,11 +48,11 @@ def check_position(position: object) -> None:
 
 
 class PendingAcks:
-    """One consumer's unacked entries.
+    """The unacked entries of one consumer.
 
     Source:
-        Pulsar's PendingAcksMap. Differs: nothing is called back; what was removed is returned, so that the caller can
-        act on it. Walks are in ascending order, always. Hashes are indexed.
+        Pulsar's PendingAcksMap. Differs: removed entries are returned, no handler is called; walks are always in
+        ascending order; hashes are indexed.
 
     Example:
         >>> pending = PendingAcks()
@@ -86,22 +78,19 @@ class PendingAcks:
         self._closed = False
 
     def add(self, position: Position, hash_: int, remaining: int = 1, *, generation: int = 0) -> bool:
-        """Enter an entry, before it is sent: the consumer could be gone in between.
+        """Record an entry before it is sent, because the consumer may leave in between. O(log n).
 
         Args:
-            position: Where it is in the log. If it is pending already, the new sending takes the place of the old one.
+            position: Its place in the log. A pending entry at the same position is replaced.
             hash_: Its hash; any int.
             remaining: How many messages it holds.
             generation: Number of this sending.
 
         Returns:
-            False if this is closed: the entry must not be sent then. Nothing was changed.
+            False if this is closed: the entry must not be sent. Nothing was changed.
 
         Raises:
-            ArgumentError: An argument has the wrong type, or ``remaining`` is negative. Nothing was changed.
-
-        Complexity:
-            O(log n), n entries pending.
+            ArgumentError: An argument is of the wrong type, or ``remaining`` is negative. Nothing was changed.
         """
         check_position(position)
         check_int("hash_", hash_)
@@ -113,44 +102,18 @@ class PendingAcks:
         if position in self._acks:
             self.remove(position)
         self._acks[position] = PendingAck(position, hash_, remaining, generation)
-        positions = self._by_hash.get(hash_)
-        if positions is None:
-            self._by_hash[hash_] = {position: None}
-        else:
-            positions[position] = None
+        self._by_hash.setdefault(hash_, {})[position] = None
         return True
 
     def remove(self, position: Position) -> PendingAck | None:
-        """Take an entry off, because it was acked, nacked or has expired.
-
-        Args:
-            position: Where it is in the log.
-
-        Returns:
-            What was known of it; None if it was not pending.
-
-        Complexity:
-            O(log n), n entries pending.
-        """
+        """Remove an entry and return it; None if it is not pending. O(log n)."""
         ack = self._acks.get(position)
         if ack is not None:
             self._take(ack)
         return ack
 
     def remove_matching(self, position: Position, hash_: int, remaining: int) -> PendingAck | None:
-        """Take an entry off only if it still is what the caller believes.
-
-        Args:
-            position: Where it is in the log.
-            hash_: The hash that it must have.
-            remaining: How many unacked messages it must have.
-
-        Returns:
-            What was known of it; None if it was not pending, or is not so. Nothing was changed then.
-
-        Complexity:
-            O(log n), n entries pending.
-        """
+        """Remove an entry and return it, if it has this hash and so many unacked messages; else None. O(log n)."""
         ack = self._acks.get(position)
         if ack is None or (ack.hash, ack.remaining) != (hash_, remaining):
             return None
@@ -158,20 +121,17 @@ class PendingAcks:
         return ack
 
     def reduce_remaining(self, position: Position, messages: int) -> int | None:
-        """Count some messages of an entry as acked. The entry stays pending, even with none left.
+        """Count some messages of an entry as acked. The entry stays pending, even with none left. O(1).
 
         Args:
-            position: Where it is in the log.
-            messages: How many were acked. More than there are is a peer's double ack, and leaves none.
+            position: Its place in the log.
+            messages: How many were acked. More than there are is a double ack, and leaves none.
 
         Returns:
-            How many remain, never less than 0; None if the entry is not pending.
+            How many remain, at least 0; None if the entry is not pending.
 
         Raises:
-            ArgumentError: ``messages`` is no int of at least 1. Nothing was changed.
-
-        Complexity:
-            O(1).
+            ArgumentError: ``messages`` is not an int of at least 1. Nothing was changed.
         """
         if type(messages) is not int or messages < 1:
             raise ArgumentError("messages", messages, "be an int of at least 1")
@@ -183,19 +143,10 @@ class PendingAcks:
         return left
 
     def remove_up_to(self, position: Position) -> list[PendingAck]:
-        """Take off every entry at or below a position.
-
-        Args:
-            position: The highest one to go; need not be pending.
-
-        Returns:
-            What was taken off, in ascending order.
+        """Remove every entry at or below a position, and return them in ascending order. O((1 + k) log n), k removed.
 
         Raises:
-            ArgumentError: ``position`` is not one. Nothing was changed.
-
-        Complexity:
-            O((1 + k) log n), k entries taken off, n pending; what stays is not looked at.
+            ArgumentError: ``position`` is not a pair of ints. Nothing was changed.
         """
         check_position(position)
         acks = [self._acks[below] for below in self._acks.irange(maximum=position)]
@@ -204,87 +155,58 @@ class PendingAcks:
         return acks
 
     def remove_hash(self, hash_: int) -> list[PendingAck]:
-        """Take off every entry of a hash.
-
-        Args:
-            hash_: The hash.
-
-        Returns:
-            What was taken off, in ascending order.
-
-        Complexity:
-            O(k log n), k entries taken off, n pending.
-        """
+        """Remove every entry of a hash, and return them in ascending order. O(k log n), k removed."""
         acks = [self._acks[position] for position in self.positions_of(hash_)]
         for ack in acks:
             self._take(ack)
         return acks
 
     def clear(self) -> list[PendingAck]:
-        """Take off everything; more may be added.
-
-        Returns:
-            What was taken off, in ascending order.
-
-        Complexity:
-            O(n), n entries pending.
-        """
+        """Remove all entries, and return them in ascending order. O(n)."""
         acks = list(self._acks.values())
         self._acks.clear()
         self._by_hash.clear()
         return acks
 
     def close(self) -> list[PendingAck]:
-        """Take off everything and refuse what is added later, because the consumer leaves.
+        """Remove all entries and refuse further ones, because the consumer leaves. O(n).
 
         Returns:
-            What was taken off, in ascending order: it has to be sent again, to whoever is next.
-
-        Complexity:
-            O(n), n entries pending.
+            The removed entries in ascending order, to be sent again to another consumer.
         """
         self._closed = True
         return self.clear()
 
     @property
     def closed(self) -> bool:
-        """Whether adding is refused."""
+        """Whether `add` refuses entries."""
         return self._closed
 
     def get(self, position: Position) -> PendingAck | None:
-        """Return what is known of an entry, or None if it is not pending. O(1)."""
+        """Return an entry; None if it is not pending. O(1)."""
         return self._acks.get(position)
 
     def count(self, hash_: int) -> int:
         """Return how many entries of a hash are pending. O(1)."""
-        positions = self._by_hash.get(hash_)
-        return 0 if positions is None else len(positions)
+        return len(self._by_hash.get(hash_, ()))
 
     def positions_of(self, hash_: int) -> list[Position]:
-        """List where the pending entries of a hash are, in ascending order. O(k log k), k of them."""
+        """Return the positions of a hash's pending entries in ascending order. O(k log k)."""
         return sorted(self._by_hash.get(hash_, ()))
 
     def hashes_between(self, start: int, stop: int) -> Iterator[int]:
-        """Walk the hashes in ``range(start, stop)`` of which anything is pending.
+        """Iterate over the pending hashes in ``range(start, stop)``, ascending. O(log n + k).
 
-        Args:
-            start: First hash.
-            stop: One past the last hash.
-
-        Returns:
-            The hashes in ascending order. Nothing may be added or taken off before the walk is over.
-
-        Complexity:
-            O(log n + k), k hashes found, n pending.
+        Do not add or remove entries during the iteration.
         """
         return self._by_hash.irange(start, stop, inclusive=(True, False))
 
     def hashes(self) -> Iterator[int]:
-        """Walk all hashes of which anything is pending, in ascending order."""
+        """Iterate over all pending hashes in ascending order."""
         return iter(self._by_hash)
 
     def __iter__(self) -> Iterator[PendingAck]:
-        """Entries in ascending order of position; nothing may be added or taken off meanwhile."""
+        """Iterate over the entries in ascending order; do not add or remove entries meanwhile."""
         return iter(self._acks.values())
 
     def __len__(self) -> int:
@@ -294,14 +216,7 @@ class PendingAcks:
         return position in self._acks
 
     def check_invariants(self) -> None:
-        """Check the structure against itself; for tests.
-
-        Raises:
-            InvariantError: It contradicts itself.
-
-        Complexity:
-            O(n), n entries pending.
-        """
+        """Raise `InvariantError` if the structure contradicts itself; for tests. O(n)."""
         require(all(where == ack.position for where, ack in self._acks.items()), "an entry knows its position")
         by_hash: dict[int, set[Position]] = {}
         for ack in self._acks.values():

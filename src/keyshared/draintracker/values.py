@@ -1,4 +1,4 @@
-"""What a drain tracker answers: receipts, refusals, what came back, what moved, what was handed over."""
+"""The values that a drain tracker returns: receipts, refusals, and the results of each change."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -21,17 +21,17 @@ class Refusal(StrEnum):
     """Why a message must not be sent."""
 
     GONE = "the consumer is not connected"
-    NOT_OWNER = "the hash belongs to somebody else: ask owner again"
-    DRAINING = "its previous owner has not acked everything of the hash: keep it until the hash is unblocked"
+    NOT_OWNER = "another consumer owns the hash: ask owner again"
+    DRAINING = "the previous owner has unacked entries of the hash: keep the message until the hash is unblocked"
 
 
 class SendReceipt(NamedTuple):
-    """Names one sending of one entry. Give it back with the ack.
+    """Identifies one sending of one entry. Give it back with the ack.
 
     Attributes:
-        consumer: To whom.
-        position: What.
-        generation: Number of the sending: never the same for two, so an ack of an earlier one settles nothing.
+        consumer: The consumer that received the entry.
+        position: Position of the entry.
+        generation: Number of the sending, unique: an ack of an earlier sending settles nothing.
     """
 
     consumer: str
@@ -40,12 +40,12 @@ class SendReceipt(NamedTuple):
 
 
 class EntryAcked(NamedTuple):
-    """What an ack has done.
+    """The result of an ack.
 
     Attributes:
-        settled: Whether the entry is off the books.
-        entry: What is known of it; None if the ack was late, double or foreign, and did nothing.
-        unblocked: Hashes that somebody was refused and that can go out now.
+        settled: Whether the entry is acked completely.
+        entry: The entry; None if the ack was late, double or foreign, and changed nothing.
+        unblocked: Hashes that were refused to a consumer and can be sent now.
     """
 
     settled: bool
@@ -54,11 +54,11 @@ class EntryAcked(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """What was taken off the books without an ack.
+    """Entries that stopped being pending without an ack.
 
     Attributes:
-        entries: What it was, in ascending order of position, each with its hash.
-        unblocked: Hashes that somebody was refused and that can go out now.
+        entries: The entries, in ascending order of position.
+        unblocked: Hashes that were refused to a consumer and can be sent now.
     """
 
     entries: tuple[PendingAck, ...] = ()
@@ -66,14 +66,14 @@ class Returned(NamedTuple):
 
 
 class OwnersChanged(NamedTuple):
-    """What a change of owners has done.
+    """The result of a change of owners.
 
     Attributes:
-        moved: Which slots have another owner now: gained by ``new``, lost by ``old``. Messages that waited because
-            nobody owned their hash can go out where ``old`` is None.
-        replay: What the leaver held, in ascending order of position: to be sent again. Whoever waited for one of these
-            hashes can go on, and is told by this list only.
-        unblocked: Hashes that somebody was refused and that can go out now, because they came home.
+        moved: The slots that have another owner now: gained by ``new``, lost by ``old``. Messages that waited for an
+            owner can be sent where ``old`` is None.
+        replay: The entries of the consumer that left, in ascending order of position, to be sent again. A consumer
+            that was refused one of these hashes can receive it now; only this list says so.
+        unblocked: Hashes that were refused to a consumer and returned to their holder, so that they can be sent now.
     """
 
     moved: tuple[Moved, ...] = ()
@@ -82,17 +82,17 @@ class OwnersChanged(NamedTuple):
 
 
 class HandedOver(NamedTuple):
-    """The drain of a hash took too long, so it is over: from here on the hash is delivered *at least once*.
+    """The drain of a hash took too long and has ended: the hash is delivered *at least once* from here on.
 
-    Whatever is in ``entries`` has to be sent again, to the new owner, before anything newer of the hash. The old owner
-    may still be working on it, and its late acks settle nothing but its own books.
+    ``entries`` has to be sent again, to the new owner, before anything newer of the hash. The old owner may still be
+    processing them; its late acks settle nothing but its own record.
 
     Attributes:
-        hash: Which hash.
-        consumer: Who did not ack in time.
-        owner: Who owns the hash now; None if nobody does.
-        entries: What is unacked there, in ascending order of position.
-        refused: How often somebody was refused meanwhile.
+        hash: The hash.
+        consumer: The consumer that did not ack in time.
+        owner: The owner of the hash; None if it has none.
+        entries: The unacked entries, in ascending order of position.
+        refused: How often another consumer was refused during the drain.
         since_ms: When the drain began.
     """
 
@@ -105,18 +105,18 @@ class HandedOver(NamedTuple):
 
 
 class HashState(NamedTuple):
-    """Everything that is known of one hash: why its messages do not arrive.
+    """Why messages of a hash do or do not arrive.
 
     Attributes:
-        hash: Which hash.
-        owner: Whose it is; None if nobody's.
-        holder: Who has unacked entries of it that count; None if nobody has.
+        hash: The hash.
+        owner: Its owner; None if it has none.
+        holder: The consumer that has unacked entries of it; None if there is none.
         draining: Whether the owner has to wait for the holder.
-        positions: Where those entries are, in ascending order.
-        refused: How often somebody was refused because of this drain.
-        since_ms: When the drain began; None if there is none.
-        deadline_ms: When it will be handed over; None if never.
-        late: Who still holds entries that were handed over, and which. They block nobody.
+        positions: The positions of those entries, in ascending order.
+        refused: How often another consumer was refused during this drain.
+        since_ms: When the drain began; None if the hash does not drain.
+        deadline_ms: When the hash will be handed over; None if never.
+        late: Consumers that hold entries that were handed over, and their positions. These block no consumer.
     """
 
     hash: int

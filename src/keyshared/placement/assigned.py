@@ -13,13 +13,12 @@ from typing import Final, Self, TypeAlias
 from keyshared._checks import check_bool, check_enum, check_kind, check_members, checked_rows, configuration
 from keyshared.errors import (
     ArgumentError,
-    ConsumerExistsError,
     InvariantError,
     RangeOverlapError,
     UnownedSlotError,
 )
 from keyshared.hashing.named import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
-from keyshared.placement.protocol import Placement, check_name, check_unit_weight, find_consumer
+from keyshared.placement.protocol import Placement, PlacementBuilder, check_name, check_unit_weight, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import HashRange, Moved
 
@@ -28,7 +27,6 @@ __all__ = ["AssignedRanges", "Unowned", "member_name"]
 _Piece: TypeAlias = tuple[int, int, str]  # start, stop, owner
 _START: Final = itemgetter(0)
 _STOP: Final = itemgetter(1)
-_NO_WEIGHTS: Final = "a consumer owns what it is assigned"
 
 
 class Unowned(StrEnum):
@@ -64,7 +62,7 @@ def member_name(group: str, consumer: str) -> str:
     return f"{group.replace('%', '%25').replace('/', '%2F')}/{consumer}"
 
 
-class AssignedRanges:
+class AssignedRanges(PlacementBuilder):
     """Ranges of slots assigned by hand; its value is `ranges`.
 
     Every slot has the owner that was assigned last. What an assignment cuts through is split, what it covers is
@@ -105,7 +103,9 @@ class AssignedRanges:
         'b'
     """
 
-    __slots__ = ("_consumers", "_fallback", "_key_hash", "_pieces", "_ranges", "_slot_bits", "_strict", "_unowned")
+    __slots__ = ("_fallback", "_pieces", "_strict", "_unowned")
+
+    _NO_WEIGHTS = "a consumer owns what it is assigned"
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class AssignedRanges:
         """
         before = self.ranges
         self._put(piece, owner)
-        return before.moved(self.ranges)
+        return self._changed(before)
 
     def release(self, piece: HashRange) -> list[Moved]:
         """Take a range back from the consumers that it is assigned to; slots without an assignment stay as they are.
@@ -203,8 +203,7 @@ class AssignedRanges:
         self._check_piece(piece)
         before = self.ranges
         self._replace(piece, [])
-        self._ranges = None
-        return before.moved(self.ranges)
+        return self._changed(before)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Add a consumer: to the fallback, or else without any slots until it is assigned some.
@@ -220,17 +219,14 @@ class AssignedRanges:
             ConsumerExistsError: The name is there already, be it by an assignment.
             ArgumentError: The name or the weight can never work here.
         """
-        check_name(name)
-        if name in self._consumers:
-            raise ConsumerExistsError(name)
+        self._check_newcomer(name)
         before = self.ranges
         if self._fallback is None:
-            check_unit_weight(weight, _NO_WEIGHTS)
+            check_unit_weight(weight, self._NO_WEIGHTS)
         else:
             self._fallback.add(name, weight=weight)
         self._consumers[name] = None
-        self._ranges = None
-        return before.moved(self.ranges)
+        return self._changed(before)
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer and release every range that is assigned to it.
@@ -251,8 +247,7 @@ class AssignedRanges:
         if self._fallback is not None and name in self._fallback.consumers:
             self._fallback.remove(name)
         self._pieces = [piece for piece in self._pieces if piece[2] != name]
-        self._ranges = None
-        return before.moved(self.ranges)
+        return self._changed(before)
 
     def set_weight(self, name: str, weight: Weight) -> list[Moved]:
         """Change a consumer's weight in the fallback; assignments know no weights.
@@ -270,24 +265,11 @@ class AssignedRanges:
         """
         find_consumer(self._consumers, name)
         if self._fallback is None or name not in self._fallback.consumers:
-            check_unit_weight(weight, _NO_WEIGHTS)
+            check_unit_weight(weight, self._NO_WEIGHTS)
             return []
         before = self.ranges
         self._fallback.set_weight(name, weight)
-        self._ranges = None
-        return before.moved(self.ranges)
-
-    @property
-    def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes."""
-        if self._ranges is None:
-            self._ranges = self._build()
-        return self._ranges
-
-    @property
-    def consumers(self) -> tuple[str, ...]:
-        """Every consumer that joined or was named by an assignment, in that order."""
-        return tuple(self._consumers)
+        return self._changed(before)
 
     @property
     def assignments(self) -> tuple[tuple[HashRange, str], ...]:
@@ -321,24 +303,8 @@ class AssignedRanges:
             raise UnownedSlotError(slot)
         return owner
 
-    def copy(self) -> Self:
-        """Copy the placement: the same assignments, and nothing shared that can change."""
-        twin = type(self).__new__(type(self))
-        twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
-        twin._unowned, twin._strict = self._unowned, self._strict
-        twin._fallback = None if self._fallback is None else self._fallback.copy()
-        twin._consumers, twin._pieces, twin._ranges = dict(self._consumers), list(self._pieces), self._ranges
-        return twin
-
     def check_invariants(self) -> None:
-        """Check that assignments are disjoint and in order, and that the value is theirs.
-
-        Raises:
-            InvariantError: They are not; a bug in this library.
-
-        Complexity:
-            O(n log n), n ranges and runs of the fallback.
-        """
+        """Raise `InvariantError` unless assignments are disjoint, in order and of consumers; for tests. O(n log n)."""
         end = 0
         for start, stop, owner in self._pieces:
             if not end <= start < stop <= 1 << self._slot_bits:
@@ -348,9 +314,7 @@ class AssignedRanges:
             end = stop
         if self._fallback is not None and not self._consumers.keys() >= set(self._fallback.consumers):
             raise InvariantError("consumers of the fallback are consumers here")
-        self.ranges.check_invariants()
-        if self.ranges != self._build():
-            raise InvariantError("the ranges are those of the assignments and the fallback")
+        super().check_invariants()
 
     def _put(self, piece: HashRange, owner: str) -> None:
         self._check_piece(piece)
@@ -401,16 +365,8 @@ class AssignedRanges:
         if (below.key_hash, below.slot_bits) != (self._key_hash, self._slot_bits):
             raise ArgumentError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, AssignedRanges):
-            return NotImplemented
-        mine, theirs = (
-            (p._pieces, p.consumers, p._fallback, p._unowned, p._strict, p._key_hash, p._slot_bits)
-            for p in (self, other)
-        )
-        return mine == theirs
-
-    __hash__ = None  # type: ignore[assignment]  # a builder changes
+    def _identity(self) -> object:
+        return self._pieces, self.consumers, self._fallback, self._unowned, self._strict
 
     def __repr__(self) -> str:
         return f"<AssignedRanges of {len(self._pieces)} ranges to {len(self._consumers)} consumers>"

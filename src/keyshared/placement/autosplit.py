@@ -1,8 +1,7 @@
-"""Ranges that split: a newcomer takes half of the widest range, and a neighbour absorbs that of a leaver.
+"""Ranges that split: a newcomer takes half of the widest range, and a neighbour absorbs the range of a leaver.
 
-Every consumer has exactly one range. Cheap and easy to read, but what a consumer owns depends on all that came before,
-and ranges are never evened out: the one that is left alone between leavers grows. `HashRing` forgets the past and
-spreads what a leaver had over all consumers, and is the better default.
+Every consumer has exactly one range. The ranges depend on the whole history of joins and leaves and are never evened
+out. `HashRing` depends on the present consumers only, spreads a leaver's slots over all, and is the better default.
 """
 
 from bisect import bisect_left
@@ -13,23 +12,22 @@ from typing import Self
 from keyshared._checks import check_several, configuration
 from keyshared.errors import InvariantError, NoRangeLeftError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.protocol import find_consumer
+from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import Moved
-from keyshared.placement.unweighted import UnweightedPlacement
 
 __all__ = ["AutoSplit"]
 
 
-class AutoSplit(UnweightedPlacement):
+class AutoSplit(PlacementBuilder):
     """Ranges that split at a join and are absorbed at a leave; its value is `ranges`.
 
     The newcomer gets the lower half of the widest range; of equally wide ones the lowest is split; of an odd width the
     newcomer gets the greater part. What a leaver had goes to its upper neighbour, and the topmost range to its lower
     one. So a change touches two consumers at most. Weights other than 1 are refused.
 
-    Its state is history: consumers that join an empty one in their order of joining do not get the same ranges if a
-    consumer left in between. To restore a dispatcher's snapshot keep its ``placement`` with it; it pickles.
+    The ranges depend on earlier leaves, too. To restore a dispatcher's snapshot, keep its ``placement`` with it; it
+    pickles.
 
     Args:
         consumers: The consumers from the start, in join order.
@@ -55,7 +53,7 @@ class AutoSplit(UnweightedPlacement):
     __slots__ = ("_bounds", "_first_slot")
 
     _NO_WEIGHTS = "half of the widest range goes to whoever joins, so shares follow the order of joins"
-    _names: dict[str, int]  # to the upper bound
+    _consumers: dict[str, int]  # the upper bound of each
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class AutoSplit(UnweightedPlacement):
         self._key_hash = key_hash
         self._slot_bits = slot_bits
         self._first_slot = first_slot  # the slot at which the lowest range begins to count
-        self._names = {}
+        self._consumers = {}
         self._bounds: list[tuple[int, str]] = []  # sorted; the first range begins at 0, the last one ends at the size
         self._ranges = None
         for name in consumers:
@@ -122,7 +120,7 @@ class AutoSplit(UnweightedPlacement):
             ArgumentError: The name can never work, or the weight is not 1.
             NoRangeLeftError: No range is wide enough to be split.
         """
-        self._check_weight(weight)
+        check_unit_weight(weight, self._NO_WEIGHTS)
         before = self.ranges
         self._join(name)
         return before.moved(self.ranges)
@@ -136,49 +134,32 @@ class AutoSplit(UnweightedPlacement):
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
-        bound = find_consumer(self._names, name)
+        bound = find_consumer(self._consumers, name)
         before = self.ranges
         index = bisect_left(self._bounds, (bound, name))
         del self._bounds[index]
-        del self._names[name]
+        del self._consumers[name]
         if index == len(self._bounds) and self._bounds:
             _, heir = self._bounds.pop()
             self._bounds.append((bound, heir))
-            self._names[heir] = bound
-        self._ranges = None
-        return before.moved(self.ranges)
-
-    def copy(self) -> Self:
-        """Copy the placement: the same consumers, and nothing shared that can change."""
-        twin = type(self).__new__(type(self))
-        twin._key_hash, twin._slot_bits, twin._first_slot = self._key_hash, self._slot_bits, self._first_slot
-        twin._names, twin._bounds, twin._ranges = dict(self._names), list(self._bounds), self._ranges
-        return twin
+            self._consumers[heir] = bound
+        return self._changed(before)
 
     def check_invariants(self) -> None:
-        """Check that every consumer has one range, and that they tile the space.
-
-        Raises:
-            InvariantError: They do not; a bug in this library.
-
-        Complexity:
-            O(n log n), n consumers.
-        """
-        if sorted((bound, name) for name, bound in self._names.items()) != self._bounds:
+        """Raise `InvariantError` unless every consumer has one range and they tile the space; for tests. O(n log n)."""
+        if sorted((bound, name) for name, bound in self._consumers.items()) != self._bounds:
             raise InvariantError("every consumer has one bound, and bounds are in order")
         bounds = [0, *(bound for bound, _ in self._bounds)]
         if any(bound <= below for below, bound in pairwise(bounds)):
             raise InvariantError("no range is empty")
         if self._bounds and bounds[-1] != 1 << self._slot_bits:
             raise InvariantError("the topmost range ends at the size of the space")
-        self.ranges.check_invariants()
-        if self.ranges != self._build():
-            raise InvariantError("the ranges are those of the bounds")
+        super().check_invariants()
 
     def _join(self, name: str) -> None:
         self._check_newcomer(name)
         bound = self._split() if self._bounds else 1 << self._slot_bits
-        self._names[name] = bound
+        self._consumers[name] = bound
         self._bounds.insert(bisect_left(self._bounds, (bound, name)), (bound, name))
         self._ranges = None
 
@@ -207,13 +188,8 @@ class AutoSplit(UnweightedPlacement):
             return RangeMap(key_hash=self._key_hash, slot_bits=self._slot_bits)
         return RangeMap.from_stops(stops, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, AutoSplit):
-            return NotImplemented
-        mine, theirs = ((p._bounds, p.consumers, p._key_hash, p._slot_bits, p._first_slot) for p in (self, other))
-        return mine == theirs
-
-    __hash__ = None  # type: ignore[assignment]  # a builder changes
+    def _identity(self) -> object:
+        return self._bounds, self.consumers, self._first_slot
 
     def __repr__(self) -> str:
-        return f"<AutoSplit of {len(self._names)} consumers over 2**{self._slot_bits} slots>"
+        return f"<AutoSplit of {len(self._consumers)} consumers over 2**{self._slot_bits} slots>"

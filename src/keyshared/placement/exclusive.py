@@ -15,10 +15,9 @@ from keyshared.errors import (
     RangeOverlapError,
 )
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
-from keyshared.placement.protocol import find_consumer
+from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
 from keyshared.placement.spans import HashRange, Moved
-from keyshared.placement.unweighted import UnweightedPlacement
 
 __all__ = ["Declared", "ExclusiveRanges"]
 
@@ -28,7 +27,7 @@ Declared: TypeAlias = Iterable[HashRange | tuple[int, int]]
 _Span: TypeAlias = tuple[int, int]
 
 
-class ExclusiveRanges(UnweightedPlacement):
+class ExclusiveRanges(PlacementBuilder):
     """Ranges that consumers declare for themselves; its value is `ranges`.
 
     A consumer joins with `declare`. `add`, which cannot say which ranges, raises: a consumer that joined without any
@@ -63,7 +62,7 @@ class ExclusiveRanges(UnweightedPlacement):
     __slots__ = ("_spans",)
 
     _NO_WEIGHTS = "an exclusive consumer owns what it declared"
-    _names: dict[str, tuple[_Span, ...]]
+    _consumers: dict[str, tuple[_Span, ...]]
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class ExclusiveRanges(UnweightedPlacement):
             check_space(key_hash, slot_bits)
         self._key_hash = key_hash
         self._slot_bits = slot_bits
-        self._names = {}
+        self._consumers = {}
         self._spans: list[tuple[int, int, str]] = []  # sorted and disjoint
         self._ranges = None
         for name, ranges in check_mapping("declared", {} if declared is None else declared).items():
@@ -126,7 +125,7 @@ class ExclusiveRanges(UnweightedPlacement):
         """
         before = self.ranges
         self._take(name, ranges)
-        return before.moved(self.ranges)
+        return self._changed(before)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
         """Refuse: an exclusive consumer must say what it owns, see `declare`.
@@ -136,7 +135,7 @@ class ExclusiveRanges(UnweightedPlacement):
             ArgumentError: Always otherwise.
         """
         self._check_newcomer(name)
-        self._check_weight(weight)
+        check_unit_weight(weight, self._NO_WEIGHTS)
         raise ArgumentError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
 
     def remove(self, name: str) -> list[Moved]:
@@ -148,43 +147,26 @@ class ExclusiveRanges(UnweightedPlacement):
         Raises:
             UnknownConsumerError: There is no such consumer.
         """
-        find_consumer(self._names, name)
+        find_consumer(self._consumers, name)
         before = self.ranges
-        del self._names[name]
+        del self._consumers[name]
         self._spans = [span for span in self._spans if span[2] != name]
-        self._ranges = None
-        return before.moved(self.ranges)
-
-    def copy(self) -> Self:
-        """Copy the placement: the same consumers, and nothing shared that can change."""
-        twin = type(self).__new__(type(self))
-        twin._key_hash, twin._slot_bits = self._key_hash, self._slot_bits
-        twin._names, twin._spans, twin._ranges = dict(self._names), list(self._spans), self._ranges
-        return twin
+        return self._changed(before)
 
     def check_invariants(self) -> None:
-        """Check that the ranges are disjoint, in order, and those that were declared.
-
-        Raises:
-            InvariantError: They are not; a bug in this library.
-
-        Complexity:
-            O(n log n), n ranges.
-        """
-        if sorted((start, stop, name) for name, own in self._names.items() for start, stop in own) != self._spans:
+        """Raise `InvariantError` unless the ranges are disjoint, in order and as declared; for tests. O(n log n)."""
+        if sorted((start, stop, name) for name, own in self._consumers.items() for start, stop in own) != self._spans:
             raise InvariantError("the ranges are those that were declared, in order")
         if any(after[0] < before[1] for before, after in pairwise(self._spans)):
             raise InvariantError("no slot is declared twice")
-        self.ranges.check_invariants()
-        if self.ranges != self._build():
-            raise InvariantError("the value is that of the ranges")
+        super().check_invariants()
 
     def _take(self, name: str, ranges: Declared) -> None:
         self._check_newcomer(name)
         own = self._checked_spans(name, ranges)
         for span in own:
             self._check_free(name, span)
-        self._names[name] = tuple(own)
+        self._consumers[name] = tuple(own)
         self._spans = sorted([*self._spans, *((start, stop, name) for start, stop in own)])
         self._ranges = None
 
@@ -217,16 +199,11 @@ class ExclusiveRanges(UnweightedPlacement):
         assigned = [(HashRange(start, stop), name) for start, stop, name in self._spans]
         return RangeMap(assigned, key_hash=self._key_hash, slot_bits=self._slot_bits)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ExclusiveRanges):
-            return NotImplemented
-        mine, theirs = ((list(p._names.items()), p._key_hash, p._slot_bits) for p in (self, other))
-        return mine == theirs
-
-    __hash__ = None  # type: ignore[assignment]  # a builder changes
+    def _identity(self) -> object:
+        return list(self._consumers.items())
 
     def __repr__(self) -> str:
-        return f"<ExclusiveRanges of {len(self._names)} consumers in {len(self._spans)} ranges>"
+        return f"<ExclusiveRanges of {len(self._consumers)} consumers in {len(self._spans)} ranges>"
 
 
 def _span(name: str, given: object) -> _Span:

@@ -1,22 +1,24 @@
 """A whole subscription on a virtual clock: the real dispatcher, simulated consumers, and what happened."""
 
-from keyshared.simulate.history import Event, Row, SimulatedDelivery, deliveries
-from keyshared.simulate.plan import (
+from keyshared.simulate.deliveries import SimulatedDelivery, simulated_deliveries
+from keyshared.simulate.engine import Stop
+from keyshared.simulate.group import (
     Arrival,
     Change,
-    ConsumerPlan,
     Crash,
+    Group,
     Join,
     Leave,
     Pace,
-    Plan,
     Redrive,
     Return,
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
     Unblock,
 )
+from keyshared.simulate.history import Event, Row
 from keyshared.simulate.service import (
     Answer,
     AnswerModel,
@@ -29,7 +31,7 @@ from keyshared.simulate.service import (
     Scaled,
     ServiceTime,
 )
-from keyshared.simulate.simulation import Simulation, SimulationState, Stop, summarize
+from keyshared.simulate.simulation import Simulation, SimulationState, summarize
 from keyshared.simulate.summary import BacklogPoint, ConsumerSummary, MovedKeys, Summary, Tally, WaitHistogram, Waits
 
 __all__ = [
@@ -38,18 +40,17 @@ __all__ = [
     "Arrival",
     "BacklogPoint",
     "Change",
-    "ConsumerPlan",
     "ConsumerSummary",
     "Crash",
     "Event",
     "FailFirst",
     "Fixed",
+    "Group",
     "Join",
     "Leave",
     "MovedKeys",
     "Pace",
     "PerMessage",
-    "Plan",
     "Poisoned",
     "Redrive",
     "Return",
@@ -61,6 +62,7 @@ __all__ = [
     "SetLimit",
     "SetService",
     "SetWeight",
+    "SimulatedConsumer",
     "SimulatedDelivery",
     "Simulation",
     "SimulationState",
@@ -70,6 +72,6 @@ __all__ = [
     "Unblock",
     "WaitHistogram",
     "Waits",
-    "deliveries",
+    "simulated_deliveries",
     "summarize",
 ]

@@ -1,10 +1,10 @@
-"""The host of a simulated subscription: does what the dispatcher says, works as its consumers, writes the history."""
+"""The host of a simulated subscription: carries out the dispatcher's effects, works as its consumers, records both."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, TypeAlias, assert_never, cast
+from typing import Final, Protocol, TypeAlias, assert_never, cast
 
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
@@ -30,11 +30,11 @@ from keyshared.effects import (
     Skipped,
     Spilled,
 )
-from keyshared.simulate.history import Event, Row
-from keyshared.simulate.plan import ConsumerPlan, Plan
+from keyshared.simulate.group import Group, SimulatedConsumer
+from keyshared.simulate.history import Event
 from keyshared.simulate.service import Answer
 
-__all__ = ["Host", "Passenger", "Worker"]
+__all__ = ["Host", "Passenger", "Recorder", "Worker"]
 
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
@@ -57,11 +57,26 @@ _Rare: TypeAlias = (
 _Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | KeyEnding | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
 
-_new: Final = tuple.__new__  # builds a Row in half the time that its own constructor takes
-_OFFERED: Final = Event.OFFERED
-_DELIVERED: Final = Event.DELIVERED
-_ACKED: Final = Event.ACKED
-_CURSOR: Final = Event.CURSOR
+
+class Recorder(Protocol):
+    """Records what happens: all of it (`keyshared.simulate.history`) or deliveries only."""
+
+    counts_moved_keys: bool
+
+    def offered(self, now: int, offset: int, key: bytes | None, available_ms: int) -> None:
+        """Record that a message was offered."""
+
+    def delivered(self, now: int, delivery: Deliver, available_ms: int) -> None:
+        """Record that a delivery began."""
+
+    def acked(self, now: int, delivery: Deliver, service_ms: int) -> None:
+        """Record that an ack ended a delivery in time."""
+
+    def advanced(self, now: int, safe_cursor: int) -> None:
+        """Record where the safe cursor is."""
+
+    def tell(self, now: int, event: Event, **fields: int | bytes | str | None) -> None:
+        """Record anything else, with the fields of `keyshared.simulate.Row` that apply."""
 
 
 class Worker:
@@ -69,13 +84,13 @@ class Worker:
 
     __slots__ = ("alive", "busy", "concurrency", "postpone_ms", "queue", "service", "takes_batches")
 
-    def __init__(self, plan: ConsumerPlan) -> None:
+    def __init__(self, consumer: SimulatedConsumer) -> None:
         self.alive = True
         self.busy = 0
-        self.concurrency: Final = plan.concurrency
-        self.takes_batches: Final = plan.takes_batches
-        self.postpone_ms: Final = plan.postpone_ms
-        self.service = plan.service
+        self.concurrency: Final = consumer.concurrency
+        self.takes_batches: Final = consumer.takes_batches
+        self.postpone_ms: Final = consumer.postpone_ms
+        self.service = consumer.service
         # By offset, because a release may take any of them out; only an ordered dict gives its oldest item in O(1).
         self.queue: OrderedDict[int, Deliver] = OrderedDict()
 
@@ -102,12 +117,10 @@ class Host:
     Attributes:
         dispatcher: The real one.
         now: The virtual time; whoever owns the clock sets it.
-        rows: What happened since somebody emptied this.
-        numbers: The next rows' sequence numbers.
         paused: Nothing may be offered until there is room again.
         endless: A message was delivered too often.
         work: What is under way, as a heap.
-        plans: What every consumer that ever joined was told last.
+        consumers: Each consumer that ever joined, with its latest settings.
         workers: The process of each of them.
         evicted: Who has been evicted and has not come back.
         owners: Who owned each of the keys seen so far when that was last asked; None if nobody counts.
@@ -117,20 +130,19 @@ class Host:
         letters: The dead letters of each key that are settled, where they may come back.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self.dispatcher = KeySharedDispatcher(plan.placement, plan.config, rules=plan.rules)
+    def __init__(self, group: Group, recorder: Recorder) -> None:
+        self._group = group
+        self.dispatcher = KeySharedDispatcher(group.placement, group.config, rules=group.rules)
+        self._recorder = recorder
         self.now = 0
-        self.rows: list[Row] = []
-        self.numbers = count()
         self.paused = False
         self.endless = False
         self.work: list[_Work] = []
         self._begun = count()
-        self.plans: dict[str, ConsumerPlan] = {}
+        self.consumers: dict[str, SimulatedConsumer] = {}
         self.workers: dict[str, Worker] = {}
         self.evicted: set[str] = set()
-        self.owners: dict[bytes, str | None] | None = {} if plan.count_moved_keys else None
+        self.owners: dict[bytes, str | None] | None = {} if recorder.counts_moved_keys else None
         self.open: dict[int, Deliver] = {}
         self.again: dict[int, int] = {}
         self.spilled: dict[int, Passenger] = {}
@@ -139,11 +151,11 @@ class Host:
 
     def offer(self, offset: int, key: bytes | None, passenger: Passenger) -> None:
         """Hand a message to the dispatcher."""
-        effects = self.dispatcher.offer(offset, key, passenger, not_before_ms=passenger[0], now_ms=self.now)
+        later = passenger[0] if passenger[0] > self.now else None
+        effects = self.dispatcher.offer(offset, key, passenger, not_before_ms=later, now_ms=self.now)
         if self.owners is not None and key is not None and key not in self.owners:
             self.owners[key] = self.dispatcher.owner(key)
-        fields = (next(self.numbers), self.now, _OFFERED, offset, key, None, None, None, passenger[0], None, None, None)
-        self.rows.append(_new(Row, fields))
+        self._recorder.offered(self.now, offset, key, passenger[0])
         if effects and effects[0] == Spilled(offset):
             self.spilled[offset] = passenger
         self.apply(effects)
@@ -151,49 +163,32 @@ class Host:
     def apply(self, effects: list[Effect]) -> None:
         """Do what a call of the dispatcher asks for, in its order."""
         for effect in effects:
-            if isinstance(effect, Deliver):
+            if type(effect) is Deliver:
                 self._deliver(effect)
-            elif isinstance(effect, CursorAdvanced):
-                fields = (next(self.numbers), self.now, _CURSOR, effect.safe_cursor, *_EIGHT_NONES)
-                self.rows.append(_new(Row, fields))
+            elif type(effect) is CursorAdvanced:
+                self._recorder.advanced(self.now, effect.safe_cursor)
             else:
-                self._see(effect)
+                self._see(cast("_Rare", effect))
 
     def _deliver(self, effect: Deliver) -> None:
-        offset, key, name, attempt, failures, item = effect
+        offset, _, name, attempt, _, item = effect
         passenger: Passenger = item  # what was offered
         self.open[offset] = effect
-        self.spilled.pop(offset, None)
-        available = self.again.pop(offset, passenger[0])
-        fields = (
-            next(self.numbers),
-            self.now,
-            _DELIVERED,
-            offset,
-            key,
-            name,
-            attempt,
-            failures,
-            available,
-            None,
-            None,
-            None,
-        )
-        self.rows.append(_new(Row, fields))
+        if self.spilled:
+            self.spilled.pop(offset, None)
+        available = passenger[0]
+        self._recorder.delivered(self.now, effect, self.again.pop(offset, available) if self.again else available)
         self.take(self.workers[name], effect)
-        if attempt > self._plan.max_attempts:
+        if attempt > self._group.max_attempts:
             self.endless = True
 
     # work
 
     def take(self, worker: Worker, delivery: Deliver) -> None:
         """Start working on a delivery, or put it into the local queue."""
-        if worker.busy < worker.concurrency:
-            self._start(worker, delivery)
-        else:
+        if worker.busy >= worker.concurrency:
             worker.queue[delivery.offset] = delivery
-
-    def _start(self, worker: Worker, delivery: Deliver) -> None:
+            return
         worker.busy += 1
         passenger: Passenger = delivery.item  # type: ignore[assignment]  # what was offered
         service_ms = worker.service.duration_ms(delivery.offset, delivery.attempt, passenger[1])
@@ -216,11 +211,11 @@ class Host:
             delivery = cast("Deliver", subject)
             worker.busy -= 1
             rest: list[Deliver] = []
-            config = self._plan.config
+            config = self._group.config
             if worker.takes_batches and config.batch_per_key > 1 and self._is_open(delivery):
                 rest = worker.rest_of(delivery, one_lane=config.ordering_required)
             if worker.queue:
-                self._start(worker, worker.queue.popitem(last=False)[1])
+                self.take(worker, worker.queue.popitem(last=False)[1])
             if rest:
                 self._answer_batch([delivery, *rest], service_ms)
             else:
@@ -231,7 +226,7 @@ class Host:
 
     def _refusal(self, delivery: Deliver) -> tuple[Answer, str | None] | None:
         """What a consumer answers to a delivery, and why, if that is no ack."""
-        for model in self._plan.answers:
+        for model in self._group.answers:
             answer = model.answer(delivery.offset, delivery.key, delivery.attempt)
             if answer is not Answer.ACK:
                 return answer, model.reason
@@ -251,27 +246,12 @@ class Host:
             self._refuse(batch[done], service_ms, *cast("tuple[Answer, str | None]", refusals[done]))
 
     def _see_acked(self, delivery: Deliver, service_ms: int) -> None:
-        offset, key, name, attempt, failures, _ = delivery
-        del self.open[offset]
-        fields = (
-            next(self.numbers),
-            self.now,
-            _ACKED,
-            offset,
-            key,
-            name,
-            attempt,
-            failures,
-            None,
-            service_ms,
-            None,
-            None,
-        )
-        self.rows.append(_new(Row, fields))
+        del self.open[delivery.offset]
+        self._recorder.acked(self.now, delivery, service_ms)
 
     def _answer(self, delivery: Deliver, service_ms: int) -> None:
         offset, key, name, attempt, _, _ = delivery
-        refusal = self._refusal(delivery) if self._plan.answers else None
+        refusal = self._refusal(delivery) if self._group.answers else None
         if refusal is not None:
             self._refuse(delivery, service_ms, *refusal)
             return
@@ -307,7 +287,7 @@ class Host:
         if not stays:
             self.again.pop(offset, None)
             self.spilled.pop(offset, None)
-            if self._plan.config.redrive:
+            if self._group.config.redrive:
                 self.letters.setdefault(key, {})[offset] = StoredLetter(offset, attempt, passenger)
         self.tell(event, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
         self.apply(effects)
@@ -412,18 +392,18 @@ class Host:
     def _see_dead_letter(self, effect: DeadLetter) -> None:
         offset, key, attempt, failures, _, reason = effect
         self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
-        self._schedule(self._plan.archive_ms, None, effect)
+        self._schedule(self._group.archive_ms, None, effect)
 
     def _see_session(self, effect: _OfSession) -> None:
         reason = effect.reason if isinstance(effect, KeyEnded) else None
         key, consumer, session = effect[:3]
         self.tell(_OF_SESSIONS[type(effect)], key=key, consumer=consumer, attempt=session, reason=reason)
         if isinstance(effect, KeyEnding):
-            self._schedule(self._plan.flush_ms, None, effect)
+            self._schedule(self._group.flush_ms, None, effect)
 
     def _see_load(self, effect: Load) -> None:
         self.tell(Event.LOADING, offset=effect.offset, key=effect.key)
-        self._schedule(self._plan.load_ms, None, effect)
+        self._schedule(self._group.load_ms, None, effect)
 
     def moved_keys(self) -> int | None:
         """How many keys have changed owners since this was asked last; None if nobody counts. O(keys)."""
@@ -437,41 +417,11 @@ class Host:
                 moved += 1
         return moved
 
-    def tell(
-        self,
-        event: Event,
-        *,
-        offset: int | None = None,
-        key: bytes | None = None,
-        consumer: str | None = None,
-        attempt: int | None = None,
-        failures: int | None = None,
-        available_ms: int | None = None,
-        service_ms: int | None = None,
-        reason: str | None = None,
-        moved_keys: int | None = None,
-    ) -> None:
-        """Write a row."""
-        number = next(self.numbers)
-        self.rows.append(
-            Row(
-                number,
-                self.now,
-                event,
-                offset,
-                key,
-                consumer,
-                attempt,
-                failures,
-                available_ms,
-                service_ms,
-                None if reason is None else str(reason),
-                moved_keys,
-            )
-        )
+    def tell(self, event: Event, **fields: int | bytes | str | None) -> None:
+        """Record something that happens now."""
+        self._recorder.tell(self.now, event, **fields)
 
 
-_EIGHT_NONES: Final = (None,) * 8
 _ASKED_FOR: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _ENDINGS: Final[Mapping[ReleaseReason, Event]] = {
     ReleaseReason.NACKED: Event.NACKED,

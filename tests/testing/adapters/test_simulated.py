@@ -11,18 +11,18 @@ from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.simulate import (
     Answer,
     Arrival,
-    ConsumerPlan,
     Event,
     FailFirst,
     Fixed,
+    Group,
     Join,
     Leave,
-    Plan,
     Redrive,
     Row,
     SetLimit,
     SetService,
     SetWeight,
+    SimulatedConsumer,
     Simulation,
 )
 from keyshared.testing import Guarantees, check_history
@@ -54,7 +54,7 @@ messages = st.lists(st.tuples(st.sampled_from(["k", "l", "m", None]), st.integer
 
 
 @given(plans(), messages)
-def test_a_simulation_breaks_no_promise(plan: Plan, arrivals: list[Arrival]) -> None:
+def test_a_simulation_breaks_no_promise(plan: Group, arrivals: list[Arrival]) -> None:
     claims = guarantees_of(plan.config)
     numbers = {name: getattr(claims, name) for name in claims.__slots__}
     claims = Guarantees(**(numbers | {"cursor_keeps_up": False, "per_consumer": None}))
@@ -62,7 +62,7 @@ def test_a_simulation_breaks_no_promise(plan: Plan, arrivals: list[Arrival]) -> 
 
 
 def test_a_simulation_tells_of_each_message_that_it_is_done() -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=DispatcherConfig(tell_settled=True))
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10))], config=DispatcherConfig(tell_settled=True))
     rows = list(Simulation(plan, [Arrival(0, "k", at_ms=0), Arrival(1, "k", at_ms=0)]))
     history = [*from_simulation(rows), Quiet()]
 
@@ -76,7 +76,7 @@ def test_a_simulation_tells_of_each_message_that_it_is_done() -> None:
 
 
 def test_a_simulation_tells_which_messages_a_newer_one_superseded() -> None:
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10))], config=DispatcherConfig(latest_only=True))
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10))], config=DispatcherConfig(latest_only=True))
     arrivals = [Arrival(offset, "k", at_ms=offset) for offset in range(4)]
     history = [*from_simulation(Simulation(plan, arrivals)), Quiet()]
     assert [1, 2] == [each.offset for each in history if isinstance(each, Settled)]
@@ -87,8 +87,8 @@ def test_a_simulation_tells_which_messages_a_newer_one_superseded() -> None:
 
 
 def test_a_simulation_is_read_row_by_row() -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(10))],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(10))],
         changes=[SetLimit(1, "a", 5), SetWeight(2, "a", 3), SetService(3, "a", Fixed(4))],
     )
     history = list(from_simulation(Simulation(plan, [Arrival(0, "k", at_ms=0)])))
@@ -135,9 +135,9 @@ class FailsSecond:
 
 
 def test_a_late_ack_names_the_delivery_that_was_acked() -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(150), concurrency=5)],
-        changes=[Join(101, ConsumerPlan("b", Fixed(10))), Leave(102, "a", None)],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(150), concurrency=5)],
+        changes=[Join(101, SimulatedConsumer("b", Fixed(10))), Leave(102, "a", None)],
         answers=[FailsSecond()],
         config=DispatcherConfig(ack_timeout_ms=100, retry=RetryPolicy(base_delay_ms=15, max_delay_ms=1_000)),
     )
@@ -147,8 +147,8 @@ def test_a_late_ack_names_the_delivery_that_was_acked() -> None:
 
 
 def test_a_late_ack_of_what_has_come_back_is_one() -> None:
-    plan = Plan(
-        consumers=[ConsumerPlan("a", Fixed(150), concurrency=5)],
+    plan = Group(
+        consumers=[SimulatedConsumer("a", Fixed(150), concurrency=5)],
         changes=[Redrive(400, "k")],
         answers=[FailFirst(1)],
         config=DispatcherConfig(
@@ -188,7 +188,7 @@ def test_every_event_of_a_simulation_is_known() -> None:
 
 def test_what_is_for_later_is_read_with_its_time_and_what_failed_with_its_reason() -> None:
     answers = [FailFirst(1, Answer.POSTPONE), FailFirst(2, Answer.REJECT, "card refused")]
-    plan = Plan(consumers=[ConsumerPlan("a", Fixed(10), postpone_ms=50)], answers=answers)
+    plan = Group(consumers=[SimulatedConsumer("a", Fixed(10), postpone_ms=50)], answers=answers)
     history = list(from_simulation(Simulation(plan, [Arrival(0, "k", not_before_ms=100)])))
     assert [
         Published(offset=0, key=b"k", until_ms=100, at_ms=0),

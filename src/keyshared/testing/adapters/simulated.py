@@ -77,8 +77,8 @@ def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Happening]:
         O(1) for each row, and nothing is kept.
 
     Example:
-        >>> from keyshared.simulate import Arrival, ConsumerPlan, Fixed, Plan, Simulation
-        >>> simulation = Simulation(Plan(consumers=[ConsumerPlan("a", Fixed(10))]), [Arrival(0, "k", at_ms=0)])
+        >>> from keyshared.simulate import Arrival, SimulatedConsumer, Fixed, Group, Simulation
+        >>> simulation = Simulation(Group(consumers=[SimulatedConsumer("a", Fixed(10))]), [Arrival(0, "k", at_ms=0)])
         >>> [type(happening).__name__ for happening in from_simulation(simulation)]
         ['Connected', 'Published', 'Delivered', 'Acked', 'Committed']
     """

@@ -1,3 +1,0 @@
-"""Which promises a delivery log or a history breaks."""
-
-__all__: tuple[str, ...] = ()

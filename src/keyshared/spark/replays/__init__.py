@@ -1,3 +1,0 @@
-"""Logs run through the dispatcher and simulated consumers, by one plan or by several."""
-
-__all__: tuple[str, ...] = ()

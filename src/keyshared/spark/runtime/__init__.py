@@ -1,3 +1,0 @@
-"""The session, and how far it is."""
-
-__all__: tuple[str, ...] = ()
