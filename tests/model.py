@@ -1783,9 +1783,7 @@ class ModelDispatcher:
             self._unlist(lane)
         elif self._sessions.refuses(lane, owner):
             self._list(lane, Queue.KEPT_BACK)
-        elif (
-            not self.has_scopes and self._has_room(owner) and not self._somebody_waits_for(self._connected(owner))
-        ):
+        elif not self.has_scopes and self._has_room(owner) and not self._somebody_waits_for(self._connected(owner)):
             return self._send(lane, message, owner)
         else:
             self._list(lane, Queue.READY, owner)
@@ -1883,9 +1881,7 @@ class ModelDispatcher:
         if self._has_room(consumer.name) and self._send(lane, message, consumer.name):
             self._examine_fully(lane)
 
-    def _take_only(
-        self, listing: Listing, message: Message, consumer: Consumer, *, past_scopes: bool = False
-    ) -> None:
+    def _take_only(self, listing: Listing, message: Message, consumer: Consumer, *, past_scopes: bool = False) -> None:
         """Hand out this one message. The lowest one outstanding is loaded whether the window is full or not."""
         could_take = self._could_take(consumer, listing)
         if not past_scopes and not self._is_admitted(listing.lane, consumer.name):
@@ -1897,9 +1893,12 @@ class ModelDispatcher:
             if could_take or (listing.queue == Queue.LOAD and may_get):
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)
-        elif could_take and self._has_room(consumer.name):
-            if self._send_at_once(listing.lane, message, consumer.name):
-                self._examine_fully(listing.lane)
+        elif (
+            could_take
+            and self._has_room(consumer.name)
+            and self._send_at_once(listing.lane, message, consumer.name)
+        ):
+            self._examine_fully(listing.lane)
 
     def _send_lowest(self) -> None:
         """While there are too many holes, the lowest message goes out past all others, with a slot of its own."""

@@ -307,7 +307,9 @@ class OwnEffects:
         if config.look_ahead is not None:
             states = [each.state for each in consumers.values()]
             connected = sum(state is not ConsumerState.DRAINING for state in states)
-            slots = min(slots, config.look_ahead.limit(connected) - sum(message.blocking is not None for message in outstanding))
+            slots = min(
+                slots, config.look_ahead.limit(connected) - sum(message.blocking is not None for message in outstanding)
+            )
         slots = max(0, slots)
         if step.after.free_slots != slots:
             yield Promise.BOUNDS, f"{step.after.free_slots} slots are said to be free, but {slots} are"

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.asking import ask_everything
+from tests.broken import BROKEN, WokenGroupJumpsTheQueue
 from tests.model import ModelDispatcher, Placement, Position
 from tests.placements import RankedPlacement
-from tests.broken import BROKEN, WokenGroupJumpsTheQueue
 from tests.properties.calls import Call, Queries, Step
 from tests.properties.driving import INPUTS, Fast, outcome, questions
 from tests.properties.schedules import (

@@ -40,7 +40,7 @@ def other(config: DispatcherConfig, choose: Choose) -> DispatcherConfig:
         {"max_loaded_per_key": 9 * loaded},
         {"group": GroupLimits(), "max_in_flight": config.max_in_flight and 9},
         {"ack_timeout_ms": config.ack_timeout_ms or 30, "inactive_grace_ms": config.inactive_grace_ms or 9},
-        {"token_bytes": config.token_bytes and 9 * config.token_bytes},
+        {"max_ack_holes": config.max_ack_holes and 9 * config.max_ack_holes},
         {"max_in_flight_per_key": per_key + (batch == 1), "batch_per_key": batch + (batch > 1)},
     ]
     others[-1] |= {"max_loaded_per_key": 1 + loaded}

@@ -37,7 +37,8 @@ CONFIGS = {
         max_loaded_per_key=2,
         ack_timeout_ms=None,
         retry=LATER,
-        poison=Poison.BLOCK, archive_blocked=True,
+        poison=Poison.BLOCK,
+        archive_blocked=True,
         inactive_grace_ms=4,
         drain_timeout_ms=6,
     ),
@@ -73,7 +74,8 @@ CONFIGS = {
         max_loaded_per_key=1,
         ack_timeout_ms=10,
         retry=RetryPolicy(max_redeliveries=0),
-        poison=Poison.DEAD_LETTER, quarantine=True,
+        poison=Poison.DEAD_LETTER,
+        quarantine=True,
         on_evict=OnEvict.DROP,
         inactive_grace_ms=4,
     ),
@@ -95,7 +97,6 @@ CONFIGS = {
         inactive_grace_ms=4,
         spill=False,
         max_waiting_per_key=1,
-        max_waiting_per_consumer=1,
     ),
 }
 

@@ -7,9 +7,9 @@ from itertools import product
 from typing import Any, TypeAlias
 
 import pytest
+from tests.broken import BROKEN
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
-from tests.broken import BROKEN
 from tests.properties.calls import Call
 from tests.properties.driving import Fast, outcome
 from tests.properties.forks import copies_of
@@ -233,8 +233,7 @@ class Meeting:
 OFFER = Call("offer")
 BATCH = {"batch_per_key": 2}
 ONE_LANE = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
-FULL = {"token_bytes": 74}
-FAR = 1 << 59  # three holes fill the token
+FULL = {"max_ack_holes": 2}
 LIMIT_OF_X = Rules(mark="two of x", limit_of=lambda key: 2 if key == OF_X else 3)
 LATEST_OF_X = Rules(mark="latest of x", latest_only=lambda key: key == OF_X)
 
@@ -243,7 +242,7 @@ def limits_of_y(*limits: int) -> tuple[Call, ...]:
     return tuple(Call("set_limit", ("y", limit)) for limit in limits)
 
 
-ACKED = {place: Call("ack", (place * FAR, "x", 1)) for place in range(8)}
+ACKED = {place: Call("ack", (place, "x", 1)) for place in range(8)}
 MEETINGS = {
     "batch, spill": Meeting(
         "xxxx",
@@ -285,14 +284,13 @@ MEETINGS = {
     "token budget, spill": Meeting(
         "ystuuvvwxy",
         [
-            *(JOIN_X, JOIN_Y, *limits_of_y(0), *[OFFER] * 3, Call("truncate", (2 * FAR,))),
+            *(JOIN_X, JOIN_Y, *limits_of_y(0), *[OFFER] * 3, Call("truncate", (2,))),
             *(OFFER, ACKED[3], OFFER, OFFER, ACKED[5], OFFER, OFFER),  # what is lowest is spilled, and the window full
         ],
         [answers("ack", "nack"), loads, calls(*limits_of_y(0, 1))],
         6,
         FULL | {"window": 3},
         limits_of_y(1),
-        stride=FAR,
     ),
     "token budget, not before": Meeting(
         "uvvwwxux",
@@ -311,7 +309,6 @@ MEETINGS = {
         [offers, answers("ack", "nack", "release")],
         4,
         FULL,
-        stride=FAR,
     ),
     "batch, key limit": Meeting(
         "xxxyyyyxy",

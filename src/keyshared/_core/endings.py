@@ -7,7 +7,18 @@ an eviction and a lost session cannot treat a message differently by accident. T
 from collections.abc import Callable
 from typing import Any, Final
 
-from keyshared._core.records import BLOCKED, DEAD_LETTERING, DELAYED, IN_FLIGHT, LOADING, QUEUED, SPILLED, Consumer, Entry, Note
+from keyshared._core.records import (
+    BLOCKED,
+    DEAD_LETTERING,
+    DELAYED,
+    IN_FLIGHT,
+    LOADING,
+    QUEUED,
+    SPILLED,
+    Consumer,
+    Entry,
+    Note,
+)
 from keyshared._core.timers import Timers
 from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, OnEvict, Poison

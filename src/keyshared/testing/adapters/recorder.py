@@ -188,6 +188,11 @@ class Recorder:
         for offset, reason in self._holds.items():
             if reason in _TIMED:  # its clock may have started anew
                 self._tell(past.Held, offset=offset, reason=reason)
+        made = [effect for effect in self._open_now() if effect.attempt > self._attempts.get(effect.offset, 0)]
+        if made:  # what the settings of this life let go out
+            self._tell_owners()
+            for effect in made:
+                self._see(effect)
 
     def _go_by(self, config: Any) -> None:  # noqa: ANN401  # any object with the limits
         """Take the configuration of a life: the next one may have another."""
