@@ -24,6 +24,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT: Final = Path(__file__).resolve().parent
 VARIABLE: Final = "KEYSHARED_COMPILE"
 
+_OPTIONS: Final = ("--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--explicit-package-bases")
 _NEVER_NATIVE: Final = frozenset({"Enum", "IntEnum", "NamedTuple", "Protocol", "StrEnum"})
 _IMPORT: Final = "if TYPE_CHECKING: from mypy_extensions import mypyc_attr"
 _NATIVE: Final = "@mypyc_attr(allow_interpreted_subclasses=True, serializable=True)"
@@ -76,8 +77,7 @@ def compile_core(modules: Sequence[str], folder: Path) -> Path:
         path.write_text(with_attributes(path.read_text("utf-8")), "utf-8")
     with chdir(folder / "stage"):
         extensions = mypycify(
-            ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--explicit-package-bases"]
-            + [f"--cache-dir={os.devnull}", *(f"keyshared/{name}" for name in modules)],
+            [*_OPTIONS, f"--cache-dir={os.devnull}", *(f"keyshared/{name}" for name in modules)],
             opt_level=os.environ.get("KEYSHARED_OPT_LEVEL", "3"),
             debug_level="0",
             target_dir=str(folder / "c"),

@@ -130,7 +130,7 @@ class UnitIgnored(Broken):
     """A key of a slot or run that drains goes out because nothing of the key itself is open elsewhere."""
 
     class part(DrainUnits):
-        def refuses(self, lane: Lane, owner: Consumer) -> bool:  # noqa: ARG002  # the fault
+        def refuses(self, lane: Lane, owner: Consumer) -> bool:  # the fault
             return False
 
 
@@ -138,7 +138,7 @@ class UnitFreedByItsFirstEnd(Broken):
     """A unit has a mark instead of a count: the first delivery of any of its keys that ends frees it for all."""
 
     class part(DrainUnits):
-        def closed(self, entry: Entry, consumer: Consumer) -> None:  # noqa: ARG002  # the fault
+        def closed(self, entry: Entry, consumer: Consumer) -> None:  # the fault
             unit = self.unit_of(entry.lane)
             self._holders.pop(unit, None)
             self._window.touched.update(dict.fromkeys(self._waiting.pop(unit, ())))
@@ -177,7 +177,7 @@ class _Passing(_AlwaysAsks):
         if entry.state == self.passed and self.lets_pass(entry) and lane.back:
             lane.back.remove(entry)
 
-    def lets_pass(self, entry: Entry) -> bool:  # noqa: ARG002  # for others
+    def lets_pass(self, entry: Entry) -> bool:  # for others
         return True
 
 
@@ -263,7 +263,7 @@ class LatestRuleIsIgnored(Broken):
     """No key is one of which only the latest message counts."""
 
     class part(Window):
-        def overtaken(self, lane: Lane) -> list[Entry]:  # noqa: ARG002  # the fault
+        def overtaken(self, lane: Lane) -> list[Entry]:  # the fault
             return []
 
 
@@ -402,7 +402,7 @@ class PoisonIsDroppedUnasked(Broken):
     """What is exhausted is settled without a word, whatever the policy says."""
 
     class part(Endings):
-        def _give_up(self, entry: Entry, note: Note, *, drops: bool) -> None:  # noqa: ARG002  # the fault
+        def _give_up(self, entry: Entry, note: Note, *, drops: bool) -> None:  # the fault
             self._window.settle(entry, Ending.ACKED)
 
 
@@ -453,7 +453,7 @@ class ForgetsHowItEnded(Broken):
     """Says of each message that it was acked, also of one that was parked."""
 
     class part(TellSettled):
-        def settled(self, entry: Entry, how: Ending) -> None:  # noqa: ARG002  # the fault
+        def settled(self, entry: Entry, how: Ending) -> None:  # the fault
             super().settled(entry, Ending.ACKED)
 
 
@@ -999,7 +999,7 @@ class DelayHoldsOtherKeys(Broken):
 class PostponedGoesAtOnce(Broken):
     """What is given back for later is free at once."""
 
-    def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:  # noqa: ARG002  # the fault
+    def release(self, *receipt: Any, delay_ms: int = 0, now_ms: int | None = None) -> _Effects:  # the fault
         return super().release(*receipt, now_ms=now_ms)
 
 
@@ -1014,7 +1014,7 @@ class PostponedForNoLongerThanARetry(Broken):
 class FirstDeliveryIsEarly(Broken):
     """What is offered for later goes out as soon as its turn comes."""
 
-    def offer(self, *args: Any, not_before_ms: int | None = None, now_ms: int | None = None) -> _Effects:  # noqa: ARG002  # the fault
+    def offer(self, *args: Any, not_before_ms: int | None = None, now_ms: int | None = None) -> _Effects:  # the fault
         return super().offer(*args, now_ms=now_ms)
 
 
@@ -1315,7 +1315,7 @@ class _BadReplace(Window):
         finally:
             self.replaced = None
 
-    def is_bad(self, older: list[Entry]) -> bool:  # noqa: ARG002  # for others
+    def is_bad(self, older: list[Entry]) -> bool:  # for others
         return True
 
     def _may_get(self, lane: Lane, consumer: Consumer) -> bool:

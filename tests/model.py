@@ -1893,11 +1893,7 @@ class ModelDispatcher:
             if could_take or (listing.queue == Queue.LOAD and may_get):
                 self._unlist(listing.lane)
                 self._load(message, consumer.name if could_take else None)
-        elif (
-            could_take
-            and self._has_room(consumer.name)
-            and self._send_at_once(listing.lane, message, consumer.name)
-        ):
+        elif could_take and self._has_room(consumer.name) and self._send_at_once(listing.lane, message, consumer.name):
             self._examine_fully(listing.lane)
 
     def _send_lowest(self) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Final, Generic, Self, TypeAlias, get_args, get_origin
 
 from keyshared._arguments import (
     check_duration,
-    check_receipts,
     check_reason,
     check_receipt,
+    check_receipts,
     checked_letter,
     checked_messages,
     listed_letters,

@@ -183,7 +183,7 @@ class TestLimits:
         config = DispatcherConfig()
 
         assert (10_000, 1) == (config.window, config.max_in_flight_per_key)
-        assert 50 == config.max_in_flight_per_consumer  # not Danube's 1,000: a queue that no timeout can give up unbegun
+        assert 50 == config.max_in_flight_per_consumer  # not 1,000: no timeout gives up what was not begun
         assert (30_000, 3_000) == (config.ack_timeout_ms, config.inactive_grace_ms)
 
     def test_a_consumer_at_its_limit_does_not_occupy_the_window(self) -> None:

@@ -16,7 +16,6 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, Deliver, Effect, Load
 from keyshared.placement import ExclusiveRanges
 from keyshared.ring import HashRing
-from keyshared.window import Lane
 
 per_unit = pytest.mark.parametrize("unit", [DrainUnit.KEY, DrainUnit.HASH])
 

@@ -267,7 +267,8 @@ def test_the_patterns_are_asked_once_of_a_key_however_often_it_comes(
     dispatcher.offer_many([(1, "aba", None), (2, "yb", None), (3, "yb", None)])
     dispatcher.set_weight("ann", 2)
     dispatcher.remove_consumer(owner)
-    assert {b"aba", b"yb"} == set(asked) and len(asked) <= 2 * 4  # each pattern once for a key
+    assert {b"aba", b"yb"} == set(asked)
+    assert len(asked) <= 2 * 4
     asked.clear()
     dispatcher.add_consumer("dan", filters=["*?*"])
     assert {b"aba", b"yb"} == set(asked)

@@ -1,9 +1,8 @@
 """Rule 20: groups of keys take turns, and each has its own weight, limit and rate."""
 
 import json
-from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
@@ -15,6 +14,9 @@ from keyshared.effects import BlockReason, Effect, Load, Spilled
 from keyshared.errors import ArgumentError, ConfigError, SnapshotError
 from keyshared.testing import Guarantees, check_history
 from keyshared.testing.adapters.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 AT_ONCE = RetryPolicy(max_redeliveries=9, base_delay_ms=0)
 
@@ -510,7 +512,8 @@ class TestRestart:
             dispatcher.offer(0, "a1/r")  # the bucket is no longer full
             dispatcher.handle_timeout(now_ms=now + 7)
             kept.append(dispatcher.snapshot()["features"])
-        assert kept[:2] == kept[2:] and kept[0] != kept[1]
+        assert kept[:2] == kept[2:]
+        assert kept[0] != kept[1]
 
     def test_groups_may_begin_over_a_restart(self) -> None:
         plain = subscription("ann")

@@ -2,6 +2,14 @@
 
 from typing import Any, NamedTuple
 
+from tests.broken import (
+    AckThroughSkipsOne,
+    FirstDeliveryIsEarly,
+    NeverGivesUp,
+    NewerPassesThePostponed,
+    NewestKeyFirst,
+    PostponedGoesAtOnce,
+)
 from tests.kit.own_machines import (
     BatchingDriver,
     BatchingMachine,
@@ -13,16 +21,7 @@ from tests.kit.own_machines import (
     TellingQueueMachine,
     WindowMachine,
 )
-from tests.broken import (
-    AckThroughSkipsOne,
-    FirstDeliveryIsEarly,
-    NeverGivesUp,
-    NewerPassesThePostponed,
-    NewestKeyFirst,
-    PostponedGoesAtOnce,
-)
 
-from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Done, Ignored
 from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseConfig, LeaseQueue, NothingToLease, Reservation
@@ -31,7 +30,7 @@ from keyshared.testing.adapters.dispatcher import DispatcherDriver
 from keyshared.testing.adapters.window import WindowDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import Restart
-from keyshared.window import Consumer, Entry, InFlightWindow
+from keyshared.window import Entry, InFlightWindow
 
 __all__ = ["OWN_FAULTS", "OwnFault"]
 

@@ -7,6 +7,10 @@ makes: stale answers, answers twice, restarts in the middle, time that leaps. `c
 import itertools
 import json
 import random
+import sys
+import time
+import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -424,7 +428,9 @@ class Attack:
             return
         key = stored[self.draw.choice(list(stored))][0]
         last = max(judge.offered, default=-1)
-        letters = [StoredLetter(offset, of[1], of[2]) for offset, of in stored.items() if of[0] == key and offset <= last]
+        letters = [
+            StoredLetter(offset, of[1], of[2]) for offset, of in stored.items() if of[0] == key and offset <= last
+        ]
         letters = self.draw.sample(letters, min(len(letters), self.draw.choice([1, 1, 3])))
         if letters and judge.dispatcher.free_slots >= len(letters):
             self.call("redrive", key, letters)
@@ -472,7 +478,7 @@ class Attack:
 
     def restart_from_token(self) -> None:
         """Begin again from the text of the token: everybody joins again, and the log is read again."""
-        judge, (config, rules) = self.judge, self.made
+        judge, (_, rules) = self.judge, self.made
         token = judge.dispatcher.cursor_token(100_000).text
         position = judge.dispatcher.resume_offset
         again = self.factory(self.placement(), judge.config, rules=rules, resume_from=token)
@@ -485,14 +491,9 @@ class Attack:
 
 def main() -> None:
     """Run schedules of every pair, and print what was found: `attacking.py FROM TO`."""
-    import collections
-    import sys
-    import time
-    import traceback
-
     first, last = int(sys.argv[1]), int(sys.argv[2])
     only = set(sys.argv[3].split(",")) if len(sys.argv) > 3 else None
-    ran, found, began = 0, collections.Counter(), time.time()
+    ran, found, began = 0, Counter[str](), time.time()
     for number in range(first, last):
         pair = PAIRS[number % len(PAIRS)]
         if only is not None and not only & set(pair):

@@ -371,7 +371,9 @@ class SlowLeases:
         self.tell(offset, self.messages.pop(offset).key, how)
         self.ended[how] = self.ended.get(how, 0) + 1
         most = self.config.max_ack_holes
-        self.too_many_holes = most is not None and (self.holes > most or (self.too_many_holes and self.holes > most // 2))
+        self.too_many_holes = most is not None and (
+            self.holes > most or (self.too_many_holes and self.holes > most // 2)
+        )
 
     def tell(self, offset: int, key: str | None, how: str) -> None:
         if self.config.tell_settled:

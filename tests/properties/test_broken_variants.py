@@ -16,7 +16,7 @@ pytestmark = pytest.mark.interpreted("replaces classes of the core")
 SCHEDULES = 500  # a search ends with the first that shows what is looked for
 STEPS = 100
 FOUND_AT: dict[str, int] = json.loads((Path(__file__).parent / "found_at.json").read_text("ascii"))
-"""Which schedule showed each fault last: it is tried first. `python -m tests.properties.test_broken_variants` writes it."""
+"""Which schedule showed each fault last: it is tried first. Running this module as a program writes it."""
 FAULTS = [(promise, fault) for promise, faults in BROKEN.items() for fault in faults]
 
 

@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.broken import BROKEN
 from tests.model import ModelDispatcher
 from tests.placements import RankedPlacement
-from tests.broken import BROKEN
 from tests.properties.driving import Fast
 from tests.testing.recorded import Factory, first_broken, mutated, recorded
 from tests.testing.slow_judge import contradicts, found_in

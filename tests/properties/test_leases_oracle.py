@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.leasing import assigned, letters
 from tests.broken import (
     GroupLimitForgottenOnRetry,
     PausedGroupServed,
@@ -20,6 +19,7 @@ from tests.broken import (
     SupersedesADelivered,
     TokensOutOfNowhere,
 )
+from tests.leasing import assigned, letters
 from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensAreForgotten
 from tests.properties.slow_groups import GROUP_RULES
 from tests.properties.slow_leases import SlowLeases

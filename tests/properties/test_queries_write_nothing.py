@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from keyshared._dispatch.unit_gate import UnitGate
 from tests.asking import ask_everything, questions_of
 from tests.properties.schedules import Choose
 
-from keyshared._dispatch.unit_gate import UnitGate
 from keyshared.buckets import (
     BatchLimits,
     BatchMessage,

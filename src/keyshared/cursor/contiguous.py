@@ -231,9 +231,9 @@ class ContiguousCursor:
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
-        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `befores` named, if it
-        is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Every answer is
-        then the same as before.
+        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `befores` named, if
+        that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Then every
+        answer is the same as before.
 
         Args:
             offset: The offset.

@@ -69,7 +69,8 @@ class LeaseConfig:
 
     Source:
         Celeriant's QueueConfig; differs: ``dlq_strategy`` is a `Poison` (Skip, Block and BlockAndDlq are its
-        ``DEAD_LETTER``, ``BLOCK``, and ``BLOCK`` with ``archive_blocked``), and exactly ``max_delivery_attempts`` deliveries are
+        ``DEAD_LETTER``, ``BLOCK``, and ``BLOCK`` with
+        ``archive_blocked``), and exactly ``max_delivery_attempts`` deliveries are
         made, not one more.
 
     Example:

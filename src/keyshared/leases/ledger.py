@@ -5,10 +5,9 @@ knows is kept a second time: who holds a key, what waits and why, how often a de
 be trimmed are asked of it.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from keyshared import placement as placements
 from keyshared._checks import checked_now, require
@@ -32,6 +31,9 @@ from keyshared.leases.book import Grant, LeaseBook
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, NothingToLease
 from keyshared.placement.protocol import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["LeaseLedger", "checked_placement", "explain_empty", "explain_lowest"]
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_several, check_text, configuration
-from keyshared.config.rules import check_rules
 from keyshared.config import DispatcherConfig, Rules
+from keyshared.config.rules import check_rules
 from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes

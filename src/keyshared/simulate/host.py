@@ -125,7 +125,7 @@ class Host:
         evicted: Who has been evicted and has not come back.
         owners: Who owned each of the keys seen so far when that was last asked; None if nobody counts.
         again: Since when a message is available again that was delivered, unblocked or redriven.
-        spilled: What travelled with the messages whose payload is not wanted now, or may not be before the next delivery.
+        spilled: What travelled with messages that are spilled, or may be before their next delivery.
         blocked: The blocked messages of each key.
         letters: The dead letters of each key that are settled, where they may come back.
     """
@@ -319,7 +319,7 @@ class Host:
 
     # effects that are rarer than deliveries and cursors
 
-    def _see(self, effect: _Rare) -> None:  # noqa: C901  # one case for each effect
+    def _see(self, effect: _Rare) -> None:  # noqa: C901, PLR0912  # one case for each effect
         match effect:
             case Ignored():
                 self._see_ignored(effect)
