@@ -809,7 +809,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "cannot go on, so it waits in no place": lambda d: _put(d, 6, d.window._core.draining),
     "in quarantine, so": lambda d: d.window._core.quarantined.update({b"a2": None}),
     "waits for an owner": lambda d: (d.owners.names.pop("a"), _ask_again(d)),
-    "drains exactly while": (lambda d: setattr(d.at(4).lane, "open", 0), lambda d: _move_a1(d))  # noqa: PLW0108  # defined below,
+    "drains exactly while": (lambda d: setattr(d.at(4).lane, "open", 0), lambda d: _move_a1(d)),  # noqa: PLW0108  # defined below
     "for one of its own": lambda d: _put(d, 0, d.ann.ready),
     "waits for its owner, or for memory": lambda d: _put(d, 4, d.window._core.ownerless),
     "knows its owner of now": lambda d: setattr(_first(d), "owner", d.bob),
