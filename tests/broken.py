@@ -596,8 +596,9 @@ class LookAheadOfTheLeft(Broken):
     class part(Admission):
         def _may_wait(self, look_ahead: Any) -> int:
             more = len(self._membership.members) - self._routing.connected
-            limit = look_ahead.limit(self._routing.connected + more) - look_ahead.limit(self._routing.connected)
-            return super()._may_wait(look_ahead) + limit
+            limit: int = look_ahead.limit(self._routing.connected + more) - look_ahead.limit(self._routing.connected)
+            may_wait: int = super()._may_wait(look_ahead)
+            return may_wait + limit
 
 
 # one-session

@@ -13,21 +13,17 @@ from keyshared.config import DispatcherConfig
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Deliver
-from keyshared.errors import ConsumerExistsError, SnapshotError
+from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.ring import HashRing
-from keyshared.window import Consumer, Entry, InFlightWindow
+from keyshared.window import InFlightWindow
 
 
 class Noting(InFlightWindow):
-    """Overrides a step that the window itself takes."""
+    """Has a field of its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.opened: list[int] = []
-
-    def _open(self, lane: Any, entry: Entry, consumer: Consumer, granted: list[Entry]) -> None:
-        self.opened.append(entry.offset)
-        super()._open(lane, entry, consumer, granted)
 
 
 class Named(ContiguousCursor):
@@ -43,20 +39,6 @@ def test_the_build_that_was_asked_for_runs() -> None:
     wanted = os.environ.get("KEYSHARED_COMPILED")
 
     assert wanted is None or keyshared.COMPILED is (wanted == "1")
-
-
-def test_what_a_subclass_overrides_is_called_from_inside() -> None:
-    window = Noting(HashRing(["c"]), capacity=9)
-    window.offer(1, b"k")
-    window.offer(2, b"k")
-    window.add(Consumer("c", 0, 5))
-    window.reassign()
-
-    (first,) = window.wake()
-    window.move(first, keyshared.window.State.QUEUED)
-    window.wake()
-
-    assert [1, 1] == window.opened
 
 
 def pickled(thing: Any) -> Any:
@@ -133,34 +115,13 @@ def test_a_method_is_what_methods_are() -> None:
     assert ["offset", "consumer", "attempt", "now_ms"] == list(inspect.signature(method).parameters)
 
 
-def test_the_cause_of_an_error_is_told() -> None:
+def test_an_argument_that_is_wrong_is_refused_by_the_face() -> None:
     dispatcher = KeySharedDispatcher[object](HashRing())
-    dispatcher.add_consumer("c")
-    state: Any = dispatcher.snapshot()
-    state["consumers"] *= 2
-
-    with pytest.raises(SnapshotError) as caught:
-        KeySharedDispatcher.restore(state, HashRing(), now_ms=0)
-
-    assert isinstance(caught.value.__cause__, ConsumerExistsError)
-
-
-only_compiled = pytest.mark.skipif(not keyshared.COMPILED, reason="an interpreted core takes it, and goes by it")
-
-
-@only_compiled
-def test_what_nobody_inside_would_go_by_is_refused() -> None:
-    window = InFlightWindow(HashRing(["c"]), capacity=9)
-    module: Any = keyshared.window
-
-    with pytest.raises(TypeError, match="cannot set 'offer' attribute of immutable type 'InFlightWindow'"):
-        InFlightWindow.offer = None  # type: ignore[assignment, method-assign]
-    with pytest.raises(TypeError, match="__class__ assignment only supported for"):
-        window.__class__ = Noting
-    with pytest.raises(AttributeError, match=r"cannot set 'InFlightWindow' of .*window"):
-        module.InFlightWindow = Noting
-    with pytest.raises(AttributeError, match="cannot set 'InFlightWindow' of"):
-        del module.InFlightWindow
+    wrong: Any = 1.5
+    with pytest.raises(ArgumentError, match="limit is 1.5"):
+        dispatcher.add_consumer("c", limit=wrong)
+    with pytest.raises(SnapshotError):
+        KeySharedDispatcher[object](HashRing(), resume_from=wrong)
 
 
 @pytest.mark.parametrize("kind", [ContiguousCursor, InFlightWindow, KeySharedDispatcher])

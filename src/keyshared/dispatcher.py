@@ -58,7 +58,7 @@ from keyshared.config.limits import check_group_limits
 from keyshared.config.rules import check_rules
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import Deliver, Effect, Item
-from keyshared.errors import ArgumentError, ClockError
+from keyshared.errors import ArgumentError, ClockError, SnapshotError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement, check_name
@@ -155,6 +155,8 @@ class KeySharedDispatcher(Generic[Item]):
         check_members("placement", placement, Placement)
         self._machine: Machine = Machine(placement, config, None if rules is None else check_rules(rules, config))
         if resume_from is not None:
+            if not isinstance(resume_from, str):
+                raise SnapshotError("token", resume_from, "be a str")
             self._machine.resume_from(resume_from)
 
     @classmethod

@@ -1547,6 +1547,7 @@ def test_a_snapshot_that_was_cut_or_damaged_is_refused() -> None:
     lease(made, "ann")
     state = json.loads(json.dumps(made.snapshot()))
     without = {name: value for name, value in state.items() if name != "grants"}
-    for damaged in (without, {**state, "leased": 9}, {**state, "version": 1}, [], json.dumps(state)):
+    damages: tuple[object, ...] = (without, {**state, "leased": 9}, {**state, "version": 1}, [], json.dumps(state))
+    for damaged in damages:
         with pytest.raises(SnapshotError):
             LeaseQueue.restore(damaged, letters({"a-z": "ann"}), made.config, now_ms=0)

@@ -24,24 +24,13 @@ from keyshared.effects import KeyEnding, Load
 from keyshared.errors import ConfigError, KeySharedError, WindowFullError
 from keyshared.placement import AssignedRanges, HashRange
 
-NEW = "quarantine" in DispatcherConfig.__dataclass_fields__
-POISONS = (
-    {
-        "drop": {"poison": Poison.DROP},
-        "dead_letter": {"poison": Poison.DEAD_LETTER},
-        "block": {"poison": Poison.BLOCK},
-        "block_and_dead_letter": {"poison": Poison.BLOCK, "archive_blocked": True},
-        "quarantine": {"poison": Poison.DEAD_LETTER, "quarantine": True},
-    }
-    if NEW
-    else {
-        "drop": {"poison": Poison.DROP},
-        "dead_letter": {"poison": Poison.DEAD_LETTER},
-        "block": {"poison": Poison.BLOCK},
-        "block_and_dead_letter": {"poison": Poison.BLOCK_AND_DEAD_LETTER},
-        "quarantine": {"poison": Poison.QUARANTINE},
-    }
-)
+POISONS: dict[str, dict[str, Any]] = {
+    "drop": {"poison": Poison.DROP},
+    "dead_letter": {"poison": Poison.DEAD_LETTER},
+    "block": {"poison": Poison.BLOCK},
+    "block_and_dead_letter": {"poison": Poison.BLOCK, "archive_blocked": True},
+    "quarantine": {"poison": Poison.DEAD_LETTER, "quarantine": True},
+}
 
 Settings = dict[str, Any]
 Draw = random.Random
@@ -91,7 +80,7 @@ FEATURES: dict[str, Callable[[Settings, Draw], None]] = {
     "range_unit": _set(unit=DrainUnit.RANGE, one_range=True),
     "drain_timeout": _set(drain_timeout_ms=70),
     "redrive": _set(redrive=True, poison_name=["dead_letter", "quarantine"]),
-    "holes": _set(max_ack_holes=[1, 3]) if NEW else _set(token_bytes=[80, 120]),
+    "holes": _set(max_ack_holes=[1, 3]),
     "no_spill": _set(spill=False, max_waiting_per_key=[None, 2]),
     "look_ahead": lambda settings, draw: settings.update(
         look_ahead=LookAhead(per_consumer=draw.choice([2, 5]), per_subscription=draw.choice([0, 12]))
@@ -128,8 +117,8 @@ HOSTS_OWN = (
 """Settings of the schedule that are none of the configuration."""
 
 
-def settings_of(draw: Draw, pair: tuple[str, str]) -> Settings | None:
-    """Draw the settings of a schedule, None for those that the configuration refuses."""
+def settings_of(draw: Draw, pair: tuple[str, str]) -> Settings:
+    """Draw the settings of a schedule; the configuration may refuse them."""
     settings: Settings = {
         "window": draw.choice([8, 20]),
         "max_in_flight_per_consumer": draw.choice([1, 2, 5]),
@@ -183,7 +172,6 @@ class Attack:
         self.draw = draw = random.Random(f"{seed} {pair}")
         self.steps = steps
         self.assigned = "w"
-        self.made = None
         self.settings = settings_of(draw, pair)
         self.made = make(self.settings)
         if self.made is None:
@@ -478,10 +466,10 @@ class Attack:
 
     def restart_from_token(self) -> None:
         """Begin again from the text of the token: everybody joins again, and the log is read again."""
-        judge, (_, rules) = self.judge, self.made
+        judge = self.judge
         token = judge.dispatcher.cursor_token(100_000).text
         position = judge.dispatcher.resume_offset
-        again = self.factory(self.placement(), judge.config, rules=rules, resume_from=token)
+        again = self.factory(self.placement(), judge.config, rules=judge.rules, resume_from=token)
         self.unread = sorted(offset for offset in self.log if position is None or offset >= position)
         self.twin, self.flushes = None, []
         judge.resumed_from_token(again)

@@ -191,9 +191,9 @@ class OnlyLeasesHoldTheLine(SlowLeases):
 class HolesAreNotCapped(SlowLeases):
     """Acks may leave as many holes as they like."""
 
-    @property
-    def too_many_holes(self) -> bool:
-        return False
+    def settle(self, offset: int, how: str) -> None:
+        super().settle(offset, how)
+        self.too_many_holes = False
 
 
 class HolesStopEverything(SlowLeases):

@@ -324,11 +324,8 @@ class Judge:
 
     def shared_reasons(self, book: Book, owner: str) -> Iterator[tuple[str, bool]]:
         """Yield what keeps a message that is next of its key: limits that it shares with other keys."""
-        if book.offset != min(self.books):
-            if getattr(self.config, "token_bytes", None) is not None:
-                yield "token_full", False
-            elif self.full:
-                yield "ack_holes", True
+        if self.full and book.offset != min(self.books):
+            yield "ack_holes", True
         group = self.group(book.key)
         if group is not None:
             most = self.group_limit(group, "max_in_flight")
@@ -359,11 +356,8 @@ class Judge:
 
     def keyless_reasons(self, book: Book) -> Iterator[tuple[str, bool]]:
         """Yield what keeps a message without a key: it goes to any consumer that takes all."""
-        if book.offset != min(self.books):
-            if getattr(self.config, "token_bytes", None) is not None:
-                yield "token_full", False
-            elif self.full:
-                yield "ack_holes", True
+        if self.full and book.offset != min(self.books):
+            yield "ack_holes", True
         takers = [
             (name, member)
             for name, member in self.members.items()
@@ -395,7 +389,7 @@ class Judge:
         self.last_run: bytes | None = None
         if name not in ("offer", "ack", "nack", "reject", "release", "loaded", "dead_lettered", "extend"):
             self.ready_groups.clear()  # a call of several steps: a group may have closed and opened in between
-        effects = getattr(self.dispatcher, name)(*args, now_ms=self.now, **options)
+        effects: list[Any] = getattr(self.dispatcher, name)(*args, now_ms=self.now, **options)
         getattr(self, f"made_{name}", lambda *_, **__: None)(effects, *args, **options)
         self.read(name, effects, options)
         changed = len(self.offered) > known or any(offset not in self.back for offset, _ in self.endings)
@@ -448,7 +442,7 @@ class Judge:
 
     def count_holes(self) -> None:
         """Note whether as many stretches above the position are settled as may be, and more."""
-        most = getattr(self.config, "max_ack_holes", None)
+        most = self.config.max_ack_holes
         if most is None:
             return
         logged = {book.offset for book in self.books.values() if not book.back}
@@ -1059,8 +1053,9 @@ class Judge:
         for one in dispatcher.sessions():
             if one.key not in self.sessions:
                 self.read_keybegun(KeyBegun(one.key, one.consumer, one.session))
-        for effect in dispatcher.outstanding_effects():
-            book = self.books.get(effect.offset) if not isinstance(effect, KeyEnding) else None
+        effects: list[Any] = dispatcher.outstanding_effects()
+        for effect in effects:
+            book = None if isinstance(effect, KeyEnding) else self.books.get(effect.offset)
             if isinstance(effect, Load) and book is not None and book.memory != "loading":
                 self.read_load(effect)
             elif isinstance(effect, DeadLetter) and book is not None and not book.dead:
@@ -1090,21 +1085,26 @@ class Judge:
                 self.check(
                     book.deadline is None or book.deadline > self.now, "progress: overdue", book.offset, book.deadline
                 )
-            length = self.config.drain_timeout_ms
-            for key, since in self.drains.items() if length is not None else ():
-                stays = [
-                    one.offset for one in self.lane(key) if one.open and self.before.get(one.offset) == (one.open, one.attempt)
-                    and one.open != self.dispatcher.owner(key)
-                ]  # fmt: skip
-                self.check(since + length > self.now or not stays, "progress: the drain is over", key, since, stays)
+            self.look_at_drains()
             for consumer, member in self.members.items():
                 self.check(member.deadline is None or member.deadline > self.now, "progress: overdue", consumer)
-        for key, lane in self.lanes.items():
-            if self.latest(key):
+        for latest, lane in self.lanes.items():
+            if self.latest(latest):
                 first = [
                     one.offset for one in lane if not (one.ever or one.open or one.back or one.dead or one.blocked)
                 ]
-                self.check(len(first) <= 1, "latest-only: several wait", key, first)
+                self.check(len(first) <= 1, "latest-only: several wait", latest, first)
+
+    def look_at_drains(self) -> None:
+        """What a lane has waited for too long has ended."""
+        length = self.config.drain_timeout_ms
+        if length is None:
+            return
+        for key, since in self.drains.items():
+            owner = self.dispatcher.owner(key)
+            moved = [one for one in self.lane(key) if one.open and one.open != owner]
+            stays = [one.offset for one in moved if self.before.get(one.offset) == (one.open, one.attempt)]
+            self.check(since + length > self.now or not stays, "progress: the drain is over", key, since, stays)
 
     def look_at_members(self) -> None:
         keeps = {session.consumer for session in self.sessions.values()}
@@ -1140,10 +1140,8 @@ class Judge:
         self.check(covered == above, "safe-cursor: acked_ranges", ranges, sorted(above))
 
     def look_at_obligations(self, effects: list[Any]) -> None:
-        told = Counter(
-            (type(one).__name__, one.key if isinstance(one, KeyEnding) else one.offset)
-            for one in self.dispatcher.outstanding_effects()
-        )
+        listed: list[Any] = self.dispatcher.outstanding_effects()
+        told = Counter((type(one).__name__, one.key if isinstance(one, KeyEnding) else one.offset) for one in listed)
         wanted = Counter[Any]()
         for book in self.books.values():
             kinds = [("Deliver", book.open), ("DeadLetter", book.dead), ("Load", book.memory == "loading")]
@@ -1158,8 +1156,7 @@ class Judge:
         config, books = self.config, self.books.values()
         loaded = sum(book.memory != "spilled" for book in books)
         self.loaded = loaded
-        holes = getattr(config, "token_bytes", None) or getattr(config, "max_ack_holes", None)
-        beyond = holes is not None or any(one[1] == "pull" for one in self.log[-200:])
+        beyond = config.max_ack_holes is not None or any(one[1] == "pull" for one in self.log[-200:])
         self.check(loaded <= config.window + beyond, "bounds: window", loaded)
         self.check(not config.spill or len(books) <= config.max_tracked, "bounds: max_tracked", len(books))
         if config.spill:
@@ -1202,9 +1199,9 @@ class Judge:
         self.paused = free == 0 or (False if resumed else self.paused)
         if self.paused is False and free < quarter and any(isinstance(one, Load) for one in effects):
             self.paused = None  # the loads of this call may have filled the window for a moment
-        if name == "offer" and config.spill and (book := self.books.get(self.log[-1][2][0])):
-            if book.open is None and not book.dead:
-                self.look_at_spill(book)
+        offered = self.books.get(self.log[-1][2][0]) if name == "offer" and config.spill else None
+        if offered is not None and offered.open is None and not offered.dead:
+            self.look_at_spill(offered)
 
     def look_at_spill(self, book: Book) -> None:
         """Rule 3: a message that cannot go out is spilled in three cases, and in no other."""
@@ -1237,8 +1234,9 @@ class Judge:
             )
             holds = any(book.open for book in self.lane(key))
             if holds or session.flushing is not False:
-                over = session.flushing is not False and session.flushing is not None and name == "handle_timeout"
-                self.check(not over or session.flushing > self.now, "one-session: flush is over", key)
+                until = None if isinstance(session.flushing, bool) else session.flushing
+                over = until is not None and name == "handle_timeout" and until <= self.now
+                self.check(not over, "one-session: flush is over", key)
                 continue
             self.check(self.owner(key) == session.consumer, "one-session: the key has moved", key, session.consumer)
             linger = self.config.sessions.linger_ms

@@ -29,8 +29,8 @@ def pairs_of(fault: Fault) -> list[tuple[str, str]]:
 def found_at(fault: Fault, promise: Promise) -> int | None:
     """Return the number of a schedule that shows that the broken dispatcher does not hold the promise."""
     pairs = pairs_of(fault)
-    remembered = FOUND_AT.get(fault.broken.__name__, 0)
-    for seed in (remembered, *range(SCHEDULES)):
+    seeds: list[int] = [FOUND_AT.get(fault.broken.__name__, 0), *range(SCHEDULES)]
+    for seed in seeds:
         attack = Attack(seed, pairs[seed % len(pairs)], STEPS, fault.broken, promise.value)
         try:
             attack.run()
