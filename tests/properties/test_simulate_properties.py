@@ -38,7 +38,13 @@ from keyshared.simulate import (
 )
 
 NAMES = ["a", "b", "c"]
-POISONS = ["DROP", "DEAD_LETTER", "BLOCK", "BLOCK_AND_DEAD_LETTER", "QUARANTINE"]
+POISONS: list[dict[str, Any]] = [
+    {"poison": Poison.DROP},
+    {"poison": Poison.DEAD_LETTER},
+    {"poison": Poison.DEAD_LETTER, "quarantine": True},
+    {"poison": Poison.BLOCK},
+    {"poison": Poison.BLOCK, "archive_blocked": True},
+]
 KEYS = ["k", "l", "m", None]
 millis = st.integers(0, 60)
 services = st.one_of(st.builds(Fixed, millis), st.builds(Sampled, st.lists(millis, min_size=1, max_size=4)))
@@ -113,7 +119,7 @@ def configs(draw: st.DrawFn, *, redrives: bool) -> DispatcherConfig:
         retry=RetryPolicy(
             max_redeliveries=draw(st.sampled_from([None, 0, 1, 3])), base_delay_ms=draw(st.sampled_from([0, 7]))
         ),
-        poison=draw(st.sampled_from([getattr(Poison, name) for name in POISONS])),
+        **draw(st.sampled_from(POISONS)),
         on_evict=draw(st.sampled_from(OnEvict)),
         inactive_grace_ms=draw(st.sampled_from([None, 0, 80])),
         drain_timeout_ms=draw(st.sampled_from([None, 0, 15])),

@@ -237,4 +237,4 @@ def test_a_restarted_dispatcher_hands_nothing_to_those_who_are_gone() -> None:
 
     driver.restart()
 
-    assert 0 == driver.dispatcher._window.find(waiting).attempt
+    assert 0 == driver.dispatcher.describe(waiting).attempt
