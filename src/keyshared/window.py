@@ -17,6 +17,8 @@ What is granted is a list of entries, in order, and the state of each says what 
 every other one was dropped (``SPILLED``, or it waits for its retry): a later grant asks to load it again.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from keyshared._arguments import offset_error
@@ -311,9 +313,9 @@ class InFlightWindow:
         return self._core.cursor
 
     @property
-    def consumers(self) -> dict[str, Consumer]:
-        """Connected consumers by name, in the order of joining. Read it."""
-        return self._core.consumers
+    def consumers(self) -> Mapping[str, Consumer]:
+        """Connected consumers by name, in the order of joining."""
+        return MappingProxyType(self._core.consumers)
 
     @property
     def emptied(self) -> list[Consumer]:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keyshared._dispatch.unit_gate import UnitGate
 from tests.asking import ask_everything, questions_of
 from tests.properties.schedules import Choose
 
@@ -26,7 +25,7 @@ from keyshared.buckets import (
     BucketLayout,
     BucketPlacement,
 )
-from keyshared.config import DrainUnit, Rules
+from keyshared.config import Rules
 from keyshared.cursor import ContiguousCursor, OfferAnswer
 from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker, PendingAcks
@@ -38,7 +37,7 @@ from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, Hash
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import SegmentMap, SegmentProducer, SegmentProgress
-from keyshared.window import Consumer, InFlightWindow, State
+from keyshared.window import InFlightWindow, State
 
 LENGTH = 40
 NAMES = ("ann", "bob", "cat")
@@ -173,18 +172,18 @@ class Owners:
 
 def of_message(window: Any, name: str, offset: int, *more: object) -> object:
     """Do something with the message of that offset, if it is outstanding, and act on it."""
-    entry = next((cell for cell in window.cursor._order if cell.state and cell.offset == offset), None)
+    entry = window.find(offset)
     return entry and (getattr(window, name)(entry, *more), window.wake())
 
 
 def of_consumer(window: Any, name: str, consumer: str, *more: object, **others: object) -> object:
     """Do something with a connected consumer, and act on it."""
-    known = window.consumers.get(consumer)
-    return known and (getattr(window, name)(known, *more, **others), window.wake())
+    known = consumer in window.consumers
+    return known and (getattr(window, name)(consumer, *more, **others), window.wake())
 
 
 def joins(window: Any, name: str, limit: int) -> object:
-    return window.add(Consumer(name, NAMES.index(name), limit)), window.reassign(), window.wake()
+    return window.add(name, limit=limit), window.reassign(), window.wake()
 
 
 def leaves(window: Any, name: str) -> object:
@@ -192,7 +191,7 @@ def leaves(window: Any, name: str) -> object:
 
 
 def moves(window: Any, ranges: RangeMap) -> object:
-    window._owners.ranges = ranges
+    window._core.owners.ranges = ranges
     return window.reassign(), window.wake()
 
 
@@ -209,26 +208,13 @@ def of_window(choose: Choose, step: int) -> list[Call]:
         *[call(of_message, "move", known, held), call(of_message, "move", known, State.QUEUED)] * 2,
         *[call(moves, choose(OWNERS)), call(leaves, name), call(of_message, "remove", known)],
         *[call(of_message, "provide", known, "again"), call(of_consumer, "pull", name, choose([1, 2]))],
-        *[call(of_consumer, "set_limit", name, choose([0, 1, 3])), call(of_consumer, "cancel_reservations", name)],
+        *[call(of_consumer, "set_limit", name, choose([0, 1, 3]))],
         *[call(of_consumer, "set_keyless", name, keyless=choose([True, False]))],
         *[call(of_key, "quarantine", key), call(of_key, "lift_quarantine", key)],
     ]
 
 
-def of_a_window(window: Any) -> Mapping[str, Sequence[Any]]:
-    """Its lanes and consumers."""
-    consumers = list(window.consumers.values())[:2]
-    entries = window.outstanding()[:3]
-    lanes = [lane for lane in window.waiting_lanes() if lane.key is not None]  # `awaited` is for those that can drain
-    return {"lane": lanes[:3], "owner": consumers, "consumer": consumers, "entry": entries}
-
-
 LIMITS: dict[str, Any] = {"capacity": 6, "max_tracked": 12, "per_key": 2, "loaded_per_key": 3}
-
-
-def window_of(unit: DrainUnit) -> InFlightWindow:
-    owners = Owners()
-    return InFlightWindow(owners, gate=UnitGate(unit, owners), **LIMITS)
 
 
 def of_checkpoints(choose: Choose, step: int) -> list[Call]:
@@ -276,21 +262,8 @@ def inputs(*names: str) -> frozenset[str]:
 PLACED: Mapping[str, Sequence[Any]] = {"key": ["a", b"b"], "name": ["ann"], "n": [2], "weight": [1]}
 CHANGES_OWNERS = inputs("add", "remove", "set_weight")
 CHANGES_WINDOW = inputs(
-    *("add", "discard", "set_limit", "set_keyless", "cancel_reservations", "reassign", "wake", "pull"),
-    *(
-        "offer",
-        "offer_many",
-        "settle",
-        "settle_many",
-        "move",
-        "provide",
-        "remove",
-        "quarantine",
-        "lift_quarantine",
-        "readmit",
-        "enlist",
-    ),
-    *("offer_later", "ripen", "touch_key", "keep_back"),
+    *("add", "discard", "set_limit", "set_keyless", "reassign", "wake", "pull", "quarantine", "lift_quarantine"),
+    *("offer", "settle", "move", "provide", "remove", "ripen"),
 )
 SLOTS: Mapping[str, Sequence[Any]] = {"hash_": [0, 3], "consumer": [*NAMES, "nobody"]}
 SUBJECTS = {
@@ -360,14 +333,9 @@ SUBJECTS = {
         of_progress,
         {"segment": [0], "bucket": [None, 0]},
     ),
-    **{
-        name: Subject(make, CHANGES_WINDOW, of_window, {"offset": [0, 5, 40], "key": [b"a", b"e"]}, of_a_window)
-        for name, make in {
-            "InFlightWindow": lambda: InFlightWindow(Owners(), **LIMITS),
-            "InFlightWindow of slots": lambda: window_of(DrainUnit.HASH),
-            "InFlightWindow of runs": lambda: window_of(DrainUnit.RANGE),
-        }.items()
-    },
+    "InFlightWindow": Subject(
+        lambda: InFlightWindow(Owners(), **LIMITS), CHANGES_WINDOW, of_window, {"offset": [0, 5, 40]}
+    ),
     "BucketCheckpoints": Subject(
         BucketCheckpoints,
         inputs("offer", "settle", "forget"),
@@ -487,13 +455,13 @@ class _HandsOutItsOwn(DrainingHashes):
 
 
 class _HandsOutItsLists(InFlightWindow):
-    """A query whose answer is a list of the very lists in which lanes wait."""
+    """A query whose answer is the very list in which lanes wait."""
 
     def __init__(self) -> None:
         super().__init__(Owners(), **LIMITS)
 
     def work_lists(self) -> object:
-        return self._work_lists()
+        return self._core.keyless.lanes
 
 
 @pytest.mark.parametrize(

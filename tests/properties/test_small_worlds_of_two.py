@@ -45,12 +45,11 @@ class Both(Node):
     more: "More" = lambda _: ()
     unread: tuple[int, ...] = ()  # of the log, after a crash
     healing: Sequence[Call] = ()
-    stride: int = 1
 
     def forks(self) -> "Callable[[], Both]":
         copied = copies_of((self.watch, self.model), [self.dispatcher.config, self.watch.claims])
         known = (self.to_offer, self.offered, self.keys, self.now, self.path)
-        rest = (self.more, self.unread, self.healing, self.stride)
+        rest = (self.more, self.unread, self.healing)
 
         def fork() -> Both:
             watch, model = copied()
@@ -104,7 +103,7 @@ class Both(Node):
 
     def next_offer(self, **kwargs: Any) -> Call:
         """The next message of the log."""
-        return Call("offer", (len(self.offered) * self.stride, self.to_offer[0]), kwargs)
+        return Call("offer", (len(self.offered), self.to_offer[0]), kwargs)
 
     def heals(self) -> Sequence[Call]:
         return [*self.rereads(), *self.healing]
@@ -198,7 +197,6 @@ class Meeting:
         config: What the verbs need.
         healing: What a fair host does before all is settled.
         rules: Functions of its keys.
-        stride: How far apart its offsets are.
     """
 
     keys: str
@@ -208,7 +206,6 @@ class Meeting:
     config: Mapping[str, Any]
     healing: Sequence[Call] = ()
     rules: Rules | None = None
-    stride: int = 1
 
     def start(self, factory: Any = Fast) -> Both:
         config = DispatcherConfig(**{"window": 5, "retry": LATER, "ack_timeout_ms": None, **self.config})
@@ -223,7 +220,6 @@ class Meeting:
             model=model,
             more=lambda node: (call for each in more for call in each(node)),
             healing=self.healing,
-            stride=self.stride,
         )
         for call in self.begins:
             both.advance(both.next_offer(**call.kwargs) if call.name == "offer" else call)
