@@ -1,4 +1,4 @@
-"""One member of the crash runs: ``python -m tests.worker BOOTSTRAP GROUP TOPIC DIARY STRATEGY BATCH``."""
+"""One member of the crash runs: ``python -m tests.worker BOOTSTRAP GROUP TOPIC DIARY STRATEGY BATCH SLOW_S``."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ SESSION_MS = 4_000  # the mock lets a group wait for 3 s before its first assign
 
 
 def main(bootstrap: str, group: str, topic: str, diary: str, *how: str) -> None:
-    strategy, batch = how
+    strategy, batch, slow_s = how
     file = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     tried: set[bytes] = set()
 
@@ -22,8 +22,8 @@ def main(bootstrap: str, group: str, topic: str, diary: str, *how: str) -> None:
         value = message.value().decode()
         number = int(value.split("/")[1])
         note("start", value)
-        time.sleep(0.2 if number % 401 == 7 else 0.01)
-        is_first = message.value() not in tried
+        time.sleep(float(slow_s) or (0.2 if number % 401 == 7 else 0.01))
+        is_first = message.value() not in tried and not float(slow_s)
         tried.add(message.value())
         if is_first and number % 23 == 3:
             note("fail", value)
@@ -59,7 +59,7 @@ def main(bootstrap: str, group: str, topic: str, diary: str, *how: str) -> None:
         batch=int(batch) if batch else None,
         retries=RetryPolicy(base_delay_ms=20),
         dead_letters=f"{topic}.dead",
-        drain_s=5,
+        drain_s=30 if float(slow_s) else 5,
         commit_every_s=0.05,
     ).run()
     note("left", "-")
