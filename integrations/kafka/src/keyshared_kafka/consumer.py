@@ -20,16 +20,16 @@ from keyshared.run import (
     Hooks,
     Letter,
     RunnerConfig,
-    RunnerStats,
     StoppedError,
     ThreadRunner,
     UnknownLogError,
 )
 from keyshared.run.answers import check_function, is_coroutine_function
 from keyshared.run.signals import listening
-from keyshared_kafka.engines import Engine, Tasks, Threads
+from keyshared_kafka.adapters import Adapter, AsyncRunnerAdapter, ThreadRunnerAdapter
+from keyshared_kafka.assignments import name_of
+from keyshared_kafka.dead_letters import DeadLetterTopic
 from keyshared_kafka.errors import NotBegunError, UnknownPartitionError
-from keyshared_kafka.letters import Letters
 from keyshared_kafka.member import Member
 from keyshared_kafka.processes import check_processes, make_process
 from keyshared_kafka.reader import Reader
@@ -44,7 +44,7 @@ from keyshared_kafka.settings import (
     reader_options,
     topics_of,
 )
-from keyshared_kafka.stays import name_of
+from keyshared_kafka.stats import ConsumerStats, stats_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -59,7 +59,8 @@ DEFAULT_WINDOW: Final = 10_000
 DEFAULT_METADATA_BYTES: Final = 4_096
 LEAST_METADATA_BYTES: Final = 64  # any position fits
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+MakeAdapter: TypeAlias = "Callable[[Member, DeadLetterTopic | None, Reader], Adapter]"
 Handler: TypeAlias = (
     "Callable[[Message[Any, Any]], object | Awaitable[object]]"
     " | Callable[[list[Message[Any, Any]]], object | Awaitable[object]]"
@@ -69,37 +70,37 @@ Handler: TypeAlias = (
 class ParallelConsumer:
     """Consumes topics with many workers: one message of a key at a time, in order, different keys at once.
 
-    A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any
-    other exception is a failure: the message comes again after a delay, and at last goes to the dead letters. Every
-    tenth of a second the consumer commits how far all is done, and what is done above that. So a crash redoes what
-    was in flight, and what was done since the last commit.
+    A message is done when its handler returns. A handler that raises `Reject` gives its message up, and `RetryLater`
+    postpones it. Any other exception is a failure: the message is redelivered after a delay, and goes to the dead
+    letters when its retries are exhausted. Every tenth of a second the consumer commits the position below which all
+    messages are done, and which messages above it are done. So after a crash only those messages are redelivered that
+    were in flight, or done since the last commit.
 
     Args:
-        options: Of the client, as librdkafka has them; ``group.id`` and ``bootstrap.servers`` are needed. All pass
-            through, except those that would let the client commit by itself.
-        topics: Names; one that begins with ``^`` is a pattern.
-        handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
-            coroutine function.
+        options: librdkafka configuration, passed through; ``group.id`` and ``bootstrap.servers`` are required. Options
+            that would let the client commit by itself are refused.
+        topics: Topics to subscribe to; one that begins with ``^`` is a pattern.
+        handle: Called with each `confluent_kafka.Message`: a thread-safe function, or a coroutine function.
         workers: Handlers that run at once.
-        batch: How many messages ``handle`` gets at once: a list of up to that many consecutive ones of one key. None:
-            it gets a message, and no list. `PartlyDone` says how far a handler has come when it raises.
-        order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns what it is ordered by,
-            bytes or str (a number: ``str(number)``), or None for nothing. Messages without a key are handled in any
-            order.
-        retries: How often a message that failed is tried again, or a policy that also says how late. 0: never.
+        batch: How many messages ``handle`` gets at once: a list of up to that many consecutive messages of one key.
+            None: it gets one message, and no list. `PartlyDone` says how many are done when a handler raises.
+        order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns the key by which it is
+            ordered: bytes or str (a number: ``str(number)``), or None. Messages without a key are handled in any order.
+        retries: How often a failed message is tried again, or a policy that also sets the delays. 0: never.
         dead_letters: Topic for messages that are given up, none of ``topics``. Without it such a message stops the
-            consumer with the error of its handler, unless ``poison`` says that nothing is to be written.
-        poison: What becomes of a message that is given up, and of its key.
-        drain_s: How long handlers may finish when a partition leaves, or when the consumer stops.
-        timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be: its key
-            waits for it, and ``hooks.overdue`` is called.
-        processes: Whether each worker is a process, for handlers that compute. ``handle`` has to be picklable then.
+            consumer with the error of its handler, unless ``poison`` lets messages be dropped or blocked.
+        poison: What is done with a message that is given up, and with its key.
+        drain_s: How long handlers may finish when a partition is revoked, or when the consumer stops.
+        timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be
+            cancelled: its key waits for it, and ``hooks.overdue`` is called.
+        processes: Whether each worker is a process, for handlers that compute. ``handle`` must be picklable then.
         window: Messages in memory.
-        commit_every_s: How old a commit may be: a crash redoes what was done in that time, besides what was in flight.
+        commit_every_s: The greatest age of a commit; messages that were done since the last one are redelivered after
+            a crash.
         metadata_bytes: The broker's ``offset.metadata.max.bytes``.
         measure: Whether ages and counts of messages are kept for `metrics`.
-        producer: Options of the client that writes dead letters, beside those of the connection.
-        hooks: Functions that are told what happens, for metrics; partitions are named as ``orders-0``.
+        producer: librdkafka configuration of the producer of dead letters, beside that of the connection.
+        hooks: Functions that are called when something has happened; partitions are named as ``orders-0``.
 
     Raises:
         ConfigError: An argument can never work.
@@ -172,90 +173,89 @@ class ParallelConsumer:
         self._dead_letters = dead_letters
         self._processes = processes
         self._asked_to_stop = Event()
-        self._engine: Engine | None = None
+        self._running: tuple[Adapter, Member] | None = None
 
     def run(self) -> None:
         """Consume until `stop` is called or the process gets SIGTERM or SIGINT; then finish, commit and leave.
 
         Raises:
             StoppedError: It has run before.
-            BaseException: What went wrong: the connection for good, a dead letter that could not be written, a hook.
+            BaseException: The error that has stopped the consumer: the connection failed for good, a dead letter could
+                not be written, a hook raised.
         """
         with listening((signal.SIGTERM, signal.SIGINT), self.stop):
             if self._is_async:
                 asyncio.run(self.run_async())
                 return
-            self._live(self._with_threads)
+            self._consume(self._with_threads)
 
     async def run_async(self) -> None:
-        """As `run`, inside an event loop, where coroutine handlers run. Installs no handlers of signals.
+        """Consume inside an event loop, where coroutine handlers run. As `run`, but it installs no signal handlers.
 
-        When it is cancelled it finishes, commits and leaves first.
+        When the call is cancelled, the consumer finishes, commits and leaves first.
         """
         loop, thread = get_running_loop(), get_ident()
         make = self._with_threads
 
-        def with_tasks(member: Member, letters: Letters | None, reader: Reader) -> Engine:
+        def with_tasks(member: Member, letters: DeadLetterTopic | None, reader: Reader) -> Adapter:
             return self._with_tasks(member, letters, reader, loop, thread)
 
         if self._is_async:
             make = with_tasks
         pool = ThreadPoolExecutor(1, "keyshared-kafka")
-        living = loop.run_in_executor(pool, self._live, make)
-        pool.shutdown(wait=False)  # after that call; waiting for it here would stop the loop, which it needs
+        consuming = loop.run_in_executor(pool, self._consume, make)
+        pool.shutdown(wait=False)  # to wait for that call here would stop the loop, which it needs
         cancelled: CancelledError | None = None
-        while not living.done():
+        while not consuming.done():
             try:
-                await asyncio.wait([living])
+                await asyncio.wait([consuming])
             except CancelledError as error:  # perhaps not the first one
                 cancelled = error
                 self.stop()
-        living.result()
+        consuming.result()
         if cancelled is not None:
             raise cancelled
 
     def stop(self) -> None:
-        """Ask it to finish, commit and leave. Returns at once; may be called from any thread, and from a handler."""
+        """Ask the consumer to finish, commit and leave. Returns at once; any thread and any handler may call this."""
         self._asked_to_stop.set()
 
-    def stats(self) -> RunnerStats:
-        """Return the figures of this moment.
-
-        When it has ended, they are those of its end.
+    def stats(self) -> ConsumerStats:
+        """Return the figures of this moment, or those of the end if the consumer has ended.
 
         Raises:
-            NotBegunError: It has not begun to run.
+            NotBegunError: The consumer has not begun to run.
         """
-        return self._begun().ask(lambda runner: runner.stats())
+        adapter, member = self._begun()
+        return adapter.call(lambda runner: stats_of(runner.stats(), member.assignments()))
 
     def metrics(self, busiest: int = 0) -> list[MetricRow]:
-        """Return the figures of this moment under the names of keyshared's page on health; none before it runs.
+        """Return the figures of this moment under the names of keyshared's page on health; none before `run`.
 
-        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). May be called from
-        any thread.
+        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). Any thread may call
+        this.
 
         Args:
             busiest: How many keys of each partition there are figures for; each is a label.
         """
-        engine = self._engine
-        return [] if engine is None else engine.ask(lambda runner: runner.metrics(busiest))
+        return [] if self._running is None else self._running[0].call(lambda runner: runner.metrics(busiest))
 
     def why_blocked(self, topic: str, partition: int, offset: int) -> Blocking | None:
-        """Return what a message waits for; None if it is at a handler, or done.
+        """Return the reason why a message waits; None if it is at a handler, or done.
 
         Raises:
-            NotBegunError: It has not begun to run.
-            UnknownPartitionError: The partition is not here, or no more.
+            NotBegunError: The consumer has not begun to run.
+            UnknownPartitionError: This member does not (or no longer) own the partition.
         """
-        return self._ask_of(topic, partition, lambda runner, log: runner.why_blocked(log, offset))
+        return self._call_for(topic, partition, lambda runner, log: runner.why_blocked(log, offset))
 
     def busiest_keys(self, most: int = 10) -> list[BusyKey]:
-        """Return the keys with the most messages that are not done; none when it has ended.
+        """Return the keys with the most unfinished messages; none when the consumer has ended.
 
         Raises:
-            NotBegunError: It has not begun to run.
+            NotBegunError: The consumer has not begun to run.
         """
-        return self._begun().ask(lambda runner: runner.busiest_keys(most))
+        return self._begun()[0].call(lambda runner: runner.busiest_keys(most))
 
     def unblock(self, topic: str, partition: int, key: bytes | str) -> bool:
         """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
@@ -264,44 +264,45 @@ class ParallelConsumer:
             Whether a message of the key was blocked, or the key in quarantine.
 
         Raises:
-            NotBegunError: It has not begun to run.
-            UnknownPartitionError: The partition is not here, or no more.
+            NotBegunError: The consumer has not begun to run.
+            UnknownPartitionError: This member does not (or no longer) own the partition.
         """
-        return self._ask_of(topic, partition, lambda runner, log: runner.unblock(log, key))
+        return self._call_for(topic, partition, lambda runner, log: runner.unblock(log, key))
 
-    def _begun(self) -> Engine:
-        if self._engine is None:
+    def _begun(self) -> tuple[Adapter, Member]:
+        if self._running is None:
             raise NotBegunError
-        return self._engine
+        return self._running
 
-    def _ask_of(
-        self, topic: str, partition: int, question: "Callable[[Host[Message[Any, Any]], str], Answer]"
-    ) -> Answer:
+    def _call_for(
+        self, topic: str, partition: int, function: "Callable[[Host[Message[Any, Any]], str], Result]"
+    ) -> Result:
         log = name_of(topic, partition)
         try:
-            return self._begun().ask(lambda runner: question(runner, log))
-        except (EventLoopError, StoppedError, UnknownLogError):  # when it has ended it has no partition either
+            return self._begun()[0].call(lambda runner: function(runner, log))
+        except (EventLoopError, StoppedError, UnknownLogError):  # a consumer that has ended owns no partition either
             raise UnknownPartitionError(topic, partition) from None
 
-    def _live(self, make: "Callable[[Member, Letters | None, Reader], Engine]") -> None:
+    def _consume(self, make: "MakeAdapter") -> None:
         """Consume from the first poll to the last commit, in this thread."""
-        if self._engine is not None:
+        if self._running is not None:
             raise StoppedError
-        group = str(self._options["group.id"])
-        letters = None if self._dead_letters is None else Letters(self._dead_letters, group, self._letter_options)
+        group, topic = str(self._options["group.id"]), self._dead_letters
+        letters = None if topic is None else DeadLetterTopic(topic, group, self._letter_options)
         reader = Reader(self._reader_options)
         member = Member(self._options, self._topics, self._key_of, self._config)
-        self._engine = engine = make(member, letters, reader)
+        adapter = make(member, letters, reader)
+        self._running = adapter, member
         try:
-            member.consume(engine, self._asked_to_stop, self._drain_ms)
+            member.consume(adapter, self._asked_to_stop, self._drain_ms)
         finally:
             if letters is not None:
                 letters.close()
             reader.close()
-            engine.stop()
+            adapter.stop()
 
-    def _with_threads(self, member: Member, letters: Letters | None, reader: Reader) -> Engine:
-        return Threads(
+    def _with_threads(self, member: Member, letters: DeadLetterTopic | None, reader: Reader) -> Adapter:
+        return ThreadRunnerAdapter(
             ThreadRunner(
                 self._handle,
                 commit=member.commit,
@@ -314,9 +315,9 @@ class ParallelConsumer:
         )
 
     def _with_tasks(
-        self, member: Member, letters: Letters | None, reader: Reader, loop: AbstractEventLoop, thread: int
-    ) -> Engine:
-        # Threads of our own: handlers may have all those of the loop.
+        self, member: Member, letters: DeadLetterTopic | None, reader: Reader, loop: AbstractEventLoop, thread: int
+    ) -> Adapter:
+        # Threads of our own: handlers may use up those of the loop.
         loads, writes = ThreadPoolExecutor(1, "keyshared-loads"), ThreadPoolExecutor(1, "keyshared-letters")
 
         async def load(log: str, offsets: Sequence[int]) -> "dict[int, Message[Any, Any] | None]":
@@ -334,7 +335,7 @@ class ParallelConsumer:
             hooks=self._hooks,
             config=self._config,
         )
-        return Tasks(runner, loop, thread, (loads, writes))
+        return AsyncRunnerAdapter(runner, loop, thread, (loads, writes))
 
 
 def _retries(retries: object) -> int:

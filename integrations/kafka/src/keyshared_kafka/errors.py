@@ -1,21 +1,21 @@
-"""What a consumer is asked at the wrong time, or about a partition that it does not have."""
+"""Errors of calls that come too early, or name a partition that this member does not own."""
 
 from keyshared.errors import MisuseError, shown
 from keyshared.run import UnknownLogError
-from keyshared_kafka.stays import name_of
+from keyshared_kafka.assignments import name_of
 
 __all__ = ["NotBegunError", "UnknownPartitionError"]
 
 
 class NotBegunError(MisuseError):
-    """A consumer was asked for what it can answer only once it has begun to run."""
+    """The consumer has not begun to run."""
 
     def _text(self) -> str:
         return "the consumer has not begun to run; call run() or run_async() first"
 
 
 class UnknownPartitionError(UnknownLogError):
-    """A partition was named that this member of the group does not have at the moment.
+    """This member of the group does not own the partition at the moment.
 
     Attributes:
         topic: Its topic.
@@ -24,7 +24,7 @@ class UnknownPartitionError(UnknownLogError):
 
     Example:
         >>> print(UnknownPartitionError("orders", 7))
-        this member does not have partition 7 of 'orders'; ask the member that has it, while that runs
+        this member does not own partition 7 of 'orders'; ask the member that owns it, while that runs
     """
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -35,4 +35,4 @@ class UnknownPartitionError(UnknownLogError):
 
     def _text(self) -> str:
         where = f"partition {shown(self.partition)} of {shown(self.topic)}"
-        return f"this member does not have {where}; ask the member that has it, while that runs"
+        return f"this member does not own {where}; ask the member that owns it, while that runs"

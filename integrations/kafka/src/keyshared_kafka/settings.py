@@ -1,4 +1,4 @@
-"""What a consumer is told: the options of its clients, its topics, and by what it orders."""
+"""The settings of a consumer: options of its clients, its topics, and its order."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,14 +9,14 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException,
 from keyshared.run import Letter, StoppedError
 from keyshared_kafka.records import fields, logger
 
-__all__ = ["Letters", "headers_of"]
+__all__ = ["DeadLetterTopic", "headers_of"]
 
 _POLL_S: Final = 0.1
 _REASON_CHARACTERS: Final = 1_000  # headers count for the greatest size of a message
 
 
 def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[str, str | bytes | None]]:
-    """Return the headers of a dead letter: those of its message, then what became of it.
+    """Return the headers of a dead letter: those of its message, then its origin and the error.
 
     Example:
         >>> letter = Letter("a-0", 7, None, Message("a", 0, 7, headers=[("h", b"1")]), 2, ValueError("no"))
@@ -25,7 +25,7 @@ def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[st
         (('h', b'1'), ('keyshared.reason', b'ValueError: no'))
     """
     message, error = letter.message, letter.error
-    reason = "an older message of its key is here" if error is None else _said(error)
+    reason = "an older message of its key is a dead letter" if error is None else _text_of(error)
     facts = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -41,20 +41,20 @@ def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[st
     ]
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error that cannot say what it is
+    except Exception:  # noqa: BLE001 - the error's own __str__ may raise
         return type(error).__name__
 
 
-class Letters:
+class DeadLetterTopic:
     """A topic of dead letters.
 
     Args:
         topic: Its name.
         group: The consumer group, for a header.
-        options: Of the client.
+        options: librdkafka configuration of the producer.
     """
 
     def __init__(self, topic: str, group: str, options: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ class Letters:
         self._closed = Event()
 
     def write(self, letter: "Letter[Message[Any, Any]]") -> None:
-        """Write a letter, and wait until the broker has confirmed it. May be called by several threads.
+        """Write a dead letter, and wait until the broker has confirmed it. Several threads may call this.
 
         Raises:
             KafkaException: The write has failed.
@@ -75,7 +75,7 @@ class Letters:
             self._write(letter)
 
     def close(self) -> None:
-        """Wait for no report any more."""
+        """Wait for no confirmation any more."""
         self._closed.set()
 
     def _write(self, letter: "Letter[Message[Any, Any]]") -> None:
@@ -96,8 +96,7 @@ class Letters:
             self._producer.poll(_POLL_S)
         if reports[0] is not None:
             raise KafkaException(reports[0])
-        text = "%s/%d: to the dead letters after %d failures: %r"
-        more = {"offset": letter.offset, "failures": letter.failures}
-        logger.warning(
-            text, letter.log, letter.offset, letter.failures, letter.error, extra=fields("dead", letter.log, **more)
-        )
+        text = "%s[%d] key=%r: sent to %s (failures: %d): %r"
+        more = {"offset": letter.offset, "key": letter.key, "failures": letter.failures}
+        facts = (letter.log, letter.offset, letter.key, self._topic, letter.failures, letter.error)
+        logger.warning(text, *facts, extra=fields("dead", letter.log, **more))
