@@ -9,7 +9,7 @@ import nats
 from nats.aio.msg import Msg
 from nats.js import api, errors
 
-from keyshared.run import AsyncRunner, Letter, Reject, RunnerConfig
+from keyshared.run import AsyncRunner, DeadLetter, Reject, RunnerConfig
 
 NAME, CONFIG = "billing", RunnerConfig(workers=100, window=1_000, timeout_ms=60_000)
 
@@ -28,7 +28,7 @@ async def serve(url: str, stream: str, handle: Callable[[Msg], Awaitable[object]
             nonlocal revision  # raises if another process has begun meanwhile: then this one ends
             revision = await places.update(stream, f"{created} {token}".encode(), revision)
 
-        async def give_up(bad: Letter[Msg]) -> None:  # returns when the server has confirmed it
+        async def give_up(bad: DeadLetter[Msg]) -> None:  # returns when the server has confirmed it
             await js.publish(f"dead.{bad.message.subject}", bad.message.data, headers={"error": repr(bad.error)})
 
         created = f"{(await js.stream_info(stream)).created:%Y-%m-%dT%H:%M:%S.%f}"  # tells it from one of the same name

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import redis
 
-from keyshared.run import Letter, Reject, RunnerConfig, ThreadRunner
+from keyshared.run import DeadLetter, Reject, RunnerConfig, ThreadRunner
 
 Entry = tuple[str, dict[str, str]]
 GROUP, OWNER, CONFIG = "billing", "owner", RunnerConfig(workers=32, window=1_000, max_loaded_per_key=100)
@@ -32,7 +32,7 @@ def id_of(offset: int) -> str:
 def consume(url: str, stream: str, handle: Callable[[dict[str, str]], object] = charge) -> None:
     client, begin = redis.from_url(url, decode_responses=True), ""
 
-    def give_up(letter: Letter[Entry]) -> None:
+    def give_up(letter: DeadLetter[Entry]) -> None:
         with client.pipeline() as both:  # a transaction: written and acked, or neither
             both.xadd(f"{stream}.dead", {**letter.message[1], "id": letter.message[0], "error": repr(letter.error)})
             both.xack(stream, GROUP, letter.message[0]).execute()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from keyshared import ContiguousCursor
+from keyshared.run.crashes import read_token
 from keyshared_kafka import ParallelConsumer
 from tests.cluster import Cluster
 from tests.diary import DONE, Verdict, judge
@@ -219,7 +220,7 @@ def known(cluster: Cluster, topic: str, group: str) -> set[tuple[int, int]]:
     """What a restart would not do again."""
     ends, places = cluster.ends(topic), set()
     for at, (offset, token) in cluster.committed(topic, group).items():
-        cursor = ContiguousCursor.from_token(token) if token else ContiguousCursor(max(0, offset))
+        cursor = ContiguousCursor.from_token(read_token(token)[0]) if token else ContiguousCursor(max(0, offset))
         places |= {(at, each) for each in range(ends[at]) if each < offset or not cursor.offer(each)}
     return places
 

@@ -64,7 +64,7 @@ def test_what_is_lost_and_comes_again_runs_beside_nothing_that_was_left_over(
         until(lambda: len(runs) == 101)
         cluster.produce(topic, rows(100, 200))
         until(lambda: len(runs) == 201, 60)
-        assert "lost" in {getattr(record, "kafka", {}).get("event") for record in caplog.records}
+        assert "lost" in {getattr(record, "keyshared", {}).get("event") for record in caplog.records}
         until(lambda: held(consumer) == 1)
         assert runs[b"held"] == 1, "it is here again, and waits for its first handler"
         go.set()
@@ -89,7 +89,7 @@ def test_a_static_member_that_comes_again_goes_on_where_it_was(
         assert member.error is None
         cluster.produce(topic, rows(many, many + 100))
     assert sorted(map(int, done)) == list(range(200))
-    places = [record.kafka for record in caplog.records if record.kafka["event"] == "begun"]  # type: ignore[attr-defined]
+    places = [record.keyshared for record in caplog.records if record.keyshared["event"] == "begun"]  # type: ignore[attr-defined]
     assert [place["offset"] is None for place in places] == [True] * 4 + [False] * 4
     assert caplog.text.count(f"{topic}: waiting for partition assignment") == 2
     assert caplog.text.count("no committed offset; starting at auto.offset.reset") == 4

@@ -19,17 +19,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
-from keyshared.effects import Blocked, CursorAdvanced
 from keyshared.errors import ConfigError, KeyTypeError
-from keyshared.run import AsyncRunner, Letter, NotAwaitedError, RunnerConfig, ThreadRunner
+from keyshared.run import AsyncRunner, DeadLetter, RunnerConfig, StoppedError, ThreadRunner
 from keyshared_kafka import (
-    Hooks,
     NotBegunError,
     ParallelConsumer,
-    PartlyDone,
     Poison,
-    Reject,
-    RetryLater,
     UnknownPartitionError,
 )
 from keyshared_kafka.adapters import Adapter, AsyncRunnerAdapter, ThreadRunnerAdapter
@@ -37,13 +32,13 @@ from keyshared_kafka.assignments import Assignment, token_of
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.dead_letters import headers_of
 from keyshared_kafka.member import Member
-from keyshared_kafka.records import with_records
 from keyshared_kafka.settings import key_of, letter_options
 from tests.running import until
 from tests.test_crashes import environment
 
 GROUP = {"group.id": "billing"}
 OPTIONS = {**GROUP, "bootstrap.servers": "localhost:9092"}
+ONE_ATTEMPT = RunnerConfig(call_attempts=1)
 UNASSIGNED: Any = SimpleNamespace(assignments=list)  # a member
 
 
@@ -221,7 +216,7 @@ def test_a_coroutine_function_takes_no_processes() -> None:
 
 @pytest.mark.parametrize(
     ("ask", "arguments"),
-    [("stats", ()), ("busiest_keys", ()), ("why_blocked", ("orders", 0, 7)), ("unblock", ("orders", 0, "a"))],
+    [("stats", ()), ("busiest_keys", ()), ("why_blocked", ("orders-0", 7)), ("unblock", ("orders-0", "a"))],
 )
 def test_a_consumer_that_has_not_begun_says_so(ask: str, arguments: tuple[object, ...]) -> None:
     consumer = ParallelConsumer(OPTIONS, ["orders"], print)
@@ -230,21 +225,19 @@ def test_a_consumer_that_has_not_begun_says_so(ask: str, arguments: tuple[object
     assert consumer.metrics() == [], "what exports them may be there before"
 
 
-@pytest.mark.parametrize(("ask", "about"), [("why_blocked", 7), ("unblock", "a")])
-@pytest.mark.parametrize(("topic", "partition"), [("nope", 0), ("orders", 99)])
-def test_a_partition_that_is_at_another_member_is_named_as_the_program_named_it(
-    ask: str, about: object, topic: str, partition: int
-) -> None:
+def test_a_partition_that_another_member_owns_is_named() -> None:
     consumer = ParallelConsumer(OPTIONS, ["orders"], print)
     with ThreadRunner[Any](print, commit=lambda *_: None, dead_letter=print) as runner:
         consumer._running = ThreadRunnerAdapter(runner), UNASSIGNED
         runner.add_log("orders-0", start=0)
-        assert not getattr(consumer, ask)("orders", 0, about)
-        with pytest.raises(UnknownPartitionError, match=f"does not own partition {partition} of '{topic}'") as told:
-            getattr(consumer, ask)(topic, partition, about)
+        assert consumer.why_blocked("orders-0", 7) is None
+        assert not consumer.unblock("orders-0", "a")
+        with pytest.raises(UnknownPartitionError):
+            consumer.why_blocked("orders-99", 7)
+        with pytest.raises(UnknownPartitionError, match="does not own partition 'orders-99'") as told:
+            consumer.unblock("orders-99", "a")
     again = pickle.loads(pickle.dumps(told.value))
-    assert (again.topic, again.partition, again.log) == (topic, partition, f"{topic}-{partition}")
-    assert str(again) == str(told.value)
+    assert (again.log, str(again)) == ("orders-99", str(told.value))
 
 
 def test_a_signal_stops_it_from_another_thread_as_its_handler_may_have_interrupted_whoever_has_a_lock(
@@ -283,18 +276,6 @@ def test_a_handler_that_yields_is_refused_before_anything_starts() -> None:
 async def unheard(*_: object) -> None: ...
 
 
-@pytest.mark.parametrize("name", ["ended", "committed"])
-def test_a_hook_that_leaves_its_work_to_be_done_stops_the_consumer(name: str) -> None:
-    hooks = with_records(Hooks(**{name: lambda *_: unheard()}))
-    runner = ThreadRunner[int](print, commit=lambda *_: None, hooks=hooks)
-    runner.add_log("orders-0", start=0)
-    runner.submit("orders-0", 0, "a", 0)
-    with pytest.raises(NotAwaitedError, match=r"^a hook returned a coroutine"):
-        runner.drain()
-    with pytest.raises(NotAwaitedError):
-        runner.stop()
-
-
 @pytest.mark.parametrize("ends", ["with tasks", "with threads"])
 def test_a_partition_is_not_here_when_all_has_ended(ends: str) -> None:
     consumer = ParallelConsumer(OPTIONS, ["orders"], print)
@@ -312,9 +293,9 @@ def test_a_partition_is_not_here_when_all_has_ended(ends: str) -> None:
             runner.add_log("orders-0", start=0)
             consumer._running = ThreadRunnerAdapter(runner), UNASSIGNED
     assert consumer.stats().partitions == {}
-    for ask in (consumer.why_blocked, consumer.unblock):
-        with pytest.raises(UnknownPartitionError):
-            ask("orders", 0, cast("Any", 7 if ask == consumer.why_blocked else "a"))
+    assert consumer.stuck() == []
+    with pytest.raises(StoppedError):
+        consumer.why_blocked("orders-0", 7)
 
 
 def test_whoever_asks_a_loop_that_ends_is_answered() -> None:
@@ -344,18 +325,22 @@ def test_whoever_asks_a_loop_that_ends_is_answered() -> None:
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
 def test_a_partition_whose_last_commit_fails_has_not_left_and_what_failed_is_raised_at_the_end(kind: str) -> None:
+    is_away = threading.Event()
+
     def fail(*_: object) -> None:
-        raise OSError("the broker is away")
+        if is_away.is_set():
+            raise OSError("the broker is away")
 
     def leave(adapter: Adapter) -> tuple[list[str], list[str]]:
         adapter.add("orders-0", 0, None)
         adapter.add("orders-1", 0, None)
         adapter.submit("orders-0", [(0, "a", cast("Any", 0))])
         until(lambda: adapter.call(lambda runner: runner.stats().done) == 1)
+        is_away.set()
         return adapter.remove(["orders-0", "orders-1"], 1_000), adapter.remove(["orders-2"], 0)
 
     if kind == "threads":
-        threads = ThreadRunnerAdapter(ThreadRunner(print, commit=fail))
+        threads = ThreadRunnerAdapter(ThreadRunner(print, commit=fail, config=ONE_ATTEMPT))
         assert leave(threads) == (["orders-0", "orders-1"], ["orders-2"])
         with pytest.raises(OSError, match="the broker is away"):
             threads.stop()
@@ -363,7 +348,9 @@ def test_a_partition_whose_last_commit_fails_has_not_left_and_what_failed_is_rai
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        adapter = AsyncRunnerAdapter(AsyncRunner(unheard, commit=fail), loop, threading.get_ident(), ())
+        adapter = AsyncRunnerAdapter(
+            AsyncRunner(unheard, commit=fail, config=ONE_ATTEMPT), loop, threading.get_ident(), ()
+        )
         assert await asyncio.to_thread(leave, adapter) == (["orders-0", "orders-1"], ["orders-2"])
         with pytest.raises(OSError, match="the broker is away"):
             await asyncio.to_thread(adapter.stop)
@@ -430,6 +417,35 @@ def test_a_refused_commit_is_sent_again_unless_something_newer_is_wanted() -> No
     assert client.commits == [(1, "one"), (2, "two")]
     commits.answered(None, [TopicPartition("orders", 0, 2)])
     assert assignment.committed == 2
+
+
+def test_a_runner_is_told_of_its_commit_when_the_broker_has_confirmed_it_or_nothing_newer_will_be() -> None:
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client(KafkaError.REBALANCE_IN_PROGRESS)
+    first = commits.put(assignment, 1, "one")
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert not first.done(), "it was refused"
+    commits.send(client, [])  # type: ignore[arg-type]
+    second = commits.put(assignment, 2, "two")
+    commits.answered(None, [TopicPartition("orders", 0, 1)])
+    assert not first.done(), "a newer one is wanted, and covers it"
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert (first.result(0), second.result(0)) == (None, None)
+    third = commits.put(assignment, 3, "three")
+    commits.release([assignment])
+    assert third.done()
+    assert commits.put(assignment, 4, "four").done(), "the partition is drained"
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert client.commits[-1] == (4, "four")
+
+
+def test_a_commit_over_the_end_of_a_log_keeps_the_token() -> None:
+    commits, assignment, client = Commits(0), Assignment("orders", 0, None), Client()
+    commits.put(assignment, 5, "token")
+    assignment.position = 5
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assignment.end = 9
+    commits.send(client, [assignment])  # type: ignore[arg-type]
+    assert client.commits == [(5, "token"), (9, "token")]
 
 
 def test_a_commit_that_will_not_pass_stops_the_consumer() -> None:
@@ -632,7 +648,7 @@ def test_nothing_is_committed_for_a_partition_that_is_lost() -> None:
 
 def member_at(position: int, end: int) -> tuple[Member, list[tuple[str, object]]]:
     told: list[tuple[str, object]] = []
-    member = Member({**GROUP, "log_level": 0}, ["orders"], key_of("key"), RunnerConfig())
+    member = Member({**GROUP, "log_level": 0}, ["orders"], key_of("key"), None, RunnerConfig())
     member._consumer.close()
     member._consumer = Client()  # type: ignore[assignment]
     member._consumer.end = end  # type: ignore[attr-defined]
@@ -707,7 +723,7 @@ def test_an_error_of_the_function_of_order_names_the_message_and_is_raised_when_
     member._key_of = key_of(lambda message: message.key() if message.value() else cast("Any", None)["customer"])
     for offset, value in enumerate((b"v", b"v", b"", b"v")):
         member._receive(Message("orders", 0, offset, b"k", value))
-    assert "orders-0[2]: the function of order failed" in caplog.text
+    assert "orders-0[2]: cannot be ordered (TypeError" in caplog.text
     assert ([row[0] for row in assignment.backlog], assignment.position, client.paused) == ([0, 1], 2, [0])
     member._raise_if_unreadable()
     assignment.backlog.clear()
@@ -752,7 +768,7 @@ class MuteError(Exception):
     ],
 )
 def test_a_dead_letter_can_be_written_whatever_its_error_says(error: Exception | None, reason: bytes) -> None:
-    letter = Letter("orders-0", 7, None, Message("orders", 0, 7), 2, error)
+    letter = DeadLetter("orders-0", 7, None, Message("orders", 0, 7), 2, error)
     headers: Any = dict(headers_of(letter, "billing"))
     assert headers["keyshared.reason"] == reason
 
@@ -768,35 +784,6 @@ def test_an_error_that_may_hide_a_skipped_message_stops_the_consumer() -> None:
     member._receive(Message("orders", 0, 8, error=KafkaError(KafkaError._TRANSPORT)))
     with pytest.raises(KafkaException):
         member._receive(Message("orders", 0, 8, error=KafkaError(KafkaError._BAD_MSG)))
-
-
-def test_what_goes_wrong_at_a_handler_is_logged_with_its_place_and_the_users_hooks_are_called_too(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told: list[object] = []
-    hooks = with_records(Hooks(ended=lambda *facts: told.append(facts)))
-    assert hooks.ended is not None
-    assert hooks.overdue is not None
-    assert hooks.noticed is not None
-    caplog.set_level(logging.INFO, "keyshared_kafka")
-    error = ValueError("no such customer")
-    hooks.ended("orders-3", (7,), None, 1)
-    hooks.ended("orders-3", (7,), RetryLater(5), 1)
-    hooks.ended("orders-3", (4, 5, 7, 9), PartlyDone(2, error), 1)
-    hooks.ended("orders-3", (8,), Reject("schema"), 1)
-    hooks.overdue("orders-3", 9, 500)
-    hooks.noticed("orders-3", Blocked(9, b"key", 1))
-    hooks.noticed("orders-3", CursorAdvanced(9))
-    assert len(told) == 4
-    kafka = [record.kafka for record in caplog.records]  # type: ignore[attr-defined]
-    assert [(fields["event"], fields["offset"]) for fields in kafka] == [
-        ("failed", 7),
-        ("rejected", 8),
-        ("overdue", 9),
-        ("blocked", 9),
-    ]
-    assert {(fields["topic"], fields["partition"]) for fields in kafka} == {("orders", 3)}
-    assert caplog.records[0].exc_info is not None
 
 
 PARENT = """

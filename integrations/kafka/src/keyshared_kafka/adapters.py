@@ -10,13 +10,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from keyshared.run import AsyncRunner, StoppedError, ThreadRunner, UnknownLogError
-from keyshared.run.loops import ask_loop
+from keyshared.run.tasks import ask_loop
 from keyshared_kafka.assignments import Row
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from keyshared.run.host import Host
+    from keyshared.run.base import Runner
 
 __all__ = ["Adapter", "AsyncRunnerAdapter", "ThreadRunnerAdapter"]
 
@@ -27,10 +27,10 @@ class Adapter(Protocol):
     """A runner, called by the thread that polls."""
 
     @property
-    def runner(self) -> "Host[Message[Any, Any]]":
+    def runner(self) -> "Runner[Message[Any, Any]]":
         """The runner itself."""
 
-    def call(self, function: "Callable[[Host[Message[Any, Any]]], Result]") -> Result:
+    def call(self, function: "Callable[[Runner[Message[Any, Any]]], Result]") -> Result:
         """Call a function with the runner where that may be called; any thread and any handler may do so."""
 
     def add(self, log: str, start: int | None, token: str | None) -> None:
@@ -56,7 +56,7 @@ class Adapter(Protocol):
         """
 
 
-def _check_removed(runner: "Host[Message[Any, Any]]", error: BaseException) -> None:
+def _check_removed(runner: "Runner[Message[Any, Any]]", error: BaseException) -> None:
     """Raise why a log could not be removed, unless its runner removed it itself: `Adapter.stop` raises that error."""
     if error is not runner.error and not isinstance(error, StoppedError | UnknownLogError):
         raise error
@@ -72,7 +72,7 @@ class ThreadRunnerAdapter:
     def __init__(self, runner: "ThreadRunner[Message[Any, Any]]") -> None:
         self.runner = runner
 
-    def call(self, function: "Callable[[Host[Message[Any, Any]]], Result]") -> Result:
+    def call(self, function: "Callable[[Runner[Message[Any, Any]]], Result]") -> Result:
         return function(self.runner)
 
     def add(self, log: str, start: int | None, token: str | None) -> None:
@@ -122,7 +122,7 @@ class AsyncRunnerAdapter:
         self._thread = thread
         self._pools = pools
 
-    def call(self, function: "Callable[[Host[Message[Any, Any]]], Result]") -> Result:
+    def call(self, function: "Callable[[Runner[Message[Any, Any]]], Result]") -> Result:
         call = partial(function, self.runner)
         if get_ident() == self._thread:
             return call()  # the loop cannot run it while its own thread waits

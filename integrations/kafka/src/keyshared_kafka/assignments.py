@@ -7,11 +7,12 @@ from confluent_kafka import Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import SnapshotError
+from keyshared.run.crashes import read_token
 from keyshared_kafka.records import fields, logger
 
 __all__ = ["Assignment", "Row", "name_of", "token_of"]
 
-Row = tuple[int, bytes | str | None, "Message[Any, Any]"]
+Row = tuple[int, bytes | str | None, "Message[Any, Any]"] | tuple[int, bytes | str | None, "Message[Any, Any]", int]
 
 
 class Assignment:
@@ -25,6 +26,7 @@ class Assignment:
     Attributes:
         position: Offset of the next message to read. None before the first message, if nothing was committed.
         committed: Position of the last commit; never decreases.
+        token: Its token.
         end: Where the log ended when it was read to its end; None before.
         high_watermark: Where the log ends, as far as the client knows; None before.
         backlog: Messages that were read, and for which the runner has no capacity yet.
@@ -37,12 +39,14 @@ class Assignment:
         self.name = name_of(topic, partition)
         self.position = committed
         self.committed = -1 if committed is None else committed
+        self.token = ""
         self.end: int | None = None
         self.high_watermark: int | None = None
         self.last_offset = self.committed - 1  # of the message that came last
         self.backlog: deque[Row] = deque()
         self.unreadable: Exception | None = None
         self.is_paused = False
+        self.is_draining = False
         self.is_gone = False
         self.is_unknown = False  # its topic was deleted at the last commit
 
@@ -94,7 +98,7 @@ def token_of(place: TopicPartition) -> str | None:
     if not text:
         return None
     try:
-        position = ContiguousCursor.from_token(text).resume_offset
+        position = ContiguousCursor.from_token(read_token(text)[0]).resume_offset
     except SnapshotError as error:
         log = "%s: the commit's metadata is damaged or of another program; only the offset counts: %s"
         logger.warning(log, place, error, extra=_token_fields(place))

@@ -1,11 +1,14 @@
 """Commits positions and tokens to the group."""
 
 from collections.abc import Iterable
+from concurrent.futures import Future
+from threading import Lock
 from time import monotonic, sleep
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from keyshared.run.crashes import read_token
 from keyshared_kafka.assignments import Assignment, name_of
 from keyshared_kafka.failures import REFUSED
 from keyshared_kafka.records import fields, logger
@@ -24,7 +27,8 @@ class Commits:
     """Commits the positions of runners, all partitions in one request.
 
     Only the thread that polls may call the client: other threads would wait until it leaves `poll`, and for ever if it
-    waits for them in a rebalance. So runners put their commits here, and the polling thread sends them.
+    waits for them in a rebalance. So runners put their commits here, the polling thread sends them, and a future tells
+    the runner when the broker has confirmed its commit.
 
     Args:
         every_s: Least time between two requests.
@@ -33,7 +37,9 @@ class Commits:
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._due_at = 0.0
+        self._lock = Lock()  # of the next two, which runners change
         self._wanted: dict[Assignment, tuple[int, str]] = {}
+        self._waiting: dict[Assignment, list[Future[None]]] = {}
         self._sent: Requests | None = None
         self._unknown: dict[Assignment, tuple[int, str]] = {}  # commits of topics that the broker does not know
         self._unknown_at = 0.0
@@ -41,9 +47,29 @@ class Commits:
         self._to_read_back: tuple[Assignment, str] | None = None
         self._read_backs = _READ_BACK_TRIES
 
-    def put(self, assignment: Assignment, position: int, token: str) -> None:
-        """Replace what the next request commits for a partition. Any thread may call this."""
-        self._wanted[assignment] = position, token
+    def put(self, assignment: Assignment, position: int, token: str) -> Future[None]:
+        """Replace what the next request commits for a partition; any thread may call this.
+
+        Returns:
+            A future that is done when the broker has confirmed this commit or a later one. In a rebalance it is done at
+            once: the runner has to finish first, and `commit_now` follows.
+        """
+        future: Future[None] = Future()
+        with self._lock:
+            self._wanted[assignment] = position, token
+            if not assignment.is_draining:
+                self._waiting.setdefault(assignment, []).append(future)
+                return future
+        future.set_result(None)
+        return future
+
+    def release(self, assignments: Iterable[Assignment]) -> None:
+        """Let runners wait no longer for commits of these partitions: they are drained, or gone."""
+        for each in assignments:
+            with self._lock:
+                each.is_draining = True
+                waiting = self._waiting.pop(each, [])
+            _resolve(waiting)
 
     def send(self, consumer: Consumer, assignments: Iterable[Assignment]) -> None:
         """Send what was put, and ends of logs that lag, without waiting for the response; one request at a time."""
@@ -52,7 +78,7 @@ class Commits:
         self._read_back(consumer)
         for assignment in assignments:
             if assignment.lags() and assignment not in self._wanted:
-                self._wanted[assignment] = assignment.committed, ""
+                self._wanted[assignment] = assignment.committed, assignment.token
         if monotonic() >= self._unknown_at:
             self._unknown_at = monotonic() + _UNKNOWN_AGAIN_S
             self._put_unknown(list(self._unknown))
@@ -109,7 +135,7 @@ class Commits:
         A message that is done stays done, whichever member had the partition in between.
         """
         position, kept = self._refused.pop(assignment.name, (-1, ""))
-        if (position, len(kept)) <= (assignment.committed, len(token or "")):
+        if (position, _length(kept)) <= (assignment.committed, _length(token or "")):
             return token
         assignment.position = position
         self.put(assignment, position, kept)
@@ -157,16 +183,25 @@ class Commits:
     def _take(self, assignments: Iterable[Assignment]) -> Requests:
         taken = {}
         for each in assignments:
-            position, token = self._wanted.pop(each)
+            with self._lock:
+                position, token = self._wanted.pop(each)
             if not each.is_gone:
                 taken[each.name] = each, each.offset_to_commit(position), token
         return taken
 
     def _made(self, assignment: Assignment, position: int, token: str) -> None:
         assignment.committed, assignment.is_unknown = max(assignment.committed, position), False
+        assignment.token = token
         self._unknown.pop(assignment, None)
         if token:
             self._to_read_back = assignment, token
+        self._confirm(assignment)
+
+    def _confirm(self, assignment: Assignment) -> None:
+        """Tell the runner that its commit is made, unless it has put another one since."""
+        with self._lock:
+            waiting = [] if assignment in self._wanted else self._waiting.pop(assignment, [])
+        _resolve(waiting)
 
     def _evaluate(self, sent: Requests, error: KafkaError | None, places: list[TopicPartition]) -> bool:
         """Put refused commits again and return whether there are any; at last raise an error that will not pass."""
@@ -185,6 +220,7 @@ class Commits:
             elif fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 _report_unknown(assignment)
                 self._unknown[assignment] = position, token
+                self._confirm(assignment)  # the others of the runner shall not wait for a topic that was deleted
             elif not assignment.is_gone:
                 failed = failed or fault
         for assignment, position, token in refused:
@@ -200,6 +236,17 @@ def _report_unknown(assignment: Assignment) -> None:
         text = "%s: commit refused and tried again: its topic was deleted, or has fewer partitions now"
         logger.warning(text, assignment.name, extra=fields("commit_unknown", assignment.name))
     assignment.is_unknown = True
+
+
+def _resolve(futures: "Iterable[Future[None]]") -> None:
+    for future in futures:
+        if not future.done():  # an event loop cancels it when it ends
+            future.set_result(None)
+
+
+def _length(token: str) -> int:
+    """Return how much a token says of messages above its position."""
+    return len(read_token(token)[0])
 
 
 def _places(sent: Requests) -> list[TopicPartition]:

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, Producer
 
-from keyshared.run import Letter, StoppedError
-from keyshared_kafka.records import fields, logger
+from keyshared.run import DeadLetter, StoppedError
 
 __all__ = ["DeadLetterTopic", "headers_of"]
 
@@ -15,11 +14,11 @@ _POLL_S: Final = 0.1
 _REASON_CHARACTERS: Final = 1_000  # headers count for the greatest size of a message
 
 
-def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[str, str | bytes | None]]:
+def headers_of(letter: "DeadLetter[Message[Any, Any]]", group: str) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a dead letter: those of its message, then its origin and the error.
 
     Example:
-        >>> letter = Letter("a-0", 7, None, Message("a", 0, 7, headers=[("h", b"1")]), 2, ValueError("no"))
+        >>> letter = DeadLetter("a-0", 7, None, Message("a", 0, 7, headers=[("h", b"1")]), 2, ValueError("no"))
         >>> headers = headers_of(letter, "billing")
         >>> headers[0], headers[-1]
         (('h', b'1'), ('keyshared.reason', b'ValueError: no'))
@@ -32,6 +31,7 @@ def headers_of(letter: "Letter[Message[Any, Any]]", group: str) -> list[tuple[st
         "offset": letter.offset,
         "group": group,
         "failures": letter.failures,
+        "attempt": letter.attempt,
         "reason": reason[:_REASON_CHARACTERS],
     }
     headers: Any = message.headers() or []
@@ -64,7 +64,7 @@ class DeadLetterTopic:
         self._lock = Lock()  # one poll at a time: a second one would wait for the first in the client
         self._closed = Event()
 
-    def write(self, letter: "Letter[Message[Any, Any]]") -> None:
+    def write(self, letter: "DeadLetter[Message[Any, Any]]") -> None:
         """Write a dead letter, and wait until the broker has confirmed it. Several threads may call this.
 
         Raises:
@@ -78,7 +78,7 @@ class DeadLetterTopic:
         """Wait for no confirmation any more."""
         self._closed.set()
 
-    def _write(self, letter: "Letter[Message[Any, Any]]") -> None:
+    def _write(self, letter: "DeadLetter[Message[Any, Any]]") -> None:
         message = letter.message
         reports: list[KafkaError | None] = []
         kind, written_ms = message.timestamp()
@@ -96,7 +96,3 @@ class DeadLetterTopic:
             self._producer.poll(_POLL_S)
         if reports[0] is not None:
             raise KafkaException(reports[0])
-        text = "%s[%d] key=%r: sent to %s (failures: %d): %r"
-        more = {"offset": letter.offset, "key": letter.key, "failures": letter.failures}
-        facts = (letter.log, letter.offset, letter.key, self._topic, letter.failures, letter.error)
-        logger.warning(text, *facts, extra=fields("dead", letter.log, **more))

@@ -44,4 +44,6 @@ def raise_unless_transient(message: "Message[Any, Any]", error: KafkaError) -> N
     """Log a transient error. Raise any other: a message may have been skipped, or no message will come."""
     if error.fatal() or error.code() not in _TRANSIENT:
         raise KafkaException(error)
-    logger.warning("%s-%s: %s", message.topic(), message.partition(), error, extra={"kafka": {"event": error.name()}})
+    logger.warning(
+        "%s-%s: %s", message.topic(), message.partition(), error, extra={"keyshared": {"event": error.name()}}
+    )

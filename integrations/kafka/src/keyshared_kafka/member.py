@@ -1,22 +1,24 @@
 """The member of the group: polls, hands messages over to the runner, and follows rebalances."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from keyshared._checks import check_int
 from keyshared.errors import KeyTypeError
 from keyshared.hashing import key_bytes
 from keyshared.run import RunnerConfig
 from keyshared_kafka.adapters import Adapter
-from keyshared_kafka.assignments import Assignment, name_of, token_of
+from keyshared_kafka.assignments import Assignment, Row, name_of, token_of
 from keyshared_kafka.commits import Commits
 from keyshared_kafka.ends import LogEnds
 from keyshared_kafka.failures import REFUSED, raise_unless_transient
 from keyshared_kafka.records import fields, logger
-from keyshared_kafka.settings import KeyOf
+from keyshared_kafka.settings import KeyOf, NotBefore
 
 __all__ = ["Member"]
 
@@ -38,12 +40,21 @@ class Member:
         options: librdkafka configuration of the client.
         topics: Topics to subscribe to.
         key_of: Returns the key by which a message is ordered.
+        not_before: Returns the earliest time of a message's handler.
         config: Settings of the runner.
     """
 
-    def __init__(self, options: Mapping[str, Any], topics: Sequence[str], key_of: KeyOf, config: RunnerConfig) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        topics: Sequence[str],
+        key_of: KeyOf,
+        not_before: "NotBefore | None",
+        config: RunnerConfig,
+    ) -> None:
         self._topics = list(topics)
         self._key_of = key_of
+        self._not_before = not_before
         self._window = config.window
         self._drain_ms = config.stop_ms
         self._assigned: dict[str, Assignment] = {}
@@ -56,11 +67,14 @@ class Member:
         self._stop = Event()
         self._is_leaving = False
 
-    def commit(self, log: str, position: int, token: str) -> None:
-        """Commit for the runner; its threads call this. The next poll sends the commit, or the last one."""
+    def commit(self, log: str, position: int, token: str) -> Future[None] | None:
+        """Commit for the runner; its threads call this. The next poll sends the commit.
+
+        Returns:
+            A future that is done when the broker has confirmed it; None if the partition is not owned any more.
+        """
         assignment = self._assigned.get(log)
-        if assignment is not None:
-            self._commits.put(assignment, position, token)
+        return None if assignment is None else self._commits.put(assignment, position, token)
 
     def assignments(self) -> list[Assignment]:
         """Return the partitions that are assigned to this member. Any thread may call this."""
@@ -78,7 +92,7 @@ class Member:
             )
             text = "%s: waiting for partition assignment"
             text += " (a dead member's partitions are reassigned after its session.timeout.ms)"
-            logger.info(text, ", ".join(self._topics), extra={"kafka": {"event": "joins", "topics": self._topics}})
+            logger.info(text, ", ".join(self._topics), extra={"keyshared": {"event": "joins", "topics": self._topics}})
             while not stop.is_set():
                 self._poll_once(adapter)
         finally:
@@ -94,11 +108,12 @@ class Member:
 
     def _drain(self, adapter: Adapter, names: list[str], drain_ms: int) -> None:
         """Start no more handlers of these partitions, and wait until those that run have finished."""
+        self._commits.release([self._assigned[name] for name in names])  # the runner waits for no poll meanwhile
         unfinished = adapter.remove(names, drain_ms) if names else []
         if unfinished and adapter.runner.error is None:
             text = "%s: drain timeout (%d ms): unfinished messages will be redelivered"
             more = {"event": "late", "partitions": unfinished}
-            logger.warning(text, ", ".join(unfinished), drain_ms, extra={"kafka": more})
+            logger.warning(text, ", ".join(unfinished), drain_ms, extra={"keyshared": more})
 
     def _commit_last(self) -> None:
         """Commit for the last time. A group that rebalances may take no commit: stay in it until it is stable."""
@@ -122,13 +137,17 @@ class Member:
             text = (
                 "%s: no response from the broker; the group waits for session.timeout.ms before it replaces this member"
             )
-            logger.warning(text, ", ".join(self._topics), extra={"kafka": {"event": "late", "topics": self._topics}})
+            logger.warning(
+                text, ", ".join(self._topics), extra={"keyshared": {"event": "late", "topics": self._topics}}
+            )
 
     # polls
 
     def _poll_once(self, adapter: Adapter) -> None:
         """Poll, hand over what was read, commit, and look after paused partitions."""
-        is_busy = any(each.is_paused or each.is_behind() for each in self._assigned.values())
+        is_busy = self._commits.is_pending() or any(
+            each.is_paused or each.is_behind() for each in self._assigned.values()
+        )
         first = self._consumer.poll(_BUSY_S if is_busy else _IDLE_S)
         if adapter.runner.error is not None:
             raise adapter.runner.error
@@ -141,7 +160,7 @@ class Member:
                 self._receive(message)
         self._hand_over(adapter)
         self._commits.send(self._consumer, self._assigned.values())
-        self._ends.update(self._consumer, self._assigned.values())
+        self._ends.update(self._consumer, self._assigned.values(), adapter)
         self._raise_if_unreadable()
 
     def _receive(self, message: "Message[Any, Any]") -> None:
@@ -165,12 +184,23 @@ class Member:
                 return
             assignment = again
         try:
-            key = self._key(assignment, offset, message)
+            row = self._row(assignment, offset, message)
         except Exception as raised:  # noqa: BLE001  # of the user's function
             self._stop_reading(assignment, raised)
             return
         assignment.position = offset + 1
-        assignment.backlog.append((offset, key, message))
+        assignment.backlog.append(row)
+
+    def _row(self, assignment: Assignment, offset: int, message: "Message[Any, Any]") -> Row:
+        key = self._key(assignment, offset, message)
+        if self._not_before is None:
+            return offset, key, message
+        try:
+            later = self._not_before(message)
+            return (offset, key, message) if later is None else (offset, key, message, check_int("not_before", later))
+        except Exception as error:
+            error.add_note(f"raised by or for not_before of {assignment.name}[{offset}], key {message.key()!r}")
+            raise
 
     def _key(self, assignment: Assignment, offset: int, message: "Message[Any, Any]") -> bytes | None:
         try:
@@ -188,13 +218,13 @@ class Member:
             raise
 
     def _stop_reading(self, assignment: Assignment, error: Exception) -> None:
-        """Read no further: no one knows which messages this one must not overtake. What was read before is handled."""
+        """Read no further, as this message might have to wait for others; those that were read before are handled."""
         assignment.unreadable = error
         self._pause(assignment)
-        text = "%s: the function of order failed (%r); the consumer stops when the messages read before are done"
-        more = {"offset": assignment.last_offset, "error": repr(error)}
+        text = "%s: cannot be ordered (%r); the consumer stops when the messages read before are done"
+        more = {"offset": assignment.last_offset, "reason": repr(error)}
         where = f"{assignment.name}[{assignment.last_offset}]"
-        logger.error(text, where, error, extra=fields("unreadable", assignment.name, **more))
+        logger.warning(text, where, error, extra=fields("unreadable", assignment.name, **more))
 
     def _raise_if_unreadable(self) -> None:
         for each in self._assigned.values():
@@ -316,7 +346,9 @@ class Member:
 
     def _forget(self, names: list[str]) -> None:
         for name in names:
-            self._assigned.pop(name).is_gone = True
+            assignment = self._assigned.pop(name)
+            assignment.is_gone = True
+            self._commits.release([assignment])
 
     def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
         """Return the group's commits; the broker may be away for a while. Empty if the consumer is asked to stop."""

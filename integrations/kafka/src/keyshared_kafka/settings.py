@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KeyOf",
+    "NotBefore",
     "check_dead_letters",
     "consumer_options",
     "key_of",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 KeyOf: TypeAlias = "Callable[[Message[Any, Any]], bytes | str | None]"
+NotBefore: TypeAlias = "Callable[[Message[Any, Any]], int | None]"
 
 MAX_POLL_MS: Final = 300_000  # librdkafka's default of max.poll.interval.ms
 LEAVE_MS: Final = 2_000  # what a runner takes at most beyond the drain: an end of handlers, then a last commit

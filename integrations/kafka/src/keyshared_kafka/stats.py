@@ -55,6 +55,7 @@ class ConsumerStats(NamedTuple):
         postponed: Handlers that raised `RetryLater`.
         late: Handlers that ended after their partition was taken away, so that their result did not count.
         overdue: How often a handler ran for longer than ``timeout_s``.
+        expired: Messages that were lost: retention removed them after they were read and before they were handled.
         dead_letters: Dead letters that were written.
     """
 
@@ -66,6 +67,7 @@ class ConsumerStats(NamedTuple):
     postponed: int
     late: int
     overdue: int
+    expired: int
     dead_letters: int
 
 
@@ -82,10 +84,11 @@ def stats_of(runner: RunnerStats, assignments: list[Assignment]) -> ConsumerStat
         done=runner.done,
         failed=runner.failed,
         rejected=runner.rejected,
-        postponed=runner.put_off,
+        postponed=runner.postponed,
         late=runner.late,
         overdue=runner.overdue,
-        dead_letters=runner.letters,
+        expired=runner.expired,
+        dead_letters=runner.dead_letters,
     )
 
 

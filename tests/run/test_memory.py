@@ -9,50 +9,50 @@ import pytest
 from keyshared import RetryPolicy
 from keyshared.run import AsyncRunner, Hooks, RunnerConfig, ThreadRunner
 from keyshared.run.actions import Full, Roomy
-from keyshared.run.heart import Heart
-from keyshared.run.log import Run
+from keyshared.run.assignment import Run
+from keyshared.run.engine import Engine
 
 LONG_S = 30
 
 
-def told_of(heart: Heart[Any], *, now_ms: int) -> list[str]:
-    actions = heart.advance(now_ms=now_ms)
+def told_of(engine: Engine[Any], *, now_ms: int) -> list[str]:
+    actions = engine.advance(now_ms=now_ms)
     return [f"{type(each).__name__} {each.log.name}" for each in actions if isinstance(each, Full | Roomy)]
 
 
 def test_a_log_whose_room_another_one_has_taken_is_said_to_be_full_and_then_roomy() -> None:
-    heart: Heart[int] = Heart(RunnerConfig(workers=100, window=100))
+    engine: Engine[int] = Engine(RunnerConfig(workers=100, window=100))
     runs: list[Run[int]] = []
     for name, many in (("one", 60), ("other", 40)):
-        heart.add_log(name)
-        heart.submit_many(name, [(offset, f"{name}-{offset}", offset) for offset in range(many)], now_ms=0)
-        runs += [run for run in heart.advance(now_ms=0) if isinstance(run, Run)]
-    assert heart.room("one") == 0
-    assert "Full one" in told_of(heart, now_ms=0)
-    heart.ended_many([(run, None) for run in runs], now_ms=1)
-    assert "Roomy one" in told_of(heart, now_ms=1)
+        engine.add_log(name)
+        engine.submit_many(name, [(offset, f"{name}-{offset}", offset) for offset in range(many)], now_ms=0)
+        runs += [run for run in engine.advance(now_ms=0) if isinstance(run, Run)]
+    assert engine.room("one") == 0
+    assert "Full one" in told_of(engine, now_ms=0)
+    engine.ended_many([(run, None) for run in runs], now_ms=1)
+    assert "Roomy one" in told_of(engine, now_ms=1)
 
 
 def test_room_that_comes_before_its_want_is_told_is_told_all_the_same() -> None:
-    heart: Heart[int] = Heart(RunnerConfig(workers=1, window=2))
-    heart.add_log("log")
-    heart.submit("log", 0, "a", 0, now_ms=0)
-    (run,) = heart.advance(now_ms=0)
-    heart.submit("log", 1, "b", 1, now_ms=0)
-    assert heart.room("log") == 0  # who hears this waits for `Roomy`
-    heart.ended(run, None, now_ms=1)  # type: ignore[arg-type]  # the only action is a run
-    assert told_of(heart, now_ms=1) == ["Full log", "Roomy log"]
-    assert heart.room("log") == 1
-    assert told_of(heart, now_ms=1) == []
+    engine: Engine[int] = Engine(RunnerConfig(workers=1, window=2))
+    engine.add_log("log")
+    engine.submit("log", 0, "a", 0, now_ms=0)
+    (run,) = engine.advance(now_ms=0)
+    engine.submit("log", 1, "b", 1, now_ms=0)
+    assert engine.room("log") == 0  # who hears this waits for `Roomy`
+    engine.ended(run, None, now_ms=1)  # type: ignore[arg-type]  # the only action is a run
+    assert told_of(engine, now_ms=1) == ["Full log", "Roomy log"]
+    assert engine.room("log") == 1
+    assert told_of(engine, now_ms=1) == []
 
 
 def test_nothing_is_told_of_a_log_that_leaves() -> None:
-    heart: Heart[int] = Heart(RunnerConfig(workers=1, window=1))
-    heart.add_log("log")
-    heart.submit("log", 0, "a", 0, now_ms=0)
-    assert heart.room("log") == 0  # before it is said to be full
-    heart.lose_log("log", now_ms=0)
-    assert told_of(heart, now_ms=0) == []
+    engine: Engine[int] = Engine(RunnerConfig(workers=1, window=1))
+    engine.add_log("log")
+    engine.submit("log", 0, "a", 0, now_ms=0)
+    assert engine.room("log") == 0  # before it is said to be full
+    engine.lose_log("log", now_ms=0)
+    assert told_of(engine, now_ms=0) == []
 
 
 def test_a_reader_that_pauses_at_no_room_and_resumes_when_told_reads_to_the_end() -> None:

@@ -9,7 +9,7 @@ import pytest
 from keyshared import RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.run import PrometheusCollector, Reject, RunnerConfig, ThreadRunner, observe_metrics
-from keyshared.run.figures import FIGURES
+from keyshared.run.metrics import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto-health.md"
 
@@ -29,18 +29,22 @@ def runner() -> ThreadRunner[str]:
     runner.add_log("orders")
     rows = [("a", "good"), ("b", "bad"), ("a", "good"), ("c", "fails"), ("c", "behind it")]
     runner.submit_many("orders", [(offset, *row) for offset, row in enumerate(rows)])
+    runner.set_log_end("orders", 100)
     while runner.drain(within_ms=10) or runner.stats().logs["orders"].outstanding > 2:
         pass
     return runner
 
 
+IDLE = METRICS.keys() - {"keyshared_oldest_handler_seconds"}  # no handler runs
+
+
 def test_every_figure_has_a_name_with_its_labels_and_the_health_page_lists_it(runner: ThreadRunner[str]) -> None:
     rows = runner.metrics(busiest=2)
     runner.stop(within_ms=0)
-    assert {name for name, _, _ in rows} == FIGURES.keys()
+    assert {name for name, _, _ in rows} == IDLE
     for name, labels, _ in rows:
-        assert tuple(label for label, _ in labels) == FIGURES[name].labels
-    assert {*re.findall(r"^\| `(keyshared_\w+)`", PAGE.read_text(), re.MULTILINE)} == FIGURES.keys()
+        assert tuple(label for label, _ in labels) == METRICS[name].labels
+    assert {*re.findall(r"^\| `(keyshared_\w+)`", PAGE.read_text(), re.MULTILINE)} == METRICS.keys()
 
 
 def test_figures_count_what_has_happened_and_say_where(runner: ThreadRunner[str]) -> None:
@@ -53,8 +57,12 @@ def test_figures_count_what_has_happened_and_say_where(runner: ThreadRunner[str]
     assert figures["keyshared_settled_total", "orders", "dead_lettered"] == 1
     assert figures["keyshared_key_outstanding", "orders", "c"] == 2
     assert figures["keyshared_outstanding", "orders"] == 2
-    assert figures["keyshared_letters_total",] == 1
+    assert figures["keyshared_dead_letters_total",] == 1
     assert figures["keyshared_handlers_running",] == 0
+    assert figures["keyshared_up",] == 1
+    assert figures["keyshared_read_position", "orders"] == 5
+    assert figures["keyshared_committed_position", "orders"] in {0, 3}  # as late as commits are made
+    assert figures["keyshared_unread", "orders"] == 95
 
 
 def test_without_measuring_there_are_no_ages() -> None:
@@ -110,7 +118,7 @@ def test_open_telemetry_reads_the_figures_once_for_each_collection(runner: Threa
     runner.stop(within_ms=0)
     assert found["keyshared_handler_ends_total", "done"] == 2
     assert found["keyshared_key_outstanding", "c", "orders"] == 2
-    assert {name for name, *_ in found} == FIGURES.keys()
+    assert {name for name, *_ in found} == IDLE
     provider.shutdown()
 
 

@@ -1,8 +1,9 @@
-"""What a function of the user returns: some answers show that nothing has been done yet."""
+"""Checks of the user's functions: their arguments, and whether their work is done when they return."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
 from inspect import (
+    Parameter,
     isasyncgen,
     isasyncgenfunction,
     isawaitable,
@@ -10,6 +11,7 @@ from inspect import (
     iscoroutinefunction,
     isgenerator,
     isgeneratorfunction,
+    signature,
 )
 from typing import Any, NoReturn
 
@@ -20,7 +22,7 @@ __all__ = ["NotAwaitedError", "check_answer", "check_function", "check_hook_answ
 
 
 class NotAwaitedError(MisuseError):
-    """A function of the user returned something that nobody awaits or runs, so its work is not done.
+    """A function of the user returned something that is never awaited or run, so its work is not done.
 
     The runner stops with it: to go on would lose a message, a dead letter or a commit. Such answers are coroutines and
     other awaitables where a thread calls the function, futures of `concurrent.futures`, and generators. A hook may
@@ -39,7 +41,7 @@ class NotAwaitedError(MisuseError):
     def _text(self) -> str:
         instead = ", or give an AsyncRunner an `async def` function" if self.function == "handle" else ""
         return (
-            f"{self.function} returned a {self.answer}, which nobody awaits or runs; "
+            f"{self.function} returned a {self.answer}, which is never awaited or run; "
             f"return when the work is done{instead}"
         )
 
@@ -56,8 +58,8 @@ def check_answer(answer: object, function: str = "handle") -> None:
         >>> check_answer(number for number in range(3))
         Traceback (most recent call last):
         ...
-        keyshared.run.answers.NotAwaitedError: handle returned a generator, which nobody awaits or runs; return when \
-the work is done, or give an AsyncRunner an `async def` function
+        keyshared.run.functions.NotAwaitedError: handle returned a generator, which is never awaited or run; return \
+when the work is done, or give an AsyncRunner an `async def` function
     """
     if isawaitable(answer) or isgenerator(answer) or isasyncgen(answer) or isinstance(answer, Future):
         _refuse(answer, function)
@@ -71,8 +73,8 @@ def check_hook_answer(answer: object) -> None:
         >>> check_hook_answer(number for number in range(3))
         Traceback (most recent call last):
         ...
-        keyshared.run.answers.NotAwaitedError: a hook returned a generator, which nobody awaits or runs; return when \
-the work is done
+        keyshared.run.functions.NotAwaitedError: a hook returned a generator, which is never awaited or run; return \
+when the work is done
     """
     if iscoroutine(answer) or isgenerator(answer) or isasyncgen(answer):
         _refuse(answer, "a hook")
@@ -84,26 +86,42 @@ def _refuse(answer: object, function: str) -> NoReturn:
     raise NotAwaitedError(type(answer).__name__, function)
 
 
-def check_function(name: str, function: object, what: str, *, is_awaited: bool) -> None:
+def check_function(name: str, function: object, what: str, *, is_awaited: bool, arguments: int | None = None) -> None:
     """Check a function of the user whose work has to be done when it returns.
 
     Args:
-        name: What it is called in the error.
+        name: Its name in the error.
         function: The function.
-        what: What it is called with.
+        what: Its arguments, in words.
         is_awaited: Whether it may be a coroutine function.
+        arguments: How many positional arguments it is called with; None to check nothing of that.
 
     Raises:
-        ArgumentError: It cannot be called, or is known to do nothing when it is.
+        ArgumentError: It cannot be called with these arguments, or is known to do nothing when it is called.
 
     Example:
         >>> check_function("commit", print, "a log, a position and a token", is_awaited=False)
     """
     check_callable(name, function, what)
     if _is_known_as(isgeneratorfunction, function) or _is_known_as(isasyncgenfunction, function):
-        raise ArgumentError(name, function, "be a function that does its work when it is called; nobody runs a `yield`")
+        raise ArgumentError(
+            name, function, "be a function that does its work when it is called; a generator is never run"
+        )
     if not is_awaited and is_coroutine_function(function):
-        raise ArgumentError(name, function, "be no coroutine function; nobody awaits it here")
+        raise ArgumentError(name, function, "be no coroutine function; it is not awaited here")
+    if arguments is not None:
+        _check_arguments(name, function, what, arguments)
+
+
+def _check_arguments(name: str, function: object, what: str, arguments: int) -> None:
+    try:
+        known = signature(function)  # type: ignore[arg-type]  # it is callable
+    except (TypeError, ValueError):  # many functions written in C have none
+        return
+    try:
+        known.bind(*[Parameter.empty] * arguments)
+    except TypeError as error:
+        raise ArgumentError(name, function, f"take {what} as its only argument ({error})") from None
 
 
 def is_coroutine_function(function: object) -> bool:
