@@ -105,10 +105,10 @@ def fill(cluster: Cluster, messages: int, keys: int) -> tuple[str, dict[str, int
     return topic, dict(sent)
 
 
-def crash_run(cluster: Cluster, folder: Path, strategy: str, batch: str) -> tuple[Verdict, str]:
+def crash_run(cluster: Cluster, folder: Path, strategy: str, kind: str) -> tuple[Verdict, str]:
     topic, sent = fill(cluster, MESSAGES, KEYS)
     diary = folder / "diary"
-    members = Members(cluster, topic, diary, strategy, batch, "0")
+    members = Members(cluster, topic, diary, strategy, kind, "0")
     try:
         members.join()
         members.join()
@@ -140,18 +140,20 @@ def committed(cluster: Cluster, topic: str) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "batch"),
+    ("strategy", "kind"),
     [
-        ("range", ""),
-        pytest.param("range", "20", marks=pytest.mark.slow),
-        pytest.param("cooperative-sticky", "", marks=pytest.mark.slow),
+        ("range", "threads"),
+        pytest.param("range", "asyncio", marks=pytest.mark.slow),
+        pytest.param("range", "batches", marks=pytest.mark.slow),
+        pytest.param("range", "processes", marks=pytest.mark.slow),
+        pytest.param("cooperative-sticky", "threads", marks=pytest.mark.slow),
     ],
 )
 def test_two_kills_a_join_and_a_leave_lose_nothing_and_keep_the_order(
-    broker: Cluster, tmp_path: Path, strategy: str, batch: str
+    broker: Cluster, tmp_path: Path, strategy: str, kind: str
 ) -> None:
-    verdict, topic = crash_run(broker, tmp_path, strategy, batch)
-    print(verdict)
+    verdict, topic = crash_run(broker, tmp_path, strategy, kind)
+    print(type(broker).__name__, strategy, kind, verdict)
     assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
     rejected = sum(number % 97 == 11 for number in range(MESSAGES))
     assert len(broker.values(f"{topic}.dead", rejected)) == rejected
@@ -167,7 +169,7 @@ def test_a_member_comes_or_goes_while_handlers_outlast_the_session_timeout(
     """The mock waits for no member that still works, so handlers are short on it."""
     topic, sent = fill(broker, 24, 12)
     slow_s = SESSION_MS / 1_000 + 1 if broker.waits_for_members else 1
-    members = Members(broker, topic, tmp_path / "diary", "range", "", str(slow_s))
+    members = Members(broker, topic, tmp_path / "diary", "range", "threads", str(slow_s))
     try:
         members.join()
         members.wait_for_members(1)
