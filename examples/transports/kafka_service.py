@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from confluent_kafka import Message
-from examples.operator_door import door
+from examples.transports.operator_door import door
 from fastapi import FastAPI
 
 from keyshared_kafka import ParallelConsumer

@@ -16,7 +16,7 @@ from keyshared.run import AsyncRunner, DeadLetter, Reject, RunnerConfig, ThreadR
 httpx = pytest.importorskip("httpx")
 uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
-operator_door = pytest.importorskip("examples.operator_door")
+operator_door = pytest.importorskip("examples.transports.operator_door")
 
 pytestmark = pytest.mark.slow
 
