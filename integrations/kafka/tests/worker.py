@@ -79,16 +79,18 @@ KINDS: dict[str, dict[str, Any]] = {
 def main(bootstrap: str, group: str, topic: str, diary: str, *how: str) -> None:
     strategy, kind, slow_s = how
     os.environ |= {DIARY: diary, SLOW_S: slow_s}
+    drain_s = 30 if float(slow_s) else 5
     options = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "auto.offset.reset": "earliest",
         "session.timeout.ms": SESSION_MS,
         "heartbeat.interval.ms": 200,
+        "max.poll.interval.ms": 1_000 * (drain_s + 5),  # so long tansu waits for a member that dies in a rebalance
         "partition.assignment.strategy": strategy,
         "log_level": 0,
     }
-    settings: dict[str, Any] = {"workers": 16, "drain_s": 30 if float(slow_s) else 5, "commit_every_s": 0.05}
+    settings: dict[str, Any] = {"workers": 16, "drain_s": drain_s, "commit_every_s": 0.05}
     settings |= {"retries": RetryPolicy(base_delay_ms=20), "dead_letters": f"{topic}.dead"}
     ParallelConsumer(options, [topic], **{**settings, **KINDS[kind]}).run()
     note("left", "-")
