@@ -170,19 +170,15 @@ class ParallelConsumer(Verbs):
         check_processes(processes, handle, is_async=self._is_async)
         options = options_of("options", options)
         self._topics = topics_of(topics)
-        check_dead_letters(dead_letters, self._topics, options)
-        with configuration():
-            check_kind("poison", poison, Poison, ", such as Poison.DROP")
-        if dead_letters is None and poison.archive and poison is not Poison.DEAD_LETTER:
-            raise ConfigError("dead_letters", None, f"name a topic with {poison}")
+        check_dead_letters(dead_letters, poison, self._topics, options)
         self._drain_ms = _milliseconds("drain_s", drain_s)
-        timeout_ms = None if timeout_s is None else _milliseconds("timeout_s", timeout_s, 1, ", or None for ever")
-        slow_ms = None if slow_s is None else _milliseconds("slow_s", slow_s, 1, ", or None for no records")
         with configuration():
             self._config = RunnerConfig(
                 workers=workers,
                 batch=batch,
-                timeout_ms=timeout_ms,
+                timeout_ms=None
+                if timeout_s is None
+                else _milliseconds("timeout_s", timeout_s, 1, ", or None for ever"),
                 window=check_int("window", window, 1),
                 max_tracked=10 * window,
                 max_loaded_per_key=max(1, window // 10, batch if type(batch) is int else 0),
@@ -192,7 +188,7 @@ class ParallelConsumer(Verbs):
                 token_bytes=check_int("metadata_bytes", metadata_bytes, LEAST_METADATA_BYTES),
                 stop_ms=self._drain_ms,
                 measure=measure,
-                slow_ms=slow_ms,
+                slow_ms=None if slow_s is None else _milliseconds("slow_s", slow_s, 1, ", or None for no records"),
                 rules=rules,
                 group=GroupLimits() if group is None else group,
                 max_in_flight=max_in_flight,
