@@ -191,9 +191,9 @@ class LeavesWithoutTellingTheLast(Engine[Any]):
 
     def advance(self, *, now_ms: int | None = None) -> list[Any]:
         actions = super().advance(now_ms=now_ms)
-        return [action for action in actions if not (isinstance(action, Settle) and self._skip(action.log))]
+        return [action for action in actions if not (isinstance(action, Settle) and self._forgets(action.log))]
 
-    def _skip(self, log: Assignment[Any]) -> bool:
+    def _forgets(self, log: Assignment[Any]) -> bool:
         if log.is_leaving:
             log.is_settling = False
             self._let_leave()

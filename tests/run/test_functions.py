@@ -238,9 +238,12 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-class Given:
+def given(message: object) -> Any:
     """As much of a run as an executor needs."""
+    return Given(message)
 
+
+class Given:
     def __init__(self, message: object) -> None:
         self.message = message
         self.is_abandoned, self.cancelled, self.started_ms = False, None, None
@@ -256,7 +259,7 @@ def test_an_error_comes_from_a_process_as_it_is_or_as_what_can_be_told_of_it() -
     found: dict[str, Any] = {}
     for name in ERRORS:
         with pytest.raises(Exception) as raised:  # noqa: PT011  # looked at below
-            call.handle(Given(name))
+            call.handle(given(name))
         found[name] = raised.value
     call.close()
     told = {name: (type(error), str(error)) for name, error in found.items() if name not in {"throttled", "partly"}}
@@ -276,7 +279,7 @@ def test_an_error_of_a_thread_is_the_same_object() -> None:
 
     call: InExecutors[Any] = InExecutors(lambda: ThreadPoolExecutor(1), fail)
     with pytest.raises(DeclinedError) as raised:
-        call.handle(Given(0))
+        call.handle(given(0))
     assert raised.value is error
     call.close()
 

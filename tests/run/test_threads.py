@@ -180,7 +180,7 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
         if what == "dead_letter" and message == 3:
             raise Reject("bad")
 
-    calls = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
+    calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
     hooks = Hooks(ended=fail) if what == "hook" else None
     config = RunnerConfig(workers=2, call_attempts=1, max_loaded_per_key=1, window=8)
     runner = ThreadRunner(handle, hooks=hooks, config=config, **calls)

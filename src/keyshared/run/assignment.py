@@ -171,7 +171,8 @@ class Assignment(Generic[Message]):
         self._config = config
         self.part = max(1, config.window // min(among, MOST_PARTS))
         self.most_tracked = max(config.max_tracked, 2 * self.part)
-        self._window = 2 * self.part  # a dispatcher spills what waits in more than half of its window
+        # A dispatcher spills what waits in more than half of its window, and refuses follow-ups if all of it is open.
+        self._window = 2 * (self.part + 2 * config.workers)
         cursor, record = read_token(resume_from) if isinstance(resume_from, str) else (resume_from, "")
         self.dispatcher: KeySharedDispatcher[Message] = KeySharedDispatcher(
             SoleOwner(POOL),
@@ -192,6 +193,8 @@ class Assignment(Generic[Message]):
         self.tells_settled = tells_settled
         self.dead_letters = 0
         self.used = 0
+        self.credit = 0  # messages that may be submitted before the next count
+        self.sample_at_ms = 0
         self.alarm_ms: int | None = None  # when the dispatcher has something to do
         self.commit_at_ms = 0
         self.commit_attempts = 0
@@ -310,7 +313,8 @@ class Assignment(Generic[Message]):
     def sample(self, offset: int, now_ms: int) -> None:
         """Remember when an offset was submitted, once in a second."""
         samples = self._samples
-        if not samples or samples[-1][1] + SAMPLE_MS <= now_ms:
+        if now_ms >= self.sample_at_ms:
+            self.sample_at_ms = now_ms + SAMPLE_MS
             samples.append((offset, now_ms))
             self._drop_samples()
             if len(samples) > MOST_SAMPLES:  # a message is unfinished for hours: its age may be less exact

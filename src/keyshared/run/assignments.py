@@ -118,6 +118,7 @@ class Assignments(ABC, Generic[Message]):
         """Return how many messages of a log may be submitted now."""
         self.check_open()
         log = self._open_log(name)
+        self._memory.count(log)  # messages may have been submitted on credit
         room = self._memory.room(log, is_idle=self._is_idle_for(log))
         if not room:
             self._memory.refuse(log)
@@ -224,6 +225,7 @@ class Assignments(ABC, Generic[Message]):
             self._out.append(Withdraw(tuple(log.runs)))
             self._is_withdrawing = True
         log.is_leaving = True
+        log.credit = 0
         self._leaving[log] = None
         self._changed[log] = None  # its last commit says that it has ended in order
         log.to_load.clear()

@@ -205,6 +205,7 @@ class AsyncRunner(Runner[Message]):
         self._loop: AbstractEventLoop | None = None
         self._last_lock = Lock()
         self._is_step_due = False
+        self._is_hiring = False
         self._timer: TimerHandle | None = None
         self._timer_ms: int | None = None
         self._waiters: set[Future[None]] = set()
@@ -224,6 +225,11 @@ class AsyncRunner(Runner[Message]):
         wait: bool = True,
     ) -> None:
         """Take the next message of a log; wait while there is no capacity for it. As `ThreadRunner.submit`."""
+        if wait and not_before_epoch_ms is None:
+            self._check_caller()
+            if self._engine.submit_on_credit(log, offset, key, message, now_ms=now_ms()):
+                self._step_soon()
+                return
         row = (offset, key, message)
         await self.submit_many(log, [row if not_before_epoch_ms is None else (*row, not_before_epoch_ms)], wait=wait)
 
@@ -450,14 +456,23 @@ class AsyncRunner(Runner[Message]):
                 self._in_threads.wake()
             return
         self._todo.append(run)
-        if self._workers < self._config.workers:
-            self._hire()
+        self._hire_soon(1)
 
-    def _hire(self) -> None:
-        self._workers += 1
-        worker = create_task(self._work_on())
-        self._calling.add(worker)
-        worker.add_done_callback(self._leave)
+    def _hire_soon(self, most: int) -> None:
+        if not self._is_hiring and self._loop is not None and self._workers < self._config.workers:
+            self._is_hiring = True
+            self._loop.call_soon(self._hire, most)
+
+    def _hire(self, most: int) -> None:
+        """Start workers. The first one is alone until its handler waits: one that never does needs no other."""
+        self._is_hiring = False
+        for _ in range(min(most, len(self._todo), self._config.workers - self._workers)):
+            self._workers += 1
+            worker = create_task(self._work_on())
+            self._calling.add(worker)
+            worker.add_done_callback(self._leave)
+        if self._todo:
+            self._hire_soon(self._config.workers)
 
     def _leave(self, worker: Task[None]) -> None:
         self._calling.discard(worker)
@@ -467,8 +482,8 @@ class AsyncRunner(Runner[Message]):
             self._workers -= 1
         if not worker.cancelled():
             worker.exception()  # it was noted with its message, and ends the loop
-        if self._todo and self._workers < self._config.workers:
-            self._hire()
+        if self._todo:
+            self._hire_soon(1)
 
     async def _work_on(self) -> None:
         IN_HANDLER_OF.set(self)  # of this task, and of those that handlers start
@@ -546,7 +561,7 @@ class AsyncRunner(Runner[Message]):
             self._replaced.add(self._tasks[run])
             self._workers -= 1
             if self._todo:
-                self._hire()
+                self._hire_soon(1)
 
     def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:
         if self._is_async:

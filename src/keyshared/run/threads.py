@@ -141,6 +141,11 @@ class ThreadRunner(Runner[Message]):
             UnknownLogError: There is no such log, or it left while this waited.
             StoppedError: The runner stops; if an error made it stop, that is raised instead.
         """
+        if wait and not_before_epoch_ms is None:
+            with self._guard:
+                if self._engine.submit_on_credit(log, offset, key, message, now_ms=now_ms()):
+                    self._has_more()
+                    return
         row = (offset, key, message)
         self.submit_many(log, [row if not_before_epoch_ms is None else (*row, not_before_epoch_ms)], wait=wait)
 
@@ -385,6 +390,8 @@ class ThreadRunner(Runner[Message]):
                 self._step()
                 while not todo and not self._is_over:
                     todo.wait()
+                    if not todo:
+                        self._step()
         return None
 
     def _watch_the_clock(self) -> None:
@@ -438,7 +445,7 @@ class ThreadRunner(Runner[Message]):
 
     def _has_more(self) -> None:
         if self._todo.idle:
-            self._step()
+            self._todo.wake_to_look()
         else:
             self._sleeper.wake_at(self._soon_ms())
 

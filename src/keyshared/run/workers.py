@@ -119,6 +119,12 @@ class Todo(Generic[Message]):
             self._is_waking = True
             self._more.notify()
 
+    def wake_to_look(self) -> None:
+        """Wake a waiting thread although there is no run for it yet: it looks for one. One at a time."""
+        if not self._is_waking:
+            self._is_waking = True
+            self._more.notify()
+
     def wake_all(self) -> None:
         """Wake all waiting threads."""
         self._more.notify_all()
@@ -229,7 +235,7 @@ class InExecutors(Generic[Message]):
         except CancelledError:
             raise NotBegunError(None) from None
         except BrokenExecutor:
-            self._replace()
+            self._drop()
             raise
         finally:
             del self._running[run]
@@ -254,6 +260,12 @@ class InExecutors(Generic[Message]):
         for executor in [*self._made]:  # a worker may replace its own meanwhile
             executor.shutdown(wait=False)
 
+    def _drop(self) -> None:
+        old, self._own.executor = self._own_executor(), None
+        if old is not None:
+            old.shutdown(wait=False)
+            self._made.remove(old)
+
     def _own_executor(self) -> Executor | None:
         return getattr(self._own, "executor", None)
 
@@ -273,10 +285,7 @@ class InExecutors(Generic[Message]):
             executor.submit(_do_nothing).result()  # what cannot start would give up each message that it never handled
         except BaseException as error:
             raise NotBegunError(error) from error
-        old = self._own_executor()
-        if old is not None:
-            old.shutdown(wait=False)
-            self._made.remove(old)
+        self._drop()
         self._own.executor = executor
         self._made.append(executor)
         return executor
