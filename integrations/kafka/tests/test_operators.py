@@ -239,6 +239,24 @@ def test_a_message_waits_for_its_time_and_no_other_key_waits_with_it(cluster: Cl
     assert handled[b"a"] >= soon - 1
 
 
+def test_a_span_is_linked_to_the_producers_context(cluster: Cluster) -> None:
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    from opentelemetry.sdk.trace import TracerProvider, export  # noqa: PLC0415 - it may not be there
+
+    topic, exporter, provider = cluster.topic(), memory.InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    header = ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    cluster.produce(topic, [(b"k", b"v")], partition=0, headers=[header, ("empty", None)])
+    consumer = ParallelConsumer(cluster.options(topic), [topic], lambda _: None, spans=True)
+    assert consumer._spans is not None
+    consumer._spans._tracer = provider.get_tracer("test")
+    with Running(consumer):
+        until(lambda: len(exporter.get_finished_spans()) == 1)
+    (span,) = exporter.get_finished_spans()
+    assert f"{span.links[0].context.trace_id:x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert (span.attributes["keyshared.log"], span.attributes["keyshared.key"]) == (f"{topic}-0", "k")
+
+
 def test_messages_that_retention_takes_before_they_are_handled_are_reported_as_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

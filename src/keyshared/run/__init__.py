@@ -18,6 +18,7 @@ from keyshared.run.errors import (
 from keyshared.run.functions import NotAwaitedError
 from keyshared.run.metrics import PrometheusCollector, observe_metrics
 from keyshared.run.reports import Stuck
+from keyshared.run.spans import Spans
 from keyshared.run.tasks import AsyncRunner
 from keyshared.run.threads import ThreadRunner
 from keyshared.run.values import BusyKey, DeadLetter, Hooks, RunnerConfig, RunnerStats
@@ -40,6 +41,7 @@ __all__ = [
     "RoomError",
     "RunnerConfig",
     "RunnerStats",
+    "Spans",
     "StoppedError",
     "Stuck",
     "ThreadRunner",

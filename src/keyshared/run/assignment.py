@@ -9,6 +9,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
 from keyshared.placement.sole_owner import SoleOwner
 from keyshared.run.crashes import CrashRecord, Suspect, read_record, read_token, write_token
+from keyshared.run.reports import Timeline
 from keyshared.run.values import LEAST_TOKEN_BYTES, RunnerConfig
 
 __all__ = ["POOL", "Assignment", "Place", "Run", "Trouble", "Why"]
@@ -155,6 +156,7 @@ class Assignment(Generic[Message]):
         unrecorded: Runs that begin when a commit that names them is made.
         cautious_below: Up to this offset a message may have ended the process before: none begins unrecorded.
         end: Where the log ends, if its reader has said so.
+        timeline: When messages were submitted and keys became free, if there are spans.
     """
 
     def __init__(
@@ -210,6 +212,7 @@ class Assignment(Generic[Message]):
         self.unrecorded: list[Run[Message]] = []
         self.cautious_below: int | None = None
         self.end: int | None = None
+        self.timeline: Timeline | None = None
         self._horizon: int | None = None
         self._samples: deque[tuple[int, int]] = deque()
         self.stored: tuple[int, str] | None = None
@@ -219,6 +222,10 @@ class Assignment(Generic[Message]):
             self.committed = position
             self.stored = position, "" if resume_from is None else resume_from
             self._recall(read_record(record, position))
+
+    def trace(self) -> None:
+        """Keep the times that spans show, from now on."""
+        self.timeline = Timeline()
 
     # crashes
 

@@ -33,6 +33,7 @@ from keyshared.run.engine import Engine
 from keyshared.run.functions import check_function, check_hook_answer
 from keyshared.run.metrics import MetricRow
 from keyshared.run.reports import ERROR, WARNING, Report, cause
+from keyshared.run.spans import Spans
 from keyshared.run.values import Hooks, RunnerConfig, RunnerStats
 from keyshared.run.verbs import Answer, Verbs
 
@@ -93,6 +94,7 @@ class Runner(Verbs, Generic[Message]):
         hooks: Functions that are called when something has happened.
         config: Settings.
         logger: Where records go.
+        spans: Makes a span for each run of a handler.
         has_queue: Whether messages may wait beside the workers, so that none of them has to wait for the next step.
         cancels: Whether handlers can be ended: cancelled, or killed with their process.
         awaits: Whether what the calls return is awaited.
@@ -106,6 +108,7 @@ class Runner(Verbs, Generic[Message]):
         hooks: Hooks | None,
         config: RunnerConfig | None,
         logger: logging.Logger | None,
+        spans: Spans | None,
         has_queue: bool,
         cancels: bool,
         awaits: bool,
@@ -118,6 +121,7 @@ class Runner(Verbs, Generic[Message]):
         self._config = RunnerConfig() if config is None else check_kind("config", config, RunnerConfig)
         self._hooks = NO_HOOKS if hooks is None else check_kind("hooks", hooks, Hooks)
         self._logger = LOGGER if logger is None else check_kind("logger", logger, logging.Logger)
+        self._spans = None if spans is None else check_kind("spans", spans, Spans)
         self._calls = calls
         self._guard = guard
         self._engine: Engine[Message] = Engine(
@@ -161,6 +165,8 @@ class Runner(Verbs, Generic[Message]):
         self._check_caller()
         with self._guard:
             position = self._engine.add_log(log, start=start, resume_from=resume_from, now_ms=now_ms())
+            if self._spans is not None:
+                self._engine.log(log).trace()
             self._begin()
             self._step()
             return position

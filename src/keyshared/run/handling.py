@@ -96,7 +96,7 @@ class Handling(Assignments[Message]):
         self.tick(now_ms)
         self.check_open()
         log, heard = self._open_log(name), []
-        offer, now, first = log.dispatcher.offer, self._now, None
+        offer, now, first, timeline = log.dispatcher.offer, self._now, None, log.timeline
         try:
             for row in rows:
                 try:
@@ -107,6 +107,8 @@ class Handling(Assignments[Message]):
                 effects = offer(offset, key, message, not_before_ms=not_before, now_ms=now)
                 if first is None:
                     first = offset
+                if timeline is not None:
+                    timeline.submitted(offset, now)
                 if effects:
                     heard += effects
                     self._keep_spilled(log, effects, message)
@@ -170,6 +172,8 @@ class Handling(Assignments[Message]):
         well: dict[Assignment[Message], list[Run[Message]]] = {}
         for run, raised in ends:
             self._free_worker(run)
+            if run.log.timeline is not None:
+                run.log.timeline.freed(run.delivery.key, self._now)
             if run.is_abandoned:
                 counted.append(self._end_late(run, raised))
                 continue

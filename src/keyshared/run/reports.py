@@ -1,13 +1,16 @@
 """What a runner reports to its operator: log records, and the messages that are stuck."""
 
+from collections import OrderedDict
 from typing import Any, Final, NamedTuple
 
-__all__ = ["DEBUG", "ERROR", "INFO", "WARNING", "Report", "Stuck", "cause", "duration", "place"]
+__all__ = ["DEBUG", "ERROR", "INFO", "WARNING", "Report", "Stuck", "Timeline", "cause", "duration", "place"]
 
 DEBUG: Final = 10  # the levels of `logging`
 INFO: Final = 20
 WARNING: Final = 30
 ERROR: Final = 40
+
+_MOST: Final = 100_000  # messages and keys that a timeline remembers; it returns no waiting times for others
 SECOND_MS: Final = 1_000
 
 
@@ -76,6 +79,48 @@ class Stuck(NamedTuple):
 
     def __str__(self) -> str:
         return f"{place(self.log, self.offset, self.key)}: {self.sentence}"
+
+
+class Timeline:
+    """When the messages of a log were submitted, and when their keys became free, for spans.
+
+    Example:
+        >>> timeline = Timeline()
+        >>> timeline.submitted(7, 1_000)
+        >>> timeline.freed(b"order-1", 1_200)
+        >>> timeline.waits(7, b"order-1", 1_250)
+        {'keyshared.wait_for_key_ms': 200, 'keyshared.wait_for_worker_ms': 50}
+    """
+
+    def __init__(self) -> None:
+        self._submitted: OrderedDict[int, int] = OrderedDict()
+        self._free: OrderedDict[bytes, int] = OrderedDict()
+
+    def submitted(self, offset: int, now_ms: int) -> None:
+        """Note that a message was submitted."""
+        self._submitted[offset] = now_ms
+        if len(self._submitted) > _MOST:
+            self._submitted.popitem(last=False)
+
+    def freed(self, key: bytes | None, now_ms: int) -> None:
+        """Note that a handler of a key has ended."""
+        if key is not None:
+            self._free[key] = now_ms
+            self._free.move_to_end(key)
+            if len(self._free) > _MOST:
+                self._free.popitem(last=False)
+
+    def waits(self, offset: int, key: bytes | None, now_ms: int) -> dict[str, int]:
+        """Return for how long a message has waited for its key and for a worker, or since its last attempt.
+
+        The threads of handlers call this beside the engine: a single step on each dict needs no lock.
+        """
+        submitted = self._submitted.pop(offset, None)
+        free = None if key is None else self._free.get(key)
+        if submitted is None:
+            return {} if free is None else {"keyshared.wait_for_retry_ms": now_ms - free}
+        ready = submitted if free is None else max(submitted, free)
+        return {"keyshared.wait_for_key_ms": ready - submitted, "keyshared.wait_for_worker_ms": now_ms - ready}
 
 
 def place(log: str, offset: int | None = None, key: bytes | None = None) -> str:

@@ -44,6 +44,7 @@ from keyshared.run.errors import EventLoopError, StoppedError
 from keyshared.run.functions import check_answer, check_function, is_coroutine_function
 from keyshared.run.metrics import MetricRow
 from keyshared.run.signals import StopRequest, listening
+from keyshared.run.spans import Spans
 from keyshared.run.values import DeadLetter, Hooks, RunnerConfig
 from keyshared.run.workers import InExecutors, NotBegunError, Threads, Todo
 
@@ -175,6 +176,7 @@ class AsyncRunner(Runner[Message]):
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
         logger: logging.Logger | None = None,
+        spans: Spans | None = None,
     ) -> None:
         check_function("handle", handle, "a message", is_awaited=True, arguments=1)
         is_async = is_coroutine_function(handle)
@@ -186,6 +188,7 @@ class AsyncRunner(Runner[Message]):
             hooks=hooks,
             config=config,
             logger=logger,
+            spans=spans,
             has_queue=is_async,
             cancels=is_async or executor is not None,
             awaits=True,
@@ -488,14 +491,16 @@ class AsyncRunner(Runner[Message]):
     async def _work_on(self) -> None:
         IN_HANDLER_OF.set(self)  # of this task, and of those that handlers start
         task = cast("Task[None]", current_task())
-        todo, tasks, handle, ended = self._todo, self._tasks, self._handle, self._ended
+        todo, tasks, handle, ended, spans = self._todo, self._tasks, self._handle, self._ended, self._spans
         while todo and not task.cancelling() and task not in self._replaced:
             run = todo.popleft()
             run.started_ms = now_ms()
             tasks[run] = task
             raised: BaseException | None = None
             try:
-                if (answer := await handle(run.message)) is not None:
+                if spans is not None:
+                    await spans.call_async(handle, run, now_ms)
+                elif (answer := await handle(run.message)) is not None:
                     check_answer(answer)
             except KeyboardInterrupt as error:  # it ends the loop, too
                 raised = error
@@ -536,13 +541,18 @@ class AsyncRunner(Runner[Message]):
             del run, raised  # a thread that waits keeps no message alive
 
     def _handle_in_thread(self, run: Run[Message]) -> None:
+        spans = self._spans
         if self._executors is not None:
-            self._executors.handle(run)
+            with nullcontext() if spans is None else spans.around(run, now_ms):
+                self._executors.handle(run)
             return
         run.started_ms = now_ms()
         if run.is_abandoned:  # written before the engine looks whether it has started, read after
             raise NotBegunError(None)
-        check_answer(self._handle(run.message))
+        if spans is not None:
+            spans.call(self._handle, run, now_ms)
+        else:
+            check_answer(self._handle(run.message))
 
     def _in_loop(self, loop: AbstractEventLoop, act: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop has ended, and nothing waits any more

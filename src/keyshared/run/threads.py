@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -17,6 +17,7 @@ from keyshared.run.errors import StoppedError
 from keyshared.run.functions import check_answer, check_function
 from keyshared.run.guard import Guard
 from keyshared.run.signals import listening
+from keyshared.run.spans import Spans
 from keyshared.run.values import DeadLetter, Hooks, RunnerConfig
 from keyshared.run.workers import Calls, InExecutors, NotBegunError, Sleeper, Threads, Todo
 
@@ -64,6 +65,7 @@ class ThreadRunner(Runner[Message]):
         config: Settings.
         logger: Where records go: failures, blocked, slow and lost messages, the error that stops the runner; by default
             `logging.getLogger("keyshared.run")`. Each record has a dict ``keyshared`` with event, log, offset and key.
+        spans: Makes an OpenTelemetry span for each run of a handler.
 
     Example:
         >>> done = []
@@ -87,6 +89,7 @@ class ThreadRunner(Runner[Message]):
         hooks: Hooks | None = None,
         config: RunnerConfig | None = None,
         logger: logging.Logger | None = None,
+        spans: Spans | None = None,
     ) -> None:
         check_function("handle", handle, "a message", is_awaited=False, arguments=1)
         guard = Guard()
@@ -97,6 +100,7 @@ class ThreadRunner(Runner[Message]):
             hooks=hooks,
             config=config,
             logger=logger,
+            spans=spans,
             has_queue=True,
             cancels=executor is not None,
             awaits=False,
@@ -347,18 +351,21 @@ class ThreadRunner(Runner[Message]):
 
     def _work_on(self) -> None:
         IN_HANDLER_OF.set(self)  # of this thread
-        handle, executors, ended = self._handle, self._executors, self._ended
+        handle, executors, ended, spans = self._handle, self._executors, self._ended, self._spans
         is_replaced = False
         while not is_replaced and (run := self._next_run()) is not None:
             raised = answer = None
             try:
                 if executors is not None:
-                    executors.handle(run)
+                    with nullcontext() if spans is None else spans.around(run, now_ms):
+                        executors.handle(run)
                 else:
                     run.started_ms = now_ms()
                     if run.is_abandoned:  # written before the engine looks whether it has started, read after
                         raise NotBegunError(None)  # noqa: TRY301
-                    if (answer := handle(run.message)) is not None:
+                    if spans is not None:
+                        spans.call(handle, run, now_ms)
+                    elif (answer := handle(run.message)) is not None:
                         check_answer(answer)
             except NotBegunError as none:
                 with self._lock:

@@ -41,6 +41,7 @@ from keyshared_kafka.settings import (
     consumer_options,
     key_of,
     letter_options,
+    make_spans,
     options_of,
     reader_options,
     topics_of,
@@ -117,6 +118,8 @@ class ParallelConsumer(Verbs):
         latest_only: Whether a message that waits for its first handler is given up when a newer one of its key comes.
         not_before: A function of a message that returns the earliest time of its handler, in milliseconds since 1970,
             or None. Its key waits until then.
+        spans: Whether each run of a handler gets an OpenTelemetry span, linked to the context that the producer has
+            sent in the headers of the message.
         redrive: Whether dead letters may be handled again with ``redrive`` and `read_dead_letters`.
 
     Raises:
@@ -161,6 +164,7 @@ class ParallelConsumer(Verbs):
         latest_only: bool = False,
         not_before: "NotBefore | None" = None,
         redrive: bool = False,
+        spans: bool = False,
     ) -> None:
         with configuration():
             check_function("handle", handle, "a message", is_awaited=True, arguments=1)
@@ -206,6 +210,7 @@ class ParallelConsumer(Verbs):
         self._not_before = not_before
         self._dead_letters = dead_letters
         self._processes = processes
+        self._spans = make_spans(spans)
         self._asked_to_stop = Event()
         self._running: tuple[Adapter, Member] | None = None
 
@@ -340,6 +345,7 @@ class ParallelConsumer(Verbs):
                 hooks=self._hooks,
                 config=self._config,
                 logger=logger,
+                spans=self._spans,
             )
         )
 
@@ -369,6 +375,7 @@ class ParallelConsumer(Verbs):
             hooks=self._hooks,
             config=self._config,
             logger=logger,
+            spans=self._spans,
         )
         return AsyncRunnerAdapter(runner, loop, thread, (loads, writes))
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from warnings import catch_warnings, simplefilter
 
-from keyshared._checks import check_kind, check_mapping, configuration
+from keyshared._checks import check_bool, check_kind, check_mapping, configuration
 from keyshared.config import Poison
 from keyshared.errors import ConfigError, shown
+from keyshared.run import Spans
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -19,6 +20,7 @@ __all__ = [
     "consumer_options",
     "key_of",
     "letter_options",
+    "make_spans",
     "options_of",
     "reader_options",
     "topics_of",
@@ -166,6 +168,23 @@ def key_of(order: "str | KeyOf") -> KeyOf:
     if order == "none":
         return _nothing
     raise ConfigError("order", order, 'be "key", "partition", "none", or a function of a message')
+
+
+def make_spans(spans: object) -> Spans | None:
+    """Return what makes spans that are linked to the context in the headers of messages, or None.
+
+    Raises:
+        ConfigError: The switch is no bool.
+        MissingExtraError: ``opentelemetry-api`` is not installed.
+    """
+    with configuration():
+        return Spans(headers=_texts_of) if check_bool("spans", spans) else None
+
+
+def _texts_of(message: "Message[Any, Any]") -> dict[str, str]:
+    """Return the headers of a message as texts, the last one of each name."""
+    headers: Any = message.headers() or []
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
 
 
 def _max_poll_ms(options: Mapping[str, Any]) -> int:
