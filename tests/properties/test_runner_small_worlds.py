@@ -14,6 +14,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     "without a key": {"keys": [None, None], "bad_ends": 1, "workers": 2, "ticks": 1},
     "at once": {"keys": ["a", "b", None], "bad_ends": 1, "workers": 3, "ticks": 0, "at_once": 3, "together": True},
     "at once in batches": {"keys": "aabb", "batch": 2, "workers": 2, "ticks": 1, "at_once": 4, "together": True},
+    "its first commit": {"keys": "a", "trouble": "lose", "records": True, "ticks": 1},
+    "its first commit, and a stop": {"keys": "ab", "trouble": "stop", "records": True, "ticks": 0},
     "fails and fails": {"keys": "a", "bad_ends": 3},
     "too slow": {"keys": "aa", "timeout": True, "workers": 2, "ticks": 3},
     "too slow in a thread": {"keys": "ab", "timeout": True, "cancels": False, "ticks": 3},
@@ -76,7 +78,7 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
         (broken.TellsBeforeTheLetterIsWritten, "told what is settled", "told too early"),
         (broken.TellsTwiceAtOnce, "told what is settled", "two are told at once"),
         (broken.LeavesWithoutTellingTheLast, "stopped before it is told", "not all is told"),
-        (broken.BelievesTheRefusalOfALostLog, "lost", "was asked for a log that has gone counts"),
+        (broken.BelievesTheRefusalOfALostLog, "its first commit", "was asked for a log that has gone counts"),
         (broken.RunsABatchBesideItself, "a batch that fails again", "two of a key at once|passes"),
     ],
 )

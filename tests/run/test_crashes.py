@@ -174,16 +174,18 @@ def test_after_a_crash_no_handler_begins_unrecorded_and_suspects_run_one_at_a_ti
 
 KILLER = """
 import json, os, signal, sys
+from threading import Lock
 from keyshared import RetryPolicy
 from keyshared.run import RunnerConfig, ThreadRunner
 
-path = sys.argv[1]
+path, lock = sys.argv[1], Lock()
 state = json.load(open(path)) if os.path.exists(path) else {"token": None, "dead": []}
 
 def save():
-    with open(path + ".new", "w") as file:
-        json.dump(state, file)
-    os.replace(path + ".new", path)
+    with lock:  # commits and dead letters come from two threads
+        with open(path + ".new", "w") as file:
+            json.dump(state, file)
+        os.replace(path + ".new", path)
 
 def handle(number):
     if number == 57:
@@ -324,6 +326,43 @@ def test_a_replaced_worker_is_counted_by_the_engine() -> None:
     assert engine.stats().running == 2
     engine.ended(run, None)
     assert engine.stats().running == 1
+
+
+def test_suspects_that_are_given_up_or_whose_log_leaves_let_the_next_one_begin() -> None:
+    def after_a_crash(log: str, engine: Engine[int]) -> None:
+        record_text = CrashRecord(50, tuple(Suspect(offset, 0, True, False) for offset in range(3)))
+        cursor = engine_of("log").log("log").dispatcher.cursor_token().text
+        engine.add_log(log, resume_from=write_token(cursor, 0, record_text, 500))
+        for offset, key in enumerate("abc"):
+            engine.submit(log, offset, key, offset)
+
+    engine: Engine[int] = Engine(RunnerConfig(workers=4))
+    after_a_crash("one", engine)
+    after_a_crash("two", engine)
+    (first,) = begun(engine)
+    assert engine.stuck(0)[-1].what == "waits for an earlier handler of its key, or of its batch"
+    assert engine.park("one", 1), "a suspect that waits"
+    engine.lose_log("one")
+    engine.ended(first, None)
+    (second,) = begun(engine)
+    assert second.log.name == "two"
+    engine.pause_key("b")
+    engine.ended(second, None)
+    assert [run.message for run in begun(engine)] == [2], "the paused one waits for its operator, not the next"
+
+
+def test_a_key_waits_for_all_abandoned_handlers_of_it() -> None:
+    engine = engine_of("log", max_in_flight_per_key=2, workers=4)
+    for offset in range(2):
+        engine.submit("log", offset, "a", offset)
+    first, second = begun(engine, 0)
+    engine.lose_log("log")
+    engine.add_log("log", start=0)
+    engine.submit("log", 2, "a", 2)
+    engine.ended(first, None)
+    assert begun(engine) == []
+    engine.ended(second, None)
+    assert [run.message for run in begun(engine)] == [2]
 
 
 # calls that fail once

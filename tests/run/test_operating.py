@@ -192,6 +192,45 @@ def test_a_group_that_an_operator_pauses_stays_so_when_its_postponement_is_over(
     assert not engine.is_idle()
 
 
+def test_the_longest_wait_of_a_group_counts() -> None:
+    engine = engine_of("log", workers=3, rules=TENANTS)
+    for offset in range(3):
+        engine.submit("log", offset, f"a/{offset}", offset)
+    runs = begun(engine, 0)
+    for run, delay in zip(runs, (20, 10, 30), strict=True):
+        engine.ended(run, RetryLater(delay, group=True), now_ms=0)
+    assert begun(engine, 29) == []
+    assert len(begun(engine, 30)) == 3
+
+
+def test_every_verb_works_on_a_runner() -> None:
+    runner = ThreadRunner[str](print, config=RunnerConfig(rules=TENANTS, redrive=True, workers=1))
+    runner.pause_key("a/1")
+    runner.add_log("log", start=0)
+    runner.submit_many("log", [(offset, "a/1", "m") for offset in range(3)])
+    runner.set_group("a", max_in_flight=1)
+    runner.pause_group("a")
+    runner.resume_group("a")
+    assert not runner.unblock("log", "a/1")
+    assert runner.gone("log", 1)
+    assert runner.redrive("log", "a/1", []) == 0
+    assert (runner.skip_key("a/1"), runner.skip_group("a")) == (2, 0)
+    runner.resume_key("a/1")
+    assert (runner.drain(), runner.busiest_keys(), runner.stop()) == (True, [], True)
+
+
+def test_messages_that_are_submitted_on_credit_are_kept_if_they_spill() -> None:
+    engine = engine_of("log", max_loaded_per_key=1, workers=1)
+    engine.submit("log", 0, "a", 0)
+    assert all(engine.submit_on_credit("log", offset, "a", offset, now_ms=offset * 1_000) for offset in range(1, 4))
+    served = []
+    while runs := begun(engine):
+        served += [run.message for run in runs]
+        engine.ended(runs[0], None)
+    assert served == [0, 1, 2, 3]
+    assert not engine.submit_on_credit("elsewhere", 0, "a", 0, now_ms=0)
+
+
 def test_without_groups_only_the_key_waits() -> None:
     engine = engine_of("log", workers=1)
     engine.submit("log", 0, "a", 0)

@@ -11,7 +11,7 @@ from tests.run.test_engine import begun, engine_of
 from keyshared import Poison, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.run import AsyncRunner, DeadLetter, Hooks, Reject, RetryLater, RunnerConfig, ThreadRunner
-from keyshared.run.actions import LoadMany, Overdue, WriteDeadLetter
+from keyshared.run.actions import LoadMany, Overdue, Replace, WriteDeadLetter
 from keyshared.run.assignment import Run
 from keyshared.run.engine import Engine
 
@@ -99,6 +99,27 @@ def test_a_timeout_is_told_each_time_and_logged_each_time_twice_as_long_later() 
         engine.reports.clear()
     assert told == [*range(1_000, 9_000, 1_000)]
     assert said == [1_000, 2_000, 4_000, 8_000]
+
+
+def test_without_slow_ms_only_the_timeout_is_told() -> None:
+    engine = engine_of("log", timeout_ms=1_000, slow_ms=None)
+    engine.submit("log", 0, "key", 0)
+    (run,) = begun(engine, 0)
+    run.started_ms = 0
+    assert [type(action) for action in engine.advance(now_ms=1_000)] == [Overdue, Replace]
+    assert [report.event for report in engine.reports] == ["replaced"]
+
+
+def test_the_age_of_the_oldest_unfinished_message_is_known_for_days() -> None:
+    engine = engine_of("log", max_tracked=1_000_000)
+    for second in range(0, 20_000, 2):
+        engine.submit("log", second, "key", 0, now_ms=second * 1_000)
+    log = engine.log("log")
+    assert log.oldest_ms(20_000_000) == 20_000_000
+    assert len(log._samples) < 5_000
+    (run,) = begun(engine)
+    engine.ended(run, None)
+    assert log.oldest_ms(20_000_000) in range(19_990_000, 20_000_001)
 
 
 def test_stuck_names_keys_and_reasons_oldest_first() -> None:

@@ -91,6 +91,7 @@ class World:
         at_once: How many messages are submitted together.
         settles: Whether the log is told what is settled.
         together: Whether all handlers may end in one report.
+        records: Whether the first commit of an assignment is one of the events; otherwise it is made at once.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class World:
         at_once: int = 1,
         settles: bool = False,
         together: bool = False,
+        records: bool = False,
     ) -> None:
         config = RunnerConfig(
             workers=workers,
@@ -123,7 +125,7 @@ class World:
         self.choose = choose
         self.keys = keys
         self.engine = engine_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True, settles=settles)
-        self.settles, self.together = settles, together
+        self.settles, self.together, self.records = settles, together, records
         self.workers, self.ahead, self.cancels = workers, ahead, cancels
         self.trouble, self.bad_ends, self.ticks, self.at_once = trouble, bad_ends, ticks, at_once
         self.comes_again = trouble in {"remove", "lose"}
@@ -349,9 +351,11 @@ class World:
                 for run in [run for run in self.queue if run in runs]:
                     self.queue.remove(run)
                     self.engine.withdrawn(run, now_ms=self.now)
-            case Commit(_, position, token):
+            case Commit(log, position, token):
                 self.check_commit(position, token)
                 self.asked.append(action)
+                if not (self.records or log.is_recorded):
+                    self.answer(action, None)
             case WriteDeadLetter(_, dead):
                 guilty = self.failures[dead.offset] == 2 or dead.offset in self.rejected
                 assert guilty, f"{dead.offset} is given up for the failure of another: {self.story}"

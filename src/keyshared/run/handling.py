@@ -215,10 +215,13 @@ class Handling(Assignments[Message]):
         if error is None:
             log.dead_letters -= bool(log.dead_letters)  # none are waited for once the time of a leaving log is over
             self._counts["dead_letters"] += 1
-            log.forget(dead.offset)
             text = f"written to the dead letters after {dead.failures} failures ({cause(dead.error)})"
             self._report(WARNING, "dead_lettered", text, log, dead, reason=cause(dead.error), failures=dead.failures)
             self._settle(log, log.dispatcher.dead_lettered(dead.offset, now_ms=self._now))
+            if log.dispatcher.describe(dead.offset) is None:
+                log.forget(dead.offset)
+            else:
+                log.troubles[dead.offset].note("blocked", self._now)  # a copy was written, and its key waits
         elif not self._try_again(asked, error, "dead_letter"):
             log.dead_letters -= bool(log.dead_letters)
             self.fail(error, log=log, offset=dead.offset, key=dead.key, during="the write of a dead letter")
@@ -525,19 +528,16 @@ class Handling(Assignments[Message]):
         self._out.append(Noticed(log, effect))
 
     def _give_up(self, log: Assignment[Message], effect: DeadLetterWanted[Message]) -> None:
-        trouble = log.troubles.get(effect.offset)
-        error = None if trouble is None else trouble.error
+        trouble = log.troubles.setdefault(effect.offset, Trouble(effect.key, effect.failures))
+        trouble.note("dead letter", self._now)
+        offset, key, error = effect.offset, effect.key, trouble.error
         if not self._writes:
             no_store = ArgumentError("dead_letter", None, "be given, as a key is in quarantine")
             during = "a handler (there is no dead_letter)"
-            self.fail(error or no_store, log=log, offset=effect.offset, key=effect.key, during=during)
+            self.fail(error or no_store, log=log, offset=offset, key=key, during=during)
             return
-        failures = effect.failures
-        if trouble is not None:
-            trouble.note("dead letter", self._now)
-            failures = trouble.failures
         log.dead_letters += 1
-        dead = DeadLetter(log.name, effect.offset, effect.key, effect.item, failures, error, effect.attempt)
+        dead = DeadLetter(log.name, offset, key, effect.item, trouble.failures, error, effect.attempt)
         self._out.append(WriteDeadLetter(log, dead))
 
     def _load(self, log: Assignment[Message], offset: int) -> None:

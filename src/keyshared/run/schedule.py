@@ -226,11 +226,11 @@ class Schedule(Generic[Message]):
             self._due += self._behind.pop(place, ())
 
     def ended(self, run: Run[Message]) -> None:
-        """Let the next suspect begin if this run was one."""
+        """Let the next suspect begin if this run has ended, or has to wait for something else."""
         if run is self._suspect:
             self._suspect = None
-            if self._suspects:
-                self._due.append(self._suspects.popleft())
+        if self._suspect is None and self._suspects:
+            self._due.append(self._suspects.popleft())
 
     def resume(self, key: bytes, logs: Iterable[Assignment[Message]]) -> None:
         """Let what waits of a paused key begin."""
@@ -246,6 +246,7 @@ class Schedule(Generic[Message]):
         for runs in (self._due, self._suspects, *self._behind.values()):
             for run in [run for run in runs if run.log is log and run.delivery.offset == offset]:
                 runs.remove(run)
+                self.ended(run)
                 return run
         return log.paused.pop(offset, None)
 
@@ -266,9 +267,11 @@ class Schedule(Generic[Message]):
         if self._abandoned and run.place in self._abandoned:
             log.hold(run.deliveries)
             self._behind.setdefault(run.place, []).append(run)
+            self.ended(run)
         elif self.paused_keys and run.delivery.key in self.paused_keys:
             log.let_go(run.deliveries)
             log.paused[run.delivery.offset] = run
+            self.ended(run)
         elif log.troubles and self._is_second_suspect(run):
             log.hold(run.deliveries)
             self._suspects.append(run)
