@@ -34,8 +34,9 @@ class Assignments(ABC, Generic[Message]):
         ahead: How many messages may be on the way to a worker besides those at handlers.
         cancels: Whether the runner can end a handler: cancel it, or kill its process.
         commits: Whether there is a ``commit``.
-        settles: Whether there is a ``settled``.
+        writes: Whether there is a ``dead_letter``.
         loads: Whether there is a ``load``.
+        settles: Whether there is a ``settled``.
 
     Attributes:
         is_stopping: Whether it takes nothing more.
@@ -43,7 +44,15 @@ class Assignments(ABC, Generic[Message]):
     """
 
     def __init__(
-        self, config: RunnerConfig, *, ahead: int, cancels: bool, commits: bool, settles: bool, loads: bool
+        self,
+        config: RunnerConfig,
+        *,
+        ahead: int = 0,
+        cancels: bool = False,
+        commits: bool = False,
+        writes: bool = False,
+        loads: bool = False,
+        settles: bool = False,
     ) -> None:
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
@@ -52,6 +61,7 @@ class Assignments(ABC, Generic[Message]):
         self._config = config
         self._cancels = cancels
         self._commits = commits
+        self._writes = writes
         self._settles = settles
         self._loads = loads
         self._logs: dict[str, Assignment[Message]] = {}

@@ -58,20 +58,8 @@ class Engine(Handling[Message]):
         ([], 1)
     """
 
-    def __init__(
-        self,
-        config: RunnerConfig,
-        *,
-        ahead: int = 0,
-        cancels: bool = False,
-        commits: bool = False,
-        writes: bool = False,
-        loads: bool = False,
-        settles: bool = False,
-    ) -> None:
-        super().__init__(
-            config, ahead=ahead, cancels=cancels, commits=commits, writes=writes, loads=loads, settles=settles
-        )
+    def __init__(self, config: RunnerConfig, *, ahead: int = 0, **abilities: bool) -> None:
+        super().__init__(config, ahead=ahead, **abilities)
         self._group_limits: dict[str, dict[str, int | None]] = {}
         self._paused_groups: set[str] = set()
         self._postponed_groups: dict[str, int] = {}  # until when, because of a `RetryLater` for a group
