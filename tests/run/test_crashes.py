@@ -351,6 +351,20 @@ def test_suspects_that_are_given_up_or_whose_log_leaves_let_the_next_one_begin()
     assert [run.message for run in begun(engine)] == [2], "the paused one waits for its operator, not the next"
 
 
+def test_a_suspect_without_a_worker_lets_the_next_one_begin_when_its_log_is_lost() -> None:
+    engine: Engine[int] = Engine(RunnerConfig(workers=1, batch=2))
+    cursor = engine_of("log").log("log").dispatcher.cursor_token().text
+    token = write_token(cursor, 0, CrashRecord(50, (Suspect(1, 0, True, False),)), 500)  # noqa: FBT003
+    for log in ("one", "two"):
+        engine.add_log(log, resume_from=token)
+    engine.submit_many("one", [(0, "a", 0), (1, "b", 1)])
+    (run,) = begun(engine)
+    engine.lose_log("one")
+    engine.ended(run, None)
+    engine.submit_many("two", [(1, "b", 1)])
+    assert [run.message for run in begun(engine)] == [[1]]
+
+
 def test_a_key_waits_for_all_abandoned_handlers_of_it() -> None:
     engine = engine_of("log", max_in_flight_per_key=2, workers=4)
     for offset in range(2):

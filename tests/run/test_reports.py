@@ -144,6 +144,17 @@ def test_stuck_names_keys_and_reasons_oldest_first() -> None:
         engine.stuck(-1)
 
 
+def test_a_blocked_message_whose_copy_is_written_is_still_stuck() -> None:
+    engine = engine_of("log", poison=Poison.BLOCK_AND_DEAD_LETTER, writes=True)
+    engine.submit("log", 0, "key", 0)
+    (run,) = begun(engine, 0)
+    engine.ended(run, Reject("bad"), now_ms=0)
+    (asked,) = [action for action in engine.advance() if isinstance(action, WriteDeadLetter)]
+    engine.written(asked, None, now_ms=0)
+    (stuck,) = engine.stuck(0, now_ms=2_000)
+    assert stuck.what == "blocked for 2 s after 1 failure, Reject: bad"
+
+
 def test_stuck_says_for_how_long_a_key_is_blocked() -> None:
     engine = engine_of("log", poison=Poison.BLOCK)
     for offset in range(2):

@@ -97,6 +97,7 @@ def test_a_thread_that_is_overdue_is_told_of_and_never_run_beside_itself() -> No
 
     def hook(_: str, offset: int, ran_ms: int) -> None:
         assert ran_ms >= 5
+        assert watch.runs[offset] == 1, "what waits for a worker is not overdue"
         overdue.append(offset)
         if overdue.count(0) == 2:
             told.set()
@@ -113,7 +114,7 @@ def test_a_thread_that_is_overdue_is_told_of_and_never_run_beside_itself() -> No
         runner.submit_many("log", [(n, "key", Message(n, "key")) for n in range(20)])
     watch.check()
     assert set(watch.runs.values()) == {1}
-    assert set(overdue) == {0}, "what waits for a worker is not overdue"
+    assert overdue.count(0) >= 2
 
 
 def test_what_is_wrong_with_a_message_is_told_to_who_submits_it_and_the_runner_goes_on() -> None:
