@@ -354,7 +354,7 @@ def test_suspects_that_are_given_up_or_whose_log_leaves_let_the_next_one_begin()
 def test_a_suspect_without_a_worker_lets_the_next_one_begin_when_its_log_is_lost() -> None:
     engine: Engine[int] = Engine(RunnerConfig(workers=1, batch=2))
     cursor = engine_of("log").log("log").dispatcher.cursor_token().text
-    token = write_token(cursor, 0, CrashRecord(50, (Suspect(1, 0, True, False),)), 500)  # noqa: FBT003
+    token = write_token(cursor, 0, CrashRecord(50, (Suspect(1, 0, True, False),)), 500)
     for log in ("one", "two"):
         engine.add_log(log, resume_from=token)
     engine.submit_many("one", [(0, "a", 0), (1, "b", 1)])
