@@ -221,8 +221,8 @@ def test_the_lag_is_what_is_left_to_do_and_a_drain_timeout_names_the_partition_t
         until(lambda: consumer._running is not None and sum(each.lag for each in parts(consumer)) == 1)
         hung = consumer.stats().partitions[topic, 0]
         assert (hung.position, hung.end, hung.unread, hung.unfinished, hung.running) == (500, 500, 0, 1, 1)
-        cluster.produce(topic, [(b"k0", b"behind")] * 1_500, partition=0)  # beyond what may be unfinished
-        until(lambda: parts(consumer)[0].lag == 1_501)
+        cluster.produce(topic, [(b"k0", b"behind")] * 5_000, partition=0)  # beyond what is read ahead
+        until(lambda: parts(consumer)[0].lag == 5_001)
         assert parts(consumer)[0].unread > 0
         consumer.stop()
         until(lambda: "drain timeout" in caplog.text)
