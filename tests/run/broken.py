@@ -9,7 +9,7 @@ from keyshared.run.actions import Commit, Overdue, Settle, Withdraw
 from keyshared.run.assignment import POOL, Assignment, Run, Why
 from keyshared.run.batches import next_run
 from keyshared.run.engine import Engine
-from keyshared.run.schedule import Schedule
+from keyshared.run.schedule import RunQueue
 
 Raised: TypeAlias = BaseException | None
 
@@ -51,7 +51,7 @@ class BelievesTheCancelled(Engine[Any]):
         return super().ended(run, raised, now_ms=now_ms)
 
 
-class Forgetful(Schedule[Any]):
+class Forgetful(RunQueue[Any]):
     """Forgets which handlers were abandoned."""
 
     def abandon(self, run: Run[Any]) -> None:

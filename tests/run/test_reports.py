@@ -115,11 +115,11 @@ def test_the_age_of_the_oldest_unfinished_message_is_known_for_days() -> None:
     for second in range(0, 20_000, 2):
         engine.submit("log", second, "key", 0, now_ms=second * 1_000)
     log = engine.log("log")
-    assert log.oldest_ms(20_000_000) == 20_000_000
+    assert log.oldest_ms(now_ms=20_000_000) == 20_000_000
     assert len(log._samples) < 5_000
     (run,) = begun(engine)
     engine.ended(run, None)
-    assert log.oldest_ms(20_000_000) in range(19_990_000, 20_000_001)
+    assert log.oldest_ms(now_ms=20_000_000) in range(19_990_000, 20_000_001)
 
 
 def test_stuck_names_keys_and_reasons_oldest_first() -> None:

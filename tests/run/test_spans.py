@@ -199,13 +199,13 @@ def test_a_timeline_forgets_the_oldest_times(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("keyshared.run.reports._MOST", 2)
     timeline = Timeline()
     for number, key in enumerate((b"a", b"b", b"c", None)):
-        timeline.submitted(number, 10)
-        timeline.freed(key, 15)
-    assert timeline.waits(0, b"a", 20) == {}
-    assert timeline.waits(1, b"c", 20) == {"keyshared.wait_for_retry_ms": 5}
-    assert timeline.waits(2, b"a", 20) == {"keyshared.wait_for_key_ms": 0, "keyshared.wait_for_worker_ms": 10}
-    assert timeline.waits(3, None, 20) == {"keyshared.wait_for_key_ms": 0, "keyshared.wait_for_worker_ms": 10}
-    assert timeline.waits(3, None, 20) == {}, "each is asked for once"
+        timeline.submitted(number, now_ms=10)
+        timeline.freed(key, now_ms=15)
+    assert timeline.waits(0, b"a", now_ms=20) == {}
+    assert timeline.waits(1, b"c", now_ms=20) == {"keyshared.wait_for_retry_ms": 5}
+    assert timeline.waits(2, b"a", now_ms=20) == {"keyshared.wait_for_key_ms": 0, "keyshared.wait_for_worker_ms": 10}
+    assert timeline.waits(3, None, now_ms=20) == {"keyshared.wait_for_key_ms": 0, "keyshared.wait_for_worker_ms": 10}
+    assert timeline.waits(3, None, now_ms=20) == {}, "each is asked for once"
 
 
 def without_arguments() -> dict[str, str]:

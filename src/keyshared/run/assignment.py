@@ -119,7 +119,7 @@ class Trouble:
         self.since_ms = 0
         self.due_ms: int | None = None
 
-    def note(self, state: str, now_ms: int, due_ms: int | None = None) -> None:
+    def note(self, state: str, *, now_ms: int, due_ms: int | None = None) -> None:
         """Note what became of the message."""
         self.state, self.since_ms, self.due_ms = state, now_ms, due_ms
 
@@ -317,7 +317,7 @@ class Assignment(Generic[Message]):
         last = self.dispatcher.restart_mark.last
         return self.dispatcher.resume_offset if last is None else last + 1
 
-    def sample(self, offset: int, now_ms: int) -> None:
+    def sample(self, offset: int, *, now_ms: int) -> None:
         """Remember when an offset was submitted, once in a second."""
         samples = self._samples
         if now_ms >= self.sample_at_ms:
@@ -327,7 +327,7 @@ class Assignment(Generic[Message]):
             if len(samples) > MOST_SAMPLES:  # a message is unfinished for hours: its age may be less exact
                 self._samples = deque(each for number, each in enumerate(samples) if number % 2 == 0)
 
-    def oldest_ms(self, now_ms: int) -> int | None:
+    def oldest_ms(self, *, now_ms: int) -> int | None:
         """Age of the oldest unfinished message, to the second; None if there is none."""
         if self.dispatcher.stats().oldest_outstanding is None:
             return None

@@ -12,7 +12,7 @@ from keyshared.run.assignment import Assignment, Run, Why
 from keyshared.run.errors import StoppedError, UnknownLogError
 from keyshared.run.memory import MemoryBudget
 from keyshared.run.reports import ERROR, Report, cause, place
-from keyshared.run.schedule import Alarms, Schedule
+from keyshared.run.schedule import Alarms, RunQueue
 from keyshared.run.values import RunnerConfig
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Assignments(ABC, Generic[Message]):
         self._logs: dict[str, Assignment[Message]] = {}
         capacity = config.workers + ahead
         self._memory = MemoryBudget(config.window, capacity, self._logs)
-        self._schedule: Schedule[Message] = Schedule(capacity, config.batch or 1)
+        self._schedule: RunQueue[Message] = RunQueue(capacity, config.batch or 1)
         self._touched: dict[Assignment[Message], None] = {}  # memory, loads and settled messages may have changed
         self._changed: dict[Assignment[Message], None] = {}  # there may be something else to commit
         self._leaving: dict[Assignment[Message], None] = {}
@@ -82,7 +82,7 @@ class Assignments(ABC, Generic[Message]):
         self, name: str, *, start: int | None = None, resume_from: str | None = None, now_ms: int | None = None
     ) -> int | None:
         """Begin with a log; return the offset to read from."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         self.check_open()
         if check_text("log", name) in self._logs:
             raise ArgumentError("log", name, "be the name of no log that is there; call remove_log first")
@@ -102,14 +102,14 @@ class Assignments(ABC, Generic[Message]):
 
         It may leave already: the earlier time counts.
         """
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log = self.log(name)
         self._leave(log, until_ms)
         return log
 
     def lose_log(self, name: str, *, now_ms: int | None = None) -> None:
         """Forget a log at once; nothing of it counts any more."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log = self.log(name)
         self._leave(log, self._now)
         self._cancel(log.runs, Why.LEAVES)
@@ -151,7 +151,7 @@ class Assignments(ABC, Generic[Message]):
 
     def stop(self, *, until_ms: int, now_ms: int | None = None) -> None:
         """Make all logs leave; `Stopped` is the last action."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         self._begin_to_stop()
         for log in self._logs.values():
             self._leave(log, until_ms)
@@ -176,7 +176,7 @@ class Assignments(ABC, Generic[Message]):
             key: The key of the message.
             during: What the runner did, such as "a commit".
         """
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         if self.error is not None:
             return
         self.error = error
@@ -202,14 +202,14 @@ class Assignments(ABC, Generic[Message]):
     # inside
 
     def _set_up(self, log: Assignment[Message]) -> None:
-        """Give a log the limits of groups that were set for all logs."""
+        """Set the limits of groups that were set for all logs."""
 
     def _begin_to_stop(self) -> None:
         if not self.is_stopping:
             self.is_stopping = True
             self._out.append(Stopping())
 
-    def tick(self, now_ms: int | None) -> None:
+    def note_time(self, *, now_ms: int | None) -> None:
         """Note the time; an earlier one than before, or None, changes nothing."""
         if now_ms is not None and now_ms > self._now:
             self._now = now_ms

@@ -37,7 +37,7 @@ from keyshared.run.spans import Spans
 from keyshared.run.values import Hooks, RunnerConfig, RunnerStats
 from keyshared.run.verbs import Answer, Verbs
 
-__all__ = ["IN_HANDLER_OF", "Asked", "Handle", "Runner", "left_ms", "now_ms", "on_our_clock", "seconds", "until_ms"]
+__all__ = ["IN_HANDLER_OF", "Asked", "Runner", "left_ms", "now_ms", "on_our_clock", "seconds", "until_ms"]
 
 Message = TypeVar("Message")
 Handle = Callable[[Message], object] | Callable[[list[Message]], object]
@@ -246,7 +246,7 @@ class Runner(Verbs, Generic[Message]):
 
     def _control(self, act: Callable[[Engine[Any]], Answer]) -> Answer:
         with self._guard:
-            self._engine.tick(now_ms())
+            self._engine.note_time(now_ms=now_ms())
             answer = act(self._engine)
             self._step()
             return answer
@@ -313,7 +313,7 @@ class Runner(Verbs, Generic[Message]):
 
     @abstractmethod
     def _replace(self, run: Run[Message]) -> None:
-        """Let another worker take the place of the one whose handler hangs."""
+        """Start another worker in the place of the one whose handler hangs."""
 
     @abstractmethod
     def _withdraw(self, runs: tuple[Run[Message], ...]) -> None:

@@ -74,7 +74,7 @@ class Engine(Handling[Message]):
 
     def metrics(self, *, busiest: int, now_ms: int | None = None) -> list[MetricRow]:
         """The same as rows, and the health of each log with its ages at this moment."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         for log in self._logs.values():
             self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
         is_up = self.error is None and not self.is_stopping
@@ -103,7 +103,7 @@ class Engine(Handling[Message]):
             now_ms: The time.
         """
         check_int("least_ms", least_ms, 0)
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         found = [each for log in self._logs.values() for each in self._stuck_of(log, least_ms)]
         return sorted(found, key=lambda each: -each.age_ms)
 
@@ -116,7 +116,7 @@ class Engine(Handling[Message]):
 
     def unblock(self, name: str, key: Key, *, now_ms: int | None = None) -> bool:
         """Try all blocked messages of a key again, and end its quarantine; return whether there was any of that."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log, data = self.log(name), key_bytes(key)
         before = log.dispatcher.stats()
         effects = log.dispatcher.unblock(key, now_ms=self._now)
@@ -129,8 +129,8 @@ class Engine(Handling[Message]):
         return (before.blocked, before.quarantined_keys) != (after.blocked, after.quarantined_keys)
 
     def park(self, name: str, offset: int, *, now_ms: int | None = None) -> bool:
-        """Give up a message that is not at a handler; return whether there was one."""
-        self.tick(now_ms)
+        """Skip a message that is not at a handler; return whether there was one."""
+        self.note_time(now_ms=now_ms)
         log = self.log(name)
         known = log.dispatcher.describe(offset)
         if known is None or any(offset in run.offsets for run in log.runs):
@@ -160,7 +160,7 @@ class Engine(Handling[Message]):
 
     def pause_key(self, key: Key, *, now_ms: int | None = None) -> None:
         """Start nothing of a key in any log until `resume_key`."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         data = _some_key(key)
         self._schedule.paused_keys.add(data)
         runs = tuple(run for log in self._logs.values() for run in log.runs if run.delivery.key == data)
@@ -169,11 +169,11 @@ class Engine(Handling[Message]):
 
     def resume_key(self, key: Key, *, now_ms: int | None = None) -> None:
         """End `pause_key`."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         self._schedule.resume(_some_key(key), self._logs.values())
 
     def skip_key(self, key: Key, *, now_ms: int | None = None) -> int:
-        """Give up all messages of a key that are not at a handler; return how many there were."""
+        """Skip all messages of a key that are not at a handler; return how many there were."""
         data = _some_key(key)
         return self._skip(lambda each: each == data, now_ms)
 
@@ -181,7 +181,7 @@ class Engine(Handling[Message]):
         self, name: str, key: Key, dead_letters: Iterable[DeadLetter[Message]], *, now_ms: int | None = None
     ) -> int:
         """Bring dead letters of a key back, each at its place in the key; return how many were taken."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log = self.log(name)
         stored = [StoredLetter(each.offset, each.attempt, each.message) for each in dead_letters]
         before = log.dispatcher.stats().outstanding
@@ -208,7 +208,7 @@ class Engine(Handling[Message]):
         self._postponed_groups.pop(name, None)
 
     def skip_group(self, name: str, *, now_ms: int | None = None) -> int:
-        """Give up all messages of a group that are not at a handler; return how many there were."""
+        """Skip all messages of a group that are not at a handler; return how many there were."""
         self._check_groups(name)
         return self._skip(lambda key: key is not None and self._group_of(key) == name, now_ms)
 
@@ -237,14 +237,14 @@ class Engine(Handling[Message]):
         call: Callable[[KeySharedDispatcher[Message], int], list[Effect[Message]]],
         now_ms: int | None = None,
     ) -> None:
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         self._check_groups(name)
         for log in self._logs.values():
             self._apply(log, call(log.dispatcher, self._now))
             self._set_alarm(log)
 
     def _postpone_group(self, key: bytes, until_ms: int) -> None:
-        """Let all keys of a group wait until a time, unless they wait longer already."""
+        """Delay all keys of a group until a time, unless they wait longer already."""
         if self._config.rules is None or self._config.rules.group_of is None:
             return
         name = self._group_of(key)
@@ -263,7 +263,7 @@ class Engine(Handling[Message]):
         return bool(self._postponed_groups) or super()._is_busy()
 
     def _skip(self, is_wanted: Callable[[bytes | None], bool], now_ms: int | None) -> int:
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         wanted = [
             (name, each.offset)
             for name, log in self._logs.items()

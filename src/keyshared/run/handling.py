@@ -45,7 +45,7 @@ class Handling(Storing[Message]):
 
         Each row is an offset, a key and a message, and perhaps the time before which no handler begins.
         """
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         self.check_open()
         log, heard = self._open_log(name), []
         offer, now, first, timeline = log.dispatcher.offer, self._now, None, log.timeline
@@ -60,7 +60,7 @@ class Handling(Storing[Message]):
                 if first is None:
                     first = offset
                 if timeline is not None:
-                    timeline.submitted(offset, now)
+                    timeline.submitted(offset, now_ms=now)
                 if effects:
                     heard += effects
                     self._keep_spilled(log, effects, message)
@@ -68,7 +68,7 @@ class Handling(Storing[Message]):
                     self._set_alarm(log)
         finally:
             if first is not None:
-                log.sample(first, now)
+                log.sample(first, now_ms=now)
             if log.stored is None or heard:
                 self._changed[log] = None
             self._apply(log, heard)
@@ -86,7 +86,7 @@ class Handling(Storing[Message]):
         effects = log.dispatcher.offer(offset, key, message, now_ms=self._now)
         log.credit -= 1
         if now_ms >= log.sample_at_ms:
-            log.sample(offset, now_ms)
+            log.sample(offset, now_ms=now_ms)
         if effects:
             self._changed[log] = None
             self._keep_spilled(log, effects, message)
@@ -119,13 +119,13 @@ class Handling(Storing[Message]):
         self, ends: Iterable[tuple[Run[Message], BaseException | None]], *, now_ms: int | None = None
     ) -> list[BaseException | None]:
         """Handlers have ended, in this order. As `ended` for each: those that returned are settled together."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         counted: list[BaseException | None] = []
         well: dict[Assignment[Message], list[Run[Message]]] = {}
         for run, raised in ends:
             self._free_worker(run)
             if run.log.timeline is not None:
-                run.log.timeline.freed(run.delivery.key, self._now)
+                run.log.timeline.freed(run.delivery.key, now_ms=self._now)
             if run.is_abandoned:
                 counted.append(self._end_late(run, raised))
                 continue
@@ -145,7 +145,7 @@ class Handling(Storing[Message]):
 
     def withdrawn(self, run: Run[Message], *, now_ms: int | None = None) -> None:
         """A run was taken back before its handler began."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         self._free_worker(run)
         if run.is_abandoned:
             self._schedule.ended_abandoned(run)
@@ -158,7 +158,7 @@ class Handling(Storing[Message]):
 
     def advance(self, *, now_ms: int | None = None) -> list[Action[Message]]:
         """Return all actions that are due, in this order where it matters: earlier calls, starts, commits."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         if not self._is_withdrawing:
             self._alarms.ring(now_ms=self._now)
         self._is_withdrawing = False
@@ -204,7 +204,7 @@ class Handling(Storing[Message]):
             self._out.append(run)
 
     def _is_exhausted(self, run: Run[Message]) -> bool:
-        """Give a message up whose processes have ended too often while it was open; return whether that is so."""
+        """Reject a message whose processes have ended too often while it was open; return whether that is so."""
         trouble, limit = run.log.troubles.get(run.delivery.offset), self._config.retry.max_redeliveries
         if trouble is None or limit is None or trouble.before <= limit:
             return False
@@ -295,7 +295,7 @@ class Handling(Storing[Message]):
         trouble = log.trouble_of(failed)
         trouble.failures = failed.failures + 1 + trouble.before
         trouble.error = error
-        trouble.note("retry", self._now)
+        trouble.note("retry", now_ms=self._now)
         policy, why = self._config.retry, cause(error)
         delay = None if isinstance(error, Reject) else policy.delay_ms(trouble.failures)
         if delay is None:
@@ -311,14 +311,14 @@ class Handling(Storing[Message]):
 
     def _postpone(self, log: Assignment[Message], delivery: Deliver[Message], error: RetryLater) -> None:
         self._counts["postponed"] += 1
-        log.trouble_of(delivery).note("postponed", self._now, self._now + error.delay_ms)
+        log.trouble_of(delivery).note("postponed", now_ms=self._now, due_ms=self._now + error.delay_ms)
         self._report(DEBUG, "postponed", f"comes again in {duration(error.delay_ms)}", log, delivery)
         if error.group and delivery.key is not None:
             self._postpone_group(delivery.key, self._now + error.delay_ms)
         self._put_off(log, delivery, error.delay_ms)
 
     def _postpone_group(self, key: bytes, until_ms: int) -> None:
-        """Let all keys of a group wait; see `Engine`."""
+        """Delay all keys of a group; see `Engine`."""
 
     def _release(self, log: Assignment[Message], delivery: Deliver[Message]) -> None:
         """Return a message to its log. Unless that leaves, the message waits a little: no handler may spin."""
@@ -351,7 +351,7 @@ class Handling(Storing[Message]):
         self._set_watch()
 
     def _replace(self, run: Run[Message]) -> None:
-        """Give the place of a hung handler to another worker; its key goes on waiting."""
+        """Free the place of a hung handler for another worker; its key goes on waiting."""
         if self._hung >= self._config.max_hung_workers:
             log, delivery = run.log, run.delivery
             self.fail(HungWorkersError(self._hung + 1), log=log, offset=delivery.offset, key=delivery.key)

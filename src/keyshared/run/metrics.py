@@ -87,7 +87,7 @@ def rows_of(
 def _of_log(log: Assignment[Any], stats: RunnerStats, now_ms: int) -> Iterable[tuple[str, int | float | None]]:
     known = stats.logs[log.name]
     started = min((run.started_ms for run in log.runs if run.started_ms is not None), default=None)
-    oldest, read = log.oldest_ms(now_ms), log.read_position
+    oldest, read = log.oldest_ms(now_ms=now_ms), log.read_position
     yield "keyshared_outstanding", known.outstanding
     yield "keyshared_blocked", known.blocked
     yield "keyshared_oldest_handler_seconds", None if started is None else (now_ms - started) / 1_000

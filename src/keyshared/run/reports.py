@@ -86,9 +86,9 @@ class Timeline:
 
     Example:
         >>> timeline = Timeline()
-        >>> timeline.submitted(7, 1_000)
-        >>> timeline.freed(b"order-1", 1_200)
-        >>> timeline.waits(7, b"order-1", 1_250)
+        >>> timeline.submitted(7, now_ms=1_000)
+        >>> timeline.freed(b"order-1", now_ms=1_200)
+        >>> timeline.waits(7, b"order-1", now_ms=1_250)
         {'keyshared.wait_for_key_ms': 200, 'keyshared.wait_for_worker_ms': 50}
     """
 
@@ -96,13 +96,13 @@ class Timeline:
         self._submitted: OrderedDict[int, int] = OrderedDict()
         self._free: OrderedDict[bytes, int] = OrderedDict()
 
-    def submitted(self, offset: int, now_ms: int) -> None:
+    def submitted(self, offset: int, *, now_ms: int) -> None:
         """Note that a message was submitted."""
         self._submitted[offset] = now_ms
         if len(self._submitted) > _MOST:
             self._submitted.popitem(last=False)
 
-    def freed(self, key: bytes | None, now_ms: int) -> None:
+    def freed(self, key: bytes | None, *, now_ms: int) -> None:
         """Note that a handler of a key has ended."""
         if key is not None:
             self._free[key] = now_ms
@@ -110,7 +110,7 @@ class Timeline:
             if len(self._free) > _MOST:
                 self._free.popitem(last=False)
 
-    def waits(self, offset: int, key: bytes | None, now_ms: int) -> dict[str, int]:
+    def waits(self, offset: int, key: bytes | None, *, now_ms: int) -> dict[str, int]:
         """Return for how long a message has waited for its key and for a worker, or since its last attempt.
 
         The threads of handlers call this beside the engine: a single step on each dict needs no lock.

@@ -9,7 +9,7 @@ from keyshared.effects import Deliver, Effect
 from keyshared.run.assignment import POOL, Assignment, Place, Run, Why
 from keyshared.run.batches import runs_of
 
-__all__ = ["Alarms", "LateRun", "Schedule", "Watch"]
+__all__ = ["Alarms", "LateRun", "RunQueue", "Watch"]
 
 Message = TypeVar("Message")
 
@@ -143,8 +143,8 @@ class Watch(Generic[Message]):
         return min(times)
 
 
-class Schedule(Generic[Message]):
-    """Gives free workers first the runs that had to wait, then those of each hungry log, one turn after another.
+class RunQueue(Generic[Message]):
+    """Starts first the runs that had to wait, then those of each hungry log, one turn after another.
 
     Args:
         capacity: How many runs there may be at once.
@@ -218,7 +218,7 @@ class Schedule(Generic[Message]):
         self.ended(run)
 
     def ended_abandoned(self, run: Run[Message]) -> None:
-        """Let what waits for an abandoned handler begin: it has ended."""
+        """Queue the runs that waited for an abandoned handler: it has ended."""
         place = run.place
         self._abandoned[place] -= 1
         if not self._abandoned[place]:
@@ -226,14 +226,14 @@ class Schedule(Generic[Message]):
             self._due += self._behind.pop(place, ())
 
     def ended(self, run: Run[Message]) -> None:
-        """Let the next suspect begin if this run has ended, or has to wait for something else."""
+        """Queue the next suspect if this run has ended, or has to wait for something else."""
         if run is self._suspect:
             self._suspect = None
         if self._suspect is None and self._suspects:
             self._due.append(self._suspects.popleft())
 
     def resume(self, key: bytes, logs: Iterable[Assignment[Message]]) -> None:
-        """Let what waits of a paused key begin."""
+        """Queue the runs of a key that was paused."""
         self.paused_keys.discard(key)
         for log in logs:
             for offset, run in [(offset, run) for offset, run in log.paused.items() if run.delivery.key == key]:

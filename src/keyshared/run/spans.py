@@ -51,25 +51,25 @@ class Spans:
         self._headers = headers
         self._tracer = get_tracer("keyshared") if tracer is None else tracer
 
-    def call(self, handle: Callable[[Any], object], run: Run[Any], now_ms: Callable[[], int]) -> None:
+    def call(self, handle: Callable[[Any], object], run: Run[Any], clock: Callable[[], int]) -> None:
         """Call a handler within its span."""
-        with self.around(run, now_ms):
+        with self.around(run, clock):
             check_answer(handle(run.message))
 
     async def call_async(
-        self, handle: Callable[[Any], Awaitable[object]], run: Run[Any], now_ms: Callable[[], int]
+        self, handle: Callable[[Any], Awaitable[object]], run: Run[Any], clock: Callable[[], int]
     ) -> None:
         """Await a handler within its span."""
-        with self.around(run, now_ms):
+        with self.around(run, clock):
             check_answer(await handle(run.message))
 
     @contextmanager
-    def around(self, run: Run[Any], now_ms: Callable[[], int]) -> "Iterator[None]":
+    def around(self, run: Run[Any], clock: Callable[[], int]) -> "Iterator[None]":
         """Make the span of a run current.
 
         Args:
             run: The run.
-            now_ms: The clock of the runner.
+            clock: The clock of the runner.
         """
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 - of the extra
 
@@ -84,7 +84,7 @@ class Spans:
         if delivery.key is not None:
             attributes["keyshared.key"] = delivery.key.decode(errors="backslashreplace")
         if timeline is not None:
-            attributes |= timeline.waits(delivery.offset, delivery.key, now_ms())
+            attributes |= timeline.waits(delivery.offset, delivery.key, now_ms=clock())
         links = [link for each in run.deliveries for link in self._links(each.item)]
         with self._tracer.start_as_current_span(
             f"process {run.log.name}",

@@ -58,7 +58,7 @@ class Storing(Assignments[Message]):
         self, asked: WriteDeadLetter[Message], error: BaseException | None, *, now_ms: int | None = None
     ) -> None:
         """A dead letter is written, or its write has failed: then it is tried again, and at last the runner stops."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log, dead = asked.log, asked.dead_letter
         if log.is_gone:
             return
@@ -71,7 +71,7 @@ class Storing(Assignments[Message]):
             if log.dispatcher.describe(dead.offset) is None:
                 log.forget(dead.offset)
             else:
-                log.troubles[dead.offset].note("blocked", self._now)  # a copy was written, and its key waits
+                log.troubles[dead.offset].note("blocked", now_ms=self._now)  # a copy was written, and its key waits
         elif not self._try_again(asked, error, "dead_letter"):
             log.dead_letters -= bool(log.dead_letters)
             self.fail(error, log=log, offset=dead.offset, key=dead.key, during="the write of a dead letter")
@@ -88,7 +88,7 @@ class Storing(Assignments[Message]):
 
         With an error, only these were read: the others are tried again, and at last the runner stops.
         """
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log = asked.log
         if log.is_gone:
             return
@@ -109,7 +109,7 @@ class Storing(Assignments[Message]):
 
     def committed(self, asked: Commit[Message], error: BaseException | None, *, now_ms: int | None = None) -> None:
         """A commit is made, or has failed: then one is tried again, and at last the runner stops."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log = asked.log
         if log.is_gone:
             return
@@ -136,7 +136,7 @@ class Storing(Assignments[Message]):
 
     def settled(self, asked: Settle[Message], error: BaseException | None, *, now_ms: int | None = None) -> None:
         """Settled messages are reported, or that has failed: then it is tried again, and at last the runner stops."""
-        self.tick(now_ms)
+        self.note_time(now_ms=now_ms)
         log = asked.log
         if log.is_gone:
             return
@@ -192,7 +192,7 @@ class Storing(Assignments[Message]):
             text = f"after {trouble.failures} failures ({cause(trouble.error)})"
             fields: dict[str, Any] = {"failures": trouble.failures, "reason": cause(trouble.error)}
             if isinstance(effect, Blocked):
-                trouble.note("blocked", self._now)
+                trouble.note("blocked", now_ms=self._now)
                 text = f"blocked {text}; its key waits for unblock or park"
                 self._report(WARNING, "blocked", text, log, effect, **fields)
             else:
@@ -204,7 +204,7 @@ class Storing(Assignments[Message]):
 
     def _give_up(self, log: Assignment[Message], effect: DeadLetterWanted[Message]) -> None:
         trouble = log.troubles.setdefault(effect.offset, Trouble(effect.key, effect.failures))
-        trouble.note("dead letter", self._now)
+        trouble.note("dead letter", now_ms=self._now)
         offset, key, error = effect.offset, effect.key, trouble.error
         if not self._writes:
             no_store = ArgumentError("dead_letter", None, "be given, as a key is in quarantine")

@@ -74,7 +74,7 @@ class Verbs(ABC):
         return self._control(lambda engine: engine.unblock(log, key))
 
     def park(self, log: str, offset: int) -> bool:
-        """Give up a message that is blocked or waits for anything else; its key goes on.
+        """Skip a message that is blocked or waits for anything else; its key goes on.
 
         Returns:
             Whether it was given up: not if it is at a handler, or done.
@@ -94,11 +94,11 @@ class Verbs(ABC):
         self._control(lambda engine: engine.pause_key(key))
 
     def resume_key(self, key: Key) -> None:
-        """Let a key go that `pause_key` holds."""
+        """Resume a key that `pause_key` holds."""
         self._control(lambda engine: engine.resume_key(key))
 
     def skip_key(self, key: Key) -> int:
-        """Give up all messages of a key that were read and are not at a handler; return how many there were."""
+        """Skip all messages of a key that were read and are not at a handler; return how many there were."""
         return self._control(lambda engine: engine.skip_key(key))
 
     def redrive(self, log: str, key: Key, dead_letters: Iterable[DeadLetter[Any]]) -> int:
@@ -152,9 +152,9 @@ class Verbs(ABC):
         self._control(lambda engine: engine.pause_group(name))
 
     def resume_group(self, name: str) -> None:
-        """Let a group go that `pause_group` or a ``RetryLater(group=True)`` holds. Raises as `set_group`."""
+        """Resume a group that `pause_group` or a ``RetryLater(group=True)`` holds. Raises as `set_group`."""
         self._control(lambda engine: engine.resume_group(name))
 
     def skip_group(self, name: str) -> int:
-        """Give up all messages of a group that were read and are not at a handler; return how many there were."""
+        """Skip all messages of a group that were read and are not at a handler; return how many there were."""
         return self._control(lambda engine: engine.skip_group(name))
