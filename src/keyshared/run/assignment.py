@@ -10,7 +10,7 @@ from keyshared.effects import Deliver
 from keyshared.placement.sole_owner import SoleOwner
 from keyshared.run.crashes import CrashRecord, Suspect, read_record, read_token, write_token
 from keyshared.run.reports import Timeline
-from keyshared.run.values import LEAST_TOKEN_BYTES, RunnerConfig
+from keyshared.run.values import LEAST_TOKEN_BYTES, RunnerConfig, dispatcher_config
 
 __all__ = ["POOL", "Assignment", "Place", "Run", "Trouble", "Why"]
 
@@ -178,7 +178,7 @@ class Assignment(Generic[Message]):
         cursor, record = read_token(resume_from) if isinstance(resume_from, str) else (resume_from, "")
         self.dispatcher: KeySharedDispatcher[Message] = KeySharedDispatcher(
             SoleOwner(POOL),
-            config.of_log(self._window, start, tell_settled=tells_settled),
+            dispatcher_config(config, self._window, start, tell_settled=tells_settled),
             rules=config.rules,
             resume_from=cursor,
         )

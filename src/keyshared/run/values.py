@@ -132,36 +132,38 @@ class RunnerConfig:
             )
         if self.max_tracked < self.window:
             raise ArgumentError("max_tracked", self.max_tracked, f"be at least window, {shown(self.window)}")
-        self.of_log(2 * self.window, None, tell_settled=False)
+        dispatcher_config(self, 2 * self.window, None, tell_settled=False)
 
-    def of_log(self, window: int, start: int | None, *, tell_settled: bool) -> DispatcherConfig:
-        """Return the configuration of the dispatcher of one log.
 
-        Args:
-            window: Messages in memory, at most.
-            start: Offset to begin with.
-            tell_settled: Whether each settled message is reported.
+def dispatcher_config(config: RunnerConfig, window: int, start: int | None, *, tell_settled: bool) -> DispatcherConfig:
+    """Return the configuration of the dispatcher of one log.
 
-        Raises:
-            ConfigError: Two settings contradict each other.
-        """
-        return DispatcherConfig(
-            window=window,
-            batch_per_key=self.batch or 1,
-            max_tracked=max(self.max_tracked, window) + FOLLOW_UPS,
-            max_loaded_per_key=self.max_loaded_per_key,
-            max_in_flight=self.max_in_flight,
-            max_in_flight_per_key=self.max_in_flight_per_key,
-            latest_only=self.latest_only,
-            redrive=self.redrive,
-            group=self.group,
-            measure=self.measure,
-            ack_timeout_ms=None,  # the engine counts from the start of the handler
-            retry=self.retry,
-            poison=self.poison,
-            start=start,
-            tell_settled=tell_settled,
-        )
+    Args:
+        config: Settings of the runner.
+        window: Messages in memory, at most.
+        start: Offset to begin with.
+        tell_settled: Whether each settled message is reported.
+
+    Raises:
+        ConfigError: Two settings contradict each other.
+    """
+    return DispatcherConfig(
+        window=window,
+        batch_per_key=config.batch or 1,
+        max_tracked=max(config.max_tracked, window) + FOLLOW_UPS,
+        max_loaded_per_key=config.max_loaded_per_key,
+        max_in_flight=config.max_in_flight,
+        max_in_flight_per_key=config.max_in_flight_per_key,
+        latest_only=config.latest_only,
+        redrive=config.redrive,
+        group=config.group,
+        measure=config.measure,
+        ack_timeout_ms=None,  # the engine counts from the start of the handler
+        retry=config.retry,
+        poison=config.poison,
+        start=start,
+        tell_settled=tell_settled,
+    )
 
 
 class DeadLetter(NamedTuple, Generic[Message_co]):
