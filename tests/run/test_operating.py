@@ -123,7 +123,7 @@ def test_groups_take_turns_and_keep_their_limits_in_logs_that_come_later() -> No
     engine.pause_group("small")
     engine.add_log("later", start=0)
     for log in ("log", "later"):
-        for offset, key in enumerate(["big/1", "big/2", "big/3", "small/1", "small/1"]):
+        for offset, key in enumerate(["big/1", "big/2", "big/3", "small/1", "small/2"]):
             engine.submit(log, offset, key, offset)
     assert len([each for each in engine.stuck(0) if "is paused" in each.what]) == 2, "one of each log"
     assert sorted(places(begun(engine, 0))) == [("later", 0), ("later", 1), ("log", 0), ("log", 1)]
