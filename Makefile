@@ -96,7 +96,7 @@ $(SITE): requirements/site.txt | $(DEV)
 	@touch $@
 
 .PHONY: servers
-servers: $(SUBJECTS) ## find or fetch the servers of real subjects and examples (Redis, PostgreSQL, NATS, RabbitMQ)
+servers: $(SUBJECTS) ## find or fetch the servers of real subjects and examples (Redis, PostgreSQL, NATS, RabbitMQ, tansu)
 	@"$(BIN)/python" tools/find_servers.py
 
 .PHONY: java

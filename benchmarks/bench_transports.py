@@ -40,7 +40,7 @@ SEQUENTIAL, LANES = "sequential loop", "crc32 % n lanes"
 THREADS, BATCHES, TASKS = "keyshared, threads", "keyshared, batches of 50", "keyshared, asyncio"
 PROCESSES = "keyshared, processes"
 RIVAL, RIVAL_LIMITED = "pyrallel, default", "pyrallel, its best limit"
-HERS: Final = (RIVAL, RIVAL_LIMITED) if find_spec("pyrallel_consumer") else ()
+RIVALS: Final = (RIVAL, RIVAL_LIMITED) if find_spec("pyrallel_consumer") else ()
 
 
 class Log(NamedTuple):
@@ -152,14 +152,14 @@ def nothing_to_do(course: Course, scale: Scale) -> Report:
     """(a)."""
     many = scale.size(100_000)
     report = Report("a: handlers that do nothing", ("msg/s", "CPU us", "above loop"), [f"{many:,} messages"])
-    log, hers = course.log(spread(many, b"0")), course.log(spread(many // 10, b"0"))
+    log, rivals_log = course.log(spread(many, b"0")), course.log(spread(many // 10, b"0"))
     races = {}
-    for name in (SEQUENTIAL, "a thread for each partition", LANES, *HERS, THREADS, BATCHES, TASKS):
-        own, size = (hers, many // 10) if name in HERS else (log, many)  # they would take minutes
+    for name in (SEQUENTIAL, "a thread for each partition", LANES, *RIVALS, THREADS, BATCHES, TASKS):
+        own, size = (rivals_log, many // 10) if name in RIVALS else (log, many)  # they would take minutes
         races[name] = race = course.run(name, own, size, is_empty=True)
         report.add(name, size / race.wall_s, race.us_each(), race.us_each() - races[SEQUENTIAL].us_each())
     per_s = {name: len(race.ends) / race.wall_s for name, race in races.items()}
-    for rival, bound in zip(HERS, (30, 10), strict=False):
+    for rival, bound in zip(RIVALS, (30, 10), strict=False):
         report.judge(f"times {rival}", per_s[THREADS] / per_s[rival], bound, at_most=False)
     above = races[THREADS].us_each() - races[SEQUENTIAL].us_each()
     report.judge("us of processor time above the sequential loop", above, 35)
@@ -171,10 +171,10 @@ def five_ms(course: Course, scale: Scale) -> Report:
     many = scale.size(20_000)
     ideal_s = many * 0.005 / WORKERS
     report = Report("b: handlers that wait 5 ms", ("msg/s", "of the ideal", "CPU us"), [f"{many:,}, {WORKERS} workers"])
-    log, hers = course.log(spread(many, b"5")), course.log(spread(many // 5, b"5"))
+    log, rivals_log = course.log(spread(many, b"5")), course.log(spread(many // 5, b"5"))
     walls = {}
-    for name in ("a thread for each partition", LANES, *HERS, THREADS, TASKS):
-        own, size = (hers, many // 5) if name not in {LANES, THREADS, TASKS} else (log, many)
+    for name in ("a thread for each partition", LANES, *RIVALS, THREADS, TASKS):
+        own, size = (rivals_log, many // 5) if name not in {LANES, THREADS, TASKS} else (log, many)
         race = course.run(name, own, size)
         walls[name] = race.wall_s / size * many
         report.add(name, size / race.wall_s, ideal_s / walls[name], race.us_each())
@@ -188,7 +188,7 @@ def slow_keys(course: Course, scale: Scale) -> Report:
     """(c)."""
     report = Report("c: 3 of 1,000 keys take 200 ms", ("99 % of others", "of the lanes"))
     slow = {b"k%d" % number for number in range(3)}
-    for workers, names in ((WORKERS, (LANES, *HERS, THREADS, TASKS)), (8, (LANES, PROCESSES))):
+    for workers, names in ((WORKERS, (LANES, *RIVALS, THREADS, TASKS)), (8, (LANES, PROCESSES))):
         many = scale.size(10_000 if workers == WORKERS else 4_000)
         quick = 5 if workers == WORKERS else 1
         rows = [(key, b"200" if key in slow else b"%d" % quick) for key, _ in spread(many, b"")]
@@ -198,7 +198,7 @@ def slow_keys(course: Course, scale: Scale) -> Report:
             race = course.run(name, log, many, workers)
             times[name] = race.seconds_to(0.99, [at for at, key, _ in race.ends if key not in slow])
             report.add(f"{name}, {workers} workers", times[name], times[name] / times[LANES])
-            if name not in {LANES, *HERS}:
+            if name not in {LANES, *RIVALS}:
                 report.judge(f"{name}, of the lanes' time", times[name] / times[LANES], 0.5)
     return report
 
@@ -232,7 +232,7 @@ def after_a_crash(course: Course, scale: Scale, folder: Path) -> Report:
         [f"allowed: what {WORKERS} workers have in flight, and what had ended in the last 0.1 s"],
     )
     log = course.log([(b"head", b"-1"), *spread(many, b"2")])
-    for name in (*HERS[:1], THREADS, TASKS):
+    for name in (*RIVALS[:1], THREADS, TASKS):
         diary = folder / name.replace(" ", "-").replace(",", "")
         group, heir = f"before-{log.topic}-{diary.name}", f"after-{log.topic}-{diary.name}"
         with course.started(name, log, many + 1, group=group, diary=str(diary)) as process:
@@ -247,7 +247,7 @@ def after_a_crash(course: Course, scale: Scale, folder: Path) -> Report:
         again = len(ends_in(diary)) - len(set(ends_in(diary)))
         allowed = WORKERS + sum(at > max(before) - 0.1 for at in before)
         report.add(name, len(before), again, allowed)
-        if name not in HERS:
+        if name not in RIVALS:
             report.judge(f"{name}, done again", again, allowed)
     return report
 

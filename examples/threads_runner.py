@@ -1,8 +1,10 @@
 """Handlers that block, in threads: order by key, retries, dead letters, commits, and a stop that loses nothing."""
 
+import logging
+import sys
 import time
 
-from keyshared.run import Letter, Reject, RetryLater, RunnerConfig, ThreadRunner
+from keyshared.run import DeadLetter, Reject, RetryLater, RunnerConfig, ThreadRunner
 
 LOG = [(f"order-{n % 5}", {"number": n, "amount": n - 1}) for n in range(50)]
 THROTTLED = 7
@@ -20,11 +22,11 @@ class Shop:
             raise Reject("a negative amount")
         if order["number"] == THROTTLED and self.is_throttled:
             self.is_throttled = False
-            raise RetryLater(20)  # its key waits, nobody else does
+            raise RetryLater(20)  # its key waits, all others go on
         time.sleep(0.001)
         self.charged.append(order["number"])
 
-    def keep(self, letter: Letter[dict[str, int]]) -> None:
+    def keep(self, letter: DeadLetter[dict[str, int]]) -> None:
         self.rejected.append(f"order {letter.message['number']}: {letter.error}")
 
     def commit(self, log: str, position: int, token: str) -> None:
@@ -33,6 +35,7 @@ class Shop:
 
 
 def main() -> None:
+    logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")
     shop = Shop()
     config = RunnerConfig(workers=8)
     with ThreadRunner(shop.handle, commit=shop.commit, dead_letter=shop.keep, config=config) as runner:

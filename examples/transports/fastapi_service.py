@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from keyshared.run import AsyncRunner, Letter, Reject, RunnerConfig
+from keyshared.run import AsyncRunner, DeadLetter, Reject, RunnerConfig
 
 CONFIG = RunnerConfig(workers=100, window=1_000, timeout_ms=60_000)
 TABLES = """PRAGMA journal_mode=WAL; CREATE TABLE IF NOT EXISTS place (log PRIMARY KEY, position, token);
@@ -28,7 +28,7 @@ def service(database: str = "orders.db", handle: Callable[[str], Awaitable[objec
     def commit(log: str, position: int, token: str) -> None:
         db.execute("REPLACE INTO place VALUES (?, ?, ?)", (log, position, token))
 
-    def give_up(letter: Letter[str]) -> None:
+    def give_up(letter: DeadLetter[str]) -> None:
         db.execute("REPLACE INTO dead SELECT *, ? FROM orders WHERE id = ?", (repr(letter.error), letter.offset))
 
     async def read(last: int) -> None:

@@ -7,19 +7,20 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from keyshared.effects import DeadLetter, Done
+from keyshared.effects import DeadLetter, Done, Load
 from keyshared.leases import InvalidHandle, Lease, LeaseAnswer, LeaseConfig, LeaseQueue
 from keyshared.placement import SoleOwner
 
-CONFIG = LeaseConfig(visibility_timeout_ms=30_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000)
+CONFIG = LeaseConfig(visibility_timeout_ms=30_000, tell_settled=True, max_in_flight_per_consumer=10_000)
+ROWS = 1_000  # that one request may read: others wait meanwhile
 TABLES = """PRAGMA journal_mode=WAL; CREATE TABLE IF NOT EXISTS dead (id INTEGER PRIMARY KEY, key, body, error);
 CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY AUTOINCREMENT, key, body);"""
 
 
-def service(database: str = "queue.db") -> Starlette:
+def service(database: str = "queue.db") -> Starlette:  # noqa: C901
     db, last = sqlite3.connect(database, isolation_level=None), 0
     (epoch,) = db.executescript(TABLES).execute("PRAGMA user_version").fetchone()  # a number that is ours to use
     db.execute(f"PRAGMA user_version = {epoch + 1}")
@@ -32,25 +33,37 @@ def service(database: str = "queue.db") -> Starlette:
             if isinstance(effect, DeadLetter):
                 db.execute("REPLACE INTO dead SELECT *, ? FROM messages WHERE id = ?", (effect.reason, effect.offset))
                 answer.effects.extend(queue.dead_lettered(effect.offset).effects)
+            elif isinstance(effect, Load):  # of a hot key, left in the table
+                (body,) = db.execute("SELECT body FROM messages WHERE id = ?", (effect.offset,)).fetchone()
+                answer.effects.extend(queue.loaded(effect.offset, body).effects)
             elif isinstance(effect, Done):
                 db.execute("DELETE FROM messages WHERE id = ?", (effect.offset,))
         return answer.result
 
     async def put(request: Request) -> Response:
-        row = request.query_params.get("key"), (await request.body()).decode()
+        try:
+            row = request.query_params.get("key"), (await request.body()).decode()
+        except UnicodeDecodeError as error:
+            return PlainTextResponse(str(error), 400)
         return JSONResponse(db.execute("INSERT INTO messages (key, body) VALUES (?, ?)", row).lastrowid, 201)
 
     async def lease(_: Request) -> Response:
         nonlocal last
-        new = db.execute("SELECT * FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, queue.free_slots))
+        room = min(queue.free_slots, ROWS)
+        new = db.execute("SELECT * FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, room))
         for last, key, body in new.fetchall():
             ask(queue.offer, last, key, body)
-        if not isinstance(found := ask(queue.consume, "clients"), Lease):
-            return Response(status_code=204)
+        while not isinstance(found := ask(queue.consume, "clients"), Lease):
+            if queue.why_empty("clients") is not None:
+                return Response(status_code=204)  # else the next message was loaded just now
         return JSONResponse({"handle": f"{found.offsets[0]}/{found.id}", "body": found.messages[0].item})
 
     async def settle(request: Request) -> Response:
-        answer = ask(calls[request.url.path.rpartition("/")[2]], *request.path_params.values(), **await request.json())
+        verb = request.url.path.rpartition("/")[2]
+        try:
+            answer = ask(calls[verb], *request.path_params.values(), **await request.json())
+        except (TypeError, ValueError) as error:  # no JSON, no object, or no arguments of this verb
+            return PlainTextResponse(str(error), 400)
         return Response(status_code=409 if isinstance(answer, InvalidHandle) else 204)
 
     calls = {each.__name__: each for each in (queue.ack, queue.nack, queue.reject, queue.release, queue.extend)}

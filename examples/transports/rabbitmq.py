@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from aio_pika import ExchangeType, Message, connect  # no connect_robust: it goes on with what others have by now
 from aio_pika.abc import AbstractIncomingMessage as Incoming
 
-from keyshared.run import AsyncRunner, Letter, Reject, RunnerConfig
+from keyshared.run import AsyncRunner, DeadLetter, Reject, RunnerConfig
 
 CONFIG = RunnerConfig(workers=100, window=1_000, timeout_ms=60_000)
 
@@ -29,7 +29,7 @@ async def serve(url: str, name: str, handle: Callable[[Incoming], Awaitable[obje
             await handle(message)
             await message.ack()  # the next message of its key begins after this
 
-        async def give_up(letter: Letter[Incoming]) -> None:
+        async def give_up(letter: DeadLetter[Incoming]) -> None:
             headers = {**letter.message.headers, "x-error": repr(letter.error)}
             await dead.publish(Message(letter.message.body, headers=headers, delivery_mode=2), name)
             await letter.message.ack()  # the broker has confirmed the letter

@@ -8,7 +8,7 @@ from typing import Any
 
 import boto3
 
-from keyshared.run import Letter, RunnerConfig, ThreadRunner
+from keyshared.run import DeadLetter, RunnerConfig, ThreadRunner
 
 HIDDEN_S, CONFIG = 60, RunnerConfig(workers=32, window=200)
 ASK = {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 2, "MessageSystemAttributeNames": ["MessageGroupId"]}
@@ -28,7 +28,7 @@ def consume(queue: str, dead: str, handle: Callable[[str], object] = charge) -> 
             for at in some:
                 del hand[at]
 
-    def give_up(bad: Letter[dict[str, Any]]) -> None:
+    def give_up(bad: DeadLetter[dict[str, Any]]) -> None:
         message, error = bad.message, {"DataType": "String", "StringValue": repr(bad.error)}
         ids = {"MessageGroupId": (bad.key or b"").decode(), "MessageDeduplicationId": message["MessageId"]}
         sqs.send_message(QueueUrl=dead, MessageBody=message["Body"], MessageAttributes={"error": error}, **ids)

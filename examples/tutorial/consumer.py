@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from keyshared.run import Letter, Reject, RunnerConfig, ThreadRunner
+from keyshared.run import DeadLetter, Reject, RunnerConfig, ThreadRunner
 
 
 class Shop:
@@ -25,7 +25,7 @@ class Shop:
             raise Reject("nothing to charge")
         self.charges.write(f"{order['customer']} {order['number']}\n")
 
-    def reject(self, letter: Letter[dict[str, object]]) -> None:
+    def reject(self, letter: DeadLetter[dict[str, object]]) -> None:
         self.rejected.write(f"{letter.message['number']} {letter.error}\n")
 
     def commit(self, _: str, position: int, token: str) -> None:

@@ -6,14 +6,16 @@ import pytest
 from tests.run import broken
 from tests.run.world import World, every_path
 
-from keyshared.run.heart import Heart
+from keyshared.run.engine import Engine
 
 WORLDS: dict[str, dict[str, Any]] = {
     "two of a key": {"keys": "aa", "bad_ends": 1, "ticks": 2},
     "three of two keys": {"keys": "aba", "workers": 2, "ticks": 1},
     "without a key": {"keys": [None, None], "bad_ends": 1, "workers": 2, "ticks": 1},
     "at once": {"keys": ["a", "b", None], "bad_ends": 1, "workers": 3, "ticks": 0, "at_once": 3, "together": True},
-    "at once in batches": {"keys": "aabb", "batch": 2, "workers": 2, "ticks": 0, "at_once": 4, "together": True},
+    "at once in batches": {"keys": "aabb", "batch": 2, "workers": 2, "ticks": 1, "at_once": 4, "together": True},
+    "its first commit": {"keys": "a", "trouble": "lose", "records": True, "ticks": 1},
+    "its first commit, and a stop": {"keys": "ab", "trouble": "stop", "records": True, "ticks": 0},
     "fails and fails": {"keys": "a", "bad_ends": 3},
     "too slow": {"keys": "aa", "timeout": True, "workers": 2, "ticks": 3},
     "too slow in a thread": {"keys": "ab", "timeout": True, "cancels": False, "ticks": 3},
@@ -42,17 +44,17 @@ WORLDS: dict[str, dict[str, Any]] = {
 }
 
 
-def explore(heart_class: type[Heart[int]], world: dict[str, Any], limit: int) -> int:
+def explore(engine_class: type[Engine[int]], world: dict[str, Any], limit: int) -> int:
     paths = 0
     for choose in every_path(limit):
-        World(choose, heart_class=heart_class, **world).play()
+        World(choose, engine_class=engine_class, **world).play()
         paths += 1
     return paths
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: str) -> None:
-    assert explore(Heart, WORLDS[name], 100_000) > 10
+    assert explore(Engine, WORLDS[name], 100_000) > 10
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
         (broken.DoesNotWaitForTheCancelled, "too slow", "two of a key at once|started again|failures of others count"),
         (broken.CancelsTwice, "too slow", "cancelled while it cleans up"),
         (broken.BelievesTheCancelled, "too slow", "committed too early|not all is done|not told"),
-        (broken.RunsBesideLeftovers, "lost", "two of a key at once"),
+        (broken.RunsBesideAbandoned, "lost", "two of a key at once"),
         (broken.CommitsBeforeTheLetterIsWritten, "two of a key", "committed too early"),
         (broken.CountsTimeInTheQueue, "too slow in a thread", "overdue"),
         (broken.BelievesLateAnswers, "lost", "committed too early"),
@@ -76,10 +78,10 @@ def test_every_path_through_a_small_world_keeps_what_the_runner_promises(name: s
         (broken.TellsBeforeTheLetterIsWritten, "told what is settled", "told too early"),
         (broken.TellsTwiceAtOnce, "told what is settled", "two are told at once"),
         (broken.LeavesWithoutTellingTheLast, "stopped before it is told", "not all is told"),
-        (broken.BelievesTheRefusalOfALostLog, "lost", "was asked for a log that has gone counts"),
+        (broken.BelievesTheRefusalOfALostLog, "its first commit", "was asked for a log that has gone counts"),
         (broken.RunsABatchBesideItself, "a batch that fails again", "two of a key at once|passes"),
     ],
 )
-def test_a_broken_heart_is_caught(fault: type[Heart[int]], name: str, shown: str) -> None:
+def test_a_broken_heart_is_caught(fault: type[Engine[int]], name: str, shown: str) -> None:
     with pytest.raises(AssertionError, match=shown):
         explore(fault, WORLDS[name], 100_000)

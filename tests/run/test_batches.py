@@ -8,150 +8,151 @@ from threading import Event
 from typing import Any
 
 import pytest
-from tests.run.test_heart import begun, heart_of
+from tests.run.test_engine import begun, engine_of, record
 from tests.run.watch import Message, Watch, mixed_log
 
 from keyshared import RetryPolicy
 from keyshared.errors import ArgumentError
-from keyshared.run import AsyncRunner, Hooks, Letter, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
-from keyshared.run.actions import Cancel, Commit, Overdue, Withdraw, WriteLetter
-from keyshared.run.heart import Heart
+from keyshared.run import AsyncRunner, DeadLetter, Hooks, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
+from keyshared.run.actions import Cancel, Commit, Overdue, Withdraw, WriteDeadLetter
+from keyshared.run.engine import Engine
 
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 
 
-def batch_of(many: int, **settings: Any) -> tuple[Heart[int], Any]:
-    heart = heart_of("log", **{"batch": 10, "workers": 1, **settings})
+def batch_of(many: int, **settings: Any) -> tuple[Engine[int], Any]:
+    engine = engine_of("log", **{"batch": 10, "workers": 1, **settings})
     for offset in range(many):
-        heart.submit("log", offset, "key", offset)
-    (run,) = begun(heart, 0)
-    return heart, run
+        engine.submit("log", offset, "key", offset)
+    (run,) = begun(engine, 0)
+    return engine, run
 
 
 def test_a_handler_gets_what_is_there_of_a_key_and_no_more_than_a_batch() -> None:
-    heart = heart_of("log", batch=3, workers=2)
+    engine = engine_of("log", batch=3, workers=2)
     for offset, key in enumerate(["a", "b", "a", None, "a", "a", "b"]):
-        heart.submit("log", offset, key, offset)
+        engine.submit("log", offset, key, offset)
     served = []
-    while runs := begun(heart, 0):
+    while runs := begun(engine, 0):
         served += [run.message for run in runs]
         for run in runs:
-            heart.ended(run, None)
+            engine.ended(run, None)
     assert served == [[0, 2, 4], [1, 6], [3], [5]]
-    assert heart.stats().done == 4
+    assert engine.stats().done == 4
 
 
 def test_without_batches_a_handler_gets_no_list_and_with_batches_of_one_it_does() -> None:
     for batch, expected in ((None, 0), (1, [0])):
-        heart = heart_of("log", batch=batch)
-        heart.submit("log", 0, "key", 0)
-        (run,) = begun(heart, 0)
+        engine = engine_of("log", batch=batch)
+        engine.submit("log", 0, "key", 0)
+        (run,) = begun(engine, 0)
         assert run.message == expected
 
 
 def test_no_more_handlers_run_than_there_are_workers_and_what_was_taken_out_comes_before_other_logs() -> None:
-    heart = heart_of("one", "two", batch=4, workers=1)
+    engine = engine_of("one", "two", batch=4, workers=1)
     for log in ("one", "two"):
         for offset in range(6):
-            heart.submit(log, offset, f"key-{offset}", offset)
+            engine.submit(log, offset, f"key-{offset}", offset)
     served = []
-    while runs := begun(heart, 0):
+    while runs := begun(engine, 0):
         (run,) = runs
-        assert heart.stats().running == 1
+        assert engine.stats().running == 1
         served.append((run.log.name, run.message))
-        heart.ended(run, None)
+        engine.ended(run, None)
     assert [name for name, _ in served] == [*["one"] * 4, *["two"] * 4, *["one"] * 2, *["two"] * 2]
-    assert heart.stats().held == 0
+    assert engine.stats().held == 0
 
 
 def test_a_part_of_a_batch_can_be_done_and_the_next_message_alone_has_failed() -> None:
-    heart, run = batch_of(4, retry=RetryPolicy(base_delay_ms=10))
-    heart.ended(run, PartlyDone(2, ValueError("third")), now_ms=0)
-    assert begun(heart, 9) == [], "what follows waits for it"
-    (failed,) = begun(heart, 10)
+    engine, run = batch_of(4, retry=RetryPolicy(base_delay_ms=10))
+    engine.ended(run, PartlyDone(2, ValueError("third")), now_ms=0)
+    assert begun(engine, 9) == [], "what follows waits for it"
+    (failed,) = begun(engine, 10)
     assert (failed.message, failed.delivery.failures) == ([2], 1)
-    heart.ended(failed, None)
-    (last,) = begun(heart)
+    engine.ended(failed, None)
+    (last,) = begun(engine)
     assert (last.message, last.delivery.failures) == ([3], 0)
-    assert heart.stats()[:4] == (1, 0, 1, 1)
+    assert engine.stats()[:4] == (1, 0, 1, 1)
 
 
 @pytest.mark.parametrize("raised", [ValueError("broken"), Reject("bad"), PartlyDone(3, ValueError("of three"))])
 def test_nobody_pays_for_a_batch_that_fails_without_a_word_which_message_it_was(raised: Exception) -> None:
-    heart, run = batch_of(3, retry=RetryPolicy(max_redeliveries=0, base_delay_ms=10), writes=True)
-    heart.ended(run, raised, now_ms=0)
-    assert begun(heart, 9) == []
-    (first,) = begun(heart, 10)
+    engine, run = batch_of(3, retry=RetryPolicy(max_redeliveries=0, base_delay_ms=10), writes=True)
+    engine.ended(run, raised, now_ms=0)
+    assert begun(engine, 9) == []
+    (first,) = begun(engine, 10)
     assert (first.message, first.delivery.failures) == ([0], 0)
-    assert heart.stats().held == 2, "they are taken out, and wait behind it"
-    heart.ended(first, None, now_ms=10)
-    (second,) = begun(heart)
+    assert engine.stats().held == 2, "they are taken out, and wait behind it"
+    engine.ended(first, None, now_ms=10)
+    (second,) = begun(engine)
     assert second.message == [1]
-    heart.ended(second, Reject("bad"))
-    actions = heart.advance()
-    assert [action.letter.offset for action in actions if isinstance(action, WriteLetter)] == [1]
-    (letter,) = [action for action in actions if isinstance(action, WriteLetter)]
-    heart.written(letter, None)
-    (third,) = begun(heart)
+    engine.ended(second, Reject("bad"))
+    actions = engine.advance()
+    assert [action.dead_letter.offset for action in actions if isinstance(action, WriteDeadLetter)] == [1]
+    (letter,) = [action for action in actions if isinstance(action, WriteDeadLetter)]
+    engine.written(letter, None)
+    (third,) = begun(engine)
     assert third.message == [2]
-    heart.ended(third, None)
-    assert heart.outstanding() == 0
-    assert not heart.log("log").alone
-    assert not heart.log("log").errors
+    engine.ended(third, None)
+    assert engine.outstanding() == 0
+    assert not engine.log("log").alone
+    assert not engine.log("log").troubles
 
 
 def test_a_batch_is_put_off_and_given_back_as_one() -> None:
-    heart, run = batch_of(3, retry=RetryPolicy(base_delay_ms=10))
-    heart.ended(run, RetryLater(50), now_ms=0)
-    assert begun(heart, 49) == []
-    (again,) = begun(heart, 50)
+    engine, run = batch_of(3, retry=RetryPolicy(base_delay_ms=10))
+    engine.ended(run, RetryLater(50), now_ms=0)
+    assert begun(engine, 49) == []
+    (again,) = begun(engine, 50)
     assert again.message == [0, 1, 2]
-    heart.ended(again, SystemExit(), now_ms=50)
-    (again,) = begun(heart, 60)
+    engine.ended(again, KeyboardInterrupt(), now_ms=50)
+    (again,) = begun(engine, 60)
     assert again.message == [0, 1, 2]
-    heart.ended(again, PartlyDone(1, RetryLater(5)), now_ms=60)
-    (rest,) = begun(heart, 65)
+    engine.ended(again, PartlyDone(1, RetryLater(5)), now_ms=60)
+    (rest,) = begun(engine, 65)
     assert rest.message == [1, 2]
-    assert (heart.stats().put_off, heart.stats().released, heart.stats().failed) == (2, 1, 0)
+    assert (engine.stats().postponed, engine.stats().released, engine.stats().failed) == (2, 1, 0)
 
 
 def test_a_batch_that_ran_for_too_long_comes_again_one_by_one() -> None:
-    heart, run = batch_of(2, timeout_ms=20, cancels=True, retry=RetryPolicy(base_delay_ms=10))
+    engine, run = batch_of(2, timeout_ms=20, cancels=True, retry=RetryPolicy(base_delay_ms=10))
     run.started_ms = 0
-    actions = heart.advance(now_ms=20)
+    actions = engine.advance(now_ms=20)
     assert actions == [Overdue(run, 20), Cancel(run)]
-    heart.ended(run, asyncio.CancelledError(), now_ms=21)
-    (first,) = begun(heart, 31)
+    engine.ended(run, asyncio.CancelledError(), now_ms=21)
+    (first,) = begun(engine, 31)
     assert (first.message, first.delivery.failures) == ([0], 0)
-    assert heart.stats().failed == 1
+    assert engine.stats().failed == 1
 
 
 def test_what_waits_behind_the_first_of_a_batch_goes_back_with_its_log() -> None:
-    heart, run = batch_of(3, commits=True)
-    heart.ended(run, ValueError("broken"), now_ms=0)
-    (first,) = begun(heart, 1_000)
-    heart.remove_log("log", until_ms=2_000, now_ms=1_000)
-    assert Withdraw((first,)) in heart.advance()
-    heart.ended(first, None)
-    (commit,) = [action for action in heart.advance() if isinstance(action, Commit)]
+    engine, run = batch_of(3, commits=True)
+    engine.ended(run, ValueError("broken"), now_ms=0)
+    (first,) = begun(engine, 1_000)
+    engine.remove_log("log", until_ms=2_000, now_ms=1_000)
+    assert Withdraw((first,)) in engine.advance()
+    engine.ended(first, None)
+    (commit,) = [action for action in engine.advance() if isinstance(action, Commit)]
     assert commit.position == 1
-    heart.add_log("new", start=0)
-    heart.submit("new", 0, "key", 0)
-    assert [(run.log.name, run.message) for run in begun(heart)] == [("new", [0])], "its worker is free again"
+    engine.add_log("new", start=0)
+    record(engine)
+    engine.submit("new", 0, "key", 0)
+    assert [(run.log.name, run.message) for run in begun(engine)] == [("new", [0])], "its worker is free again"
 
 
 def test_a_whole_batch_waits_for_a_handler_of_an_earlier_stay() -> None:
-    heart, run = batch_of(3, workers=2)
-    heart.lose_log("log")
-    heart.add_log("log", start=0)
+    engine, run = batch_of(3, workers=2)
+    engine.lose_log("log")
+    engine.add_log("log", start=0)
     for offset in range(3):
-        heart.submit("log", offset, "key", offset)
-    assert begun(heart) == []
-    assert heart.stats().held == 3
-    heart.ended(run, None)
-    (again,) = begun(heart)
-    assert (again.message, heart.stats().held) == ([0, 1, 2], 0)
+        engine.submit("log", offset, "key", offset)
+    assert begun(engine) == []
+    assert engine.stats().held == 3
+    engine.ended(run, None)
+    (again,) = begun(engine)
+    assert (again.message, engine.stats().held) == ([0, 1, 2], 0)
 
 
 def test_nonsense_about_parts_is_refused() -> None:
@@ -197,7 +198,7 @@ class Rows:
 @pytest.mark.parametrize("with_tasks", [True, False])
 def test_batches_keep_order_and_give_up_nothing_but_what_is_bad(*, tells: bool, with_tasks: bool) -> None:
     rows = Rows(tells=tells)
-    letters: list[Letter[Message]] = []
+    letters: list[DeadLetter[Message]] = []
     commits: list[int] = []
     log = mixed_log(400)
     config = RunnerConfig(workers=4, batch=7, window=500, max_loaded_per_key=500, retry=FAST)

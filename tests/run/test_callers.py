@@ -10,6 +10,7 @@ from weakref import ref
 
 import pytest
 
+from keyshared import Poison
 from keyshared.errors import ArgumentError
 from keyshared.run import (
     AsyncRunner,
@@ -22,12 +23,15 @@ from keyshared.run import (
     ThreadRunner,
     UnknownLogError,
 )
-from keyshared.run.loops import ask_loop
+from keyshared.run.tasks import ask_loop
 
 LONG_S = 30
 
 
 async def nothing(_: object) -> None: ...
+
+
+ONCE = RunnerConfig(call_attempts=1)
 
 
 def unstorable(*_: object) -> None:
@@ -96,7 +100,6 @@ CHANGES: dict[str, Callable[[AsyncRunner[int]], object]] = {
     "add_log": lambda runner: runner.add_log("other"),
     "lose_log": lambda runner: runner.lose_log("log"),
     "try_submit": lambda runner: runner.try_submit("log", 1, "key", 1),
-    "unblock": lambda runner: runner.unblock("log", "key"),
     "submit": lambda runner: asyncio.run(runner.submit("log", 1, "key", 1)),
     "wait_for_room": lambda runner: asyncio.run(runner.wait_for_room("log")),
     "remove_log": lambda runner: asyncio.run(runner.remove_log("log")),
@@ -114,6 +117,26 @@ def test_tasks_are_changed_in_their_own_loop_only(name: str) -> None:
                 await asyncio.to_thread(in_another_thread, lambda: CHANGES[name](runner))
             await runner.submit("log", 0, "key", 0)
         assert (runner.error, runner.stats().done) == (None, 1)
+
+    asyncio.run(main())
+
+
+def test_an_operator_may_look_and_act_from_any_thread() -> None:
+    async def handle(message: str) -> None:
+        raise Reject(message)
+
+    async def main() -> None:
+        runner = AsyncRunner[str](handle, config=RunnerConfig(poison=Poison.BLOCK))
+        runner.add_log("log", start=0)
+        await runner.submit("log", 0, "key", "no such customer")
+        await runner.drain()
+        (stuck,) = await asyncio.to_thread(runner.stuck)
+        assert (stuck.offset, stuck.key) == (0, b"key")
+        assert "no such customer" in stuck.what
+        assert await asyncio.to_thread(runner.park, "log", 0)
+        assert await runner.drain()
+        await runner.stop()
+        assert await asyncio.to_thread(runner.stuck) == []
 
     asyncio.run(main())
 
@@ -175,7 +198,7 @@ AFTER: dict[str, Callable[[ThreadRunner[int]], object]] = {
 @pytest.mark.parametrize("name", AFTER)
 def test_whoever_calls_after_the_end_hears_why_it_has_ended(name: str) -> None:
     stopped = ThreadRunner[int](lambda _: None)
-    failed = ThreadRunner[int](lambda _: None, commit=unstorable)
+    failed = ThreadRunner[int](lambda _: None, commit=unstorable, config=ONCE)
     with pytest.raises(OSError, match="the store is away"):
         read_one(failed)
     with pytest.raises(OSError, match="the store is away"):
@@ -260,7 +283,7 @@ def test_tasks_that_an_error_has_stopped_leave_no_thread_behind() -> None:
     before = active_count()
 
     async def main() -> None:
-        runner = AsyncRunner[int](lambda _: None, commit=unstorable)
+        runner = AsyncRunner[int](lambda _: None, commit=unstorable, config=ONCE)
         runner.add_log("log", start=0)
         await runner.submit("log", 0, "key", 0)
         with pytest.raises(OSError, match="the store is away"):
@@ -305,17 +328,19 @@ def wait_for(is_so: Callable[[], bool]) -> bool:
 
 @pytest.mark.parametrize("kind", [ThreadRunner, AsyncRunner])
 def test_a_log_whose_last_commit_has_failed_has_not_left_in_order(kind: Any) -> None:
+    begun = Event()
+
     def fail(*_: object) -> None:
-        raise OSError("the store is away")
+        if begun.is_set():
+            raise OSError("the store is away")
 
     async def main() -> None:
-        begun = Event()
 
         def handle(_: int) -> None:
             begun.set()
             sleep(0.05)
 
-        runner = kind(handle, commit=fail)
+        runner = kind(handle, commit=fail, config=ONCE)
         runner.add_log("log", start=0)
         runner.add_log("another", start=0)
         given = runner.submit("log", 0, "key", 0)
@@ -348,7 +373,7 @@ def test_threads_that_read_figures_take_turns_when_the_loop_has_ended(monkeypatc
         return []
 
     asyncio.run(main())
-    monkeypatch.setattr(made[0]._heart, "metrics", metrics)
+    monkeypatch.setattr(made[0]._engine, "metrics", metrics)
     with ThreadPoolExecutor(4) as pool:
         assert [told.result() for told in [pool.submit(made[0].metrics) for _ in range(8)]] == [[]] * 8
     assert most == 1

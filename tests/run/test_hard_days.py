@@ -69,7 +69,7 @@ def test_cancelled_handlers_cost_no_worker() -> None:
             raise asyncio.CancelledError  # as a handler sees whose inner scope was cancelled
 
     async def serve() -> None:
-        config = RunnerConfig(workers=4, window=10, retry=RetryPolicy(max_redeliveries=0, base_delay_ms=1))
+        config = RunnerConfig(workers=4, window=10, retry=RetryPolicy(max_redeliveries=1, base_delay_ms=1))
         async with AsyncRunner(
             handle, commit=lambda _, position, __: commits.append(position), config=config
         ) as runner:

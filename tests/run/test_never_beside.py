@@ -18,7 +18,7 @@ from tests.run.watch import Message
 
 from keyshared import RetryPolicy
 from keyshared.run import AsyncRunner, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
-from keyshared.run.host import Host
+from keyshared.run.base import Runner
 
 LOGS = ("orders-0", "orders-1")
 MANY = 150
@@ -119,12 +119,12 @@ class Chaos:
 
     # the reader
 
-    def add(self, runner: Host[Any], log: str) -> None:
+    def add(self, runner: Runner[Any], log: str) -> None:
         position, token = self.committed[log]
         runner.add_log(log, start=position, resume_from=token)
         self.unread[log] = deque(self.rows[log][position:])
 
-    def read(self, runner: Host[Any]) -> None:
+    def read(self, runner: Runner[Any]) -> None:
         for log, unread in self.unread.items():
             while unread and runner.try_submit(log, *unread[0]):
                 unread.popleft()
@@ -144,7 +144,7 @@ class Chaos:
         assert {position for position, _ in self.committed.values()} == {MANY}
 
 
-def in_threads(chaos: Chaos, change: Callable[[Host[Any]], None] = lambda _: None) -> None:
+def in_threads(chaos: Chaos, change: Callable[[Runner[Any]], None] = lambda _: None) -> None:
     with ThreadRunner[Any](chaos.handle, **chaos.settings) as runner:
         change(runner)
         for log in LOGS:
@@ -164,7 +164,7 @@ def in_threads(chaos: Chaos, change: Callable[[Host[Any]], None] = lambda _: Non
             time.sleep(0.001)
 
 
-def in_tasks(chaos: Chaos, change: Callable[[Host[Any]], None] = lambda _: None) -> None:
+def in_tasks(chaos: Chaos, change: Callable[[Runner[Any]], None] = lambda _: None) -> None:
     async def live() -> None:
         async with AsyncRunner[Any](chaos.handle_later, **chaos.settings) as runner:
             change(runner)
@@ -199,10 +199,9 @@ def test_nothing_of_a_key_runs_beside_a_handler_whatever_happens(live: Any, batc
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("live", [in_threads, in_tasks])
-def test_a_runner_that_forgets_leftovers_is_caught(live: Any) -> None:
-    def forget(runner: Host[Any]) -> None:
-        heart = runner._heart
-        heart._leftovers = heart._turns._leftovers = broken.Forgetful()
+def test_a_runner_that_forgets_abandoned_handlers_is_caught(live: Any) -> None:
+    def forget(runner: Runner[Any]) -> None:
+        runner._engine._schedule = broken.Forgetful(40, 1)
 
     for seed in range(1, 20, 2):  # those that lose logs
         chaos = Chaos(seed, None, workers=20)  # more than there are keys: one is free before a handler has ended

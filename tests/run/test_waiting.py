@@ -20,7 +20,7 @@ from keyshared.run import AsyncRunner, RunnerConfig, StoppedError, ThreadRunner,
 
 LONG_S = 20  # ends a test that hangs; nothing waits for it otherwise
 LONG_MS = 1_000 * LONG_S
-ONE = RunnerConfig(workers=1, window=1, stop_ms=LONG_MS)
+ONE = RunnerConfig(workers=1, window=1, stop_ms=LONG_MS, call_attempts=1)
 WAITS: dict[str, Any] = {
     "submit": lambda runner: runner.submit("log", 1, "key", 1),
     "wait_for_room": lambda runner: runner.wait_for_room("log"),
@@ -44,7 +44,7 @@ def wait_until(is_so: Any) -> None:
 
 
 class Program:
-    """A runner whose only handler works on until it is released, and whose first commit fails when somebody waits."""
+    """A runner whose only handler works on until it is released; the commit of another log fails when a call waits."""
 
     def __init__(self) -> None:
         self.begun, self.release = Event(), Event()
@@ -54,9 +54,10 @@ class Program:
         self.begun.set()
         assert self.release.wait(LONG_S)
 
-    def commit(self, *_: object) -> None:
-        wait_until(lambda: self.runner._news.waiting)
-        raise OSError("no commit")
+    def commit(self, log: str, *_: object) -> None:
+        if log == "another":
+            wait_until(lambda: self.runner._news.waiting)
+            raise OSError("no commit")
 
 
 @pytest.mark.parametrize("name", [*WAITS, "sleep"])
@@ -66,6 +67,7 @@ def test_a_thread_that_waits_is_told_at_once_when_the_runner_fails_though_handle
     runner.add_log("log")
     runner.submit("log", 0, "key", 0)
     assert program.begun.wait(LONG_S)
+    runner.add_log("another", start=0)
     with pytest.raises(OSError, match="no commit"):
         {**WAITS, "sleep": lambda runner: runner.sleep(LONG_MS)}[name](runner)
     assert runner.stats().running == 1
@@ -131,13 +133,15 @@ async def fail_while(waiting: Any, told: list[str]) -> None:
         begun.set()
         await release.wait()
 
-    async def commit(*_: object) -> None:
-        await begun.wait()
-        raise OSError("no commit")
+    async def commit(log: str, *_: object) -> None:
+        if log == "another":
+            await begun.wait()
+            raise OSError("no commit")
 
     async with AsyncRunner(handle, commit=commit, config=ONE) as runner:
         runner.add_log("log")
         await runner.submit("log", 0, "key", 0)
+        runner.add_log("another", start=0)
         try:
             await waiting(runner)
         except BaseException as error:
@@ -210,7 +214,7 @@ def test_a_block_that_has_ended_is_not_cancelled() -> None:
         runner = AsyncRunner[int](forever, config=RunnerConfig(stop_ms=0))
         async with runner:
             runner.add_log("log")
-        runner._heart.fail(OSError("late"))
+        runner._engine.fail(OSError("late"))
         runner._step()
         await asyncio.sleep(0)
 
@@ -223,7 +227,7 @@ def test_a_signal_ends_a_block_of_threads_in_order() -> None:
 
     def handle(message: int) -> None:
         begun.set()
-        wait_until(lambda: runner._heart.is_stopping)
+        wait_until(lambda: runner._engine.is_stopping)
         done.append(message)
 
     runner = ThreadRunner(handle, commit=lambda _, position, __: commits.append(position), config=ONE)
@@ -262,8 +266,9 @@ def test_a_signal_ends_a_block_of_tasks_in_order() -> None:
     assert (done, commits[-1]) == ([0], 1)
 
 
-def no_commit(*_: object) -> None:
-    raise OSError("no commit")
+def no_commit(_: str, position: int, __: str) -> None:
+    if position:  # the first one is made
+        raise OSError("no commit")
 
 
 def test_a_signal_ends_a_block_whose_readers_are_a_group_of_tasks() -> None:
@@ -331,7 +336,7 @@ def test_a_last_commit_that_fails_after_a_signal_is_raised_by_the_block_of_threa
 
     def handle(_: int) -> None:
         begun.set()
-        wait_until(lambda: runner._heart.is_stopping)
+        wait_until(lambda: runner._engine.is_stopping)
 
     runner = ThreadRunner(handle, commit=no_commit, config=ONE)
 

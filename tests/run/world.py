@@ -1,4 +1,4 @@
-"""A runner in simulated time whose every choice is made from outside, and that checks what its heart does."""
+"""A runner in simulated time whose every choice is made from outside, and that checks what its engine does."""
 
 from asyncio import CancelledError
 from collections import Counter
@@ -17,15 +17,17 @@ from keyshared.run.actions import (
     LoadMany,
     Noticed,
     Overdue,
+    Replace,
     Roomy,
     Settle,
     Stopped,
     Stopping,
     Withdraw,
-    WriteLetter,
+    WriteDeadLetter,
 )
-from keyshared.run.heart import Heart
-from keyshared.run.log import Log, Run, Why
+from keyshared.run.assignment import Assignment, Run, Why
+from keyshared.run.crashes import read_token
+from keyshared.run.engine import Engine
 
 Choose: TypeAlias = Callable[[int], int]
 TIMEOUT_MS = 50
@@ -81,7 +83,7 @@ class World:
     Args:
         choose: Chooses among so many events.
         keys: The messages of the log, by their keys; offsets are 0, 2, 4, ...
-        heart_class: The heart, or a broken one.
+        engine_class: The engine, or a broken one.
         trouble: What may happen once, at any point: "remove", "lose", "stop" or nothing.
         bad_ends: How many handlers may end in another way than by returning.
         cancels: Whether handlers can be cancelled.
@@ -89,6 +91,7 @@ class World:
         at_once: How many messages are submitted together.
         settles: Whether the log is told what is settled.
         together: Whether all handlers may end in one report.
+        records: Whether the first commit of an assignment is one of the events; otherwise it is made at once.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class World:
         choose: Choose,
         keys: Sequence[str | None],
         *,
-        heart_class: type[Heart[int]] = Heart,
+        engine_class: type[Engine[int]] = Engine,
         trouble: str | None = None,
         bad_ends: int = 0,
         cancels: bool = True,
@@ -108,20 +111,21 @@ class World:
         at_once: int = 1,
         settles: bool = False,
         together: bool = False,
+        records: bool = False,
     ) -> None:
         config = RunnerConfig(
             workers=workers,
             batch=batch,
             timeout_ms=TIMEOUT_MS if timeout else None,
             retry=RetryPolicy(max_redeliveries=1, base_delay_ms=10),
-            letter_tries=2,
+            call_attempts=2,
             stop_ms=20,
             commit_every_ms=10,
         )
         self.choose = choose
         self.keys = keys
-        self.heart = heart_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True, settles=settles)
-        self.settles, self.together = settles, together
+        self.engine = engine_class(config, ahead=ahead, cancels=cancels, commits=True, writes=True, settles=settles)
+        self.settles, self.together, self.records = settles, together, records
         self.workers, self.ahead, self.cancels = workers, ahead, cancels
         self.trouble, self.bad_ends, self.ticks, self.at_once = trouble, bad_ends, ticks, at_once
         self.comes_again = trouble in {"remove", "lose"}
@@ -141,22 +145,22 @@ class World:
         self.is_stopped = self.is_lost = False
         self.stay = self.begin()
 
-    def begin(self) -> Log[int]:
+    def begin(self) -> Assignment[int]:
         token = None if self.committed is None else self.committed[1]
-        self.heart.add_log(LOG, resume_from=token, now_ms=self.now)
+        self.engine.add_log(LOG, resume_from=token, now_ms=self.now)
         self.done = self.known(token)
         self.failures.clear()
         self.rejected.clear()
         self.suspects.clear()
         self.settled.clear()
         self.next = 0
-        return self.heart.log(LOG)
+        return self.engine.log(LOG)
 
     def known(self, token: str | None) -> set[int]:
         """What a restart from a token would not do again."""
         if token is None:
             return set()
-        cursor = ContiguousCursor.from_token(token)
+        cursor = ContiguousCursor.from_token(read_token(token)[0])
         offsets = [2 * place for place in range(len(self.keys))]
         return {offset for offset in offsets if not cursor.offer(offset)}
 
@@ -169,9 +173,9 @@ class World:
         events += self.endings()
         for asked in self.asked:
             events.append(partial(self.answer, asked, None))
-            if isinstance(asked, WriteLetter) and asked.tries == 1:
+            if isinstance(asked, WriteDeadLetter) and asked.attempts == 1:
                 events.append(partial(self.answer, asked, OSError("away")))
-        if self.ticks and self.heart.next_deadline_ms() is not None:
+        if self.ticks and self.engine.next_deadline_ms() is not None:
             events.append(self.tick)
         if self.trouble is not None:
             events.append(self.begin_trouble)
@@ -199,16 +203,16 @@ class World:
         self.finish()
 
     def finish(self) -> None:
-        """Answer everything well and let time pass until the heart has stopped; all that it has taken is done then."""
+        """Answer everything well and let time pass until the engine has stopped; all that it has taken is done then."""
         for _ in range(1_000):
-            if self.heart.is_stopping or (self.next == len(self.keys) and self.heart.is_idle()):
+            if self.engine.is_stopping or (self.next == len(self.keys) and self.engine.is_idle()):
                 break
             self.go_on()
             self.carry_out()
-        whole = not self.heart.is_stopping and not self.stay.is_gone
+        whole = not self.engine.is_stopping and not self.stay.is_gone
         if whole:
             assert self.done == {2 * place for place in range(len(self.keys))}, f"not all is done: {self.story}"
-        self.heart.stop(until_ms=self.now + 20, now_ms=self.now)
+        self.engine.stop(until_ms=self.now + 20, now_ms=self.now)
         for _ in range(1_000):
             self.carry_out()
             if self.is_stopped:
@@ -231,19 +235,19 @@ class World:
             self.answer(self.asked[0], None)
         elif self.next < len(self.keys) and not self.stay.is_leaving:
             self.submit()
-        elif self.heart.next_deadline_ms() is not None:
+        elif self.engine.next_deadline_ms() is not None:
             self.tick()
 
     def submit(self) -> None:
         for key in self.keys[self.next : self.next + self.at_once]:
             offset = 2 * self.next
             self.story.append(f"submit {offset}")
-            self.heart.submit(LOG, offset, key, offset, now_ms=self.now)
+            self.engine.submit(LOG, offset, key, offset, now_ms=self.now)
             self.next += 1
 
     def end(self, run: Run[int], how: str, cost: int = 0) -> None:
         self.bad_ends -= cost
-        self.heart.ended(run, self.ends(run, how), now_ms=self.now)
+        self.engine.ended(run, self.ends(run, how), now_ms=self.now)
 
     def end_all(self, how: str) -> None:
         """All end in one report: the last but one in this way, and all others well."""
@@ -251,7 +255,7 @@ class World:
         hows = ["ok"] * len(self.running)
         hows[-2] = how
         ends = [(run, self.ends(run, each)) for run, each in zip(list(self.running), hows, strict=True)]
-        self.heart.ended_many(ends, now_ms=self.now)
+        self.engine.ended_many(ends, now_ms=self.now)
 
     def ends(self, run: Run[int], how: str) -> BaseException | None:
         """What a handler raises that ends."""
@@ -285,30 +289,30 @@ class World:
         if isinstance(asked, Commit):
             if error is None and asked.log is self.stay:
                 self.committed = asked.position, asked.token
-            self.heart.committed(asked, error, now_ms=self.now)
+            self.engine.committed(asked, error, now_ms=self.now)
         elif isinstance(asked, Settle):
-            self.heart.settled(asked, error, now_ms=self.now)
+            self.engine.settled(asked, error, now_ms=self.now)
         else:
             if error is None and asked.log is self.stay and not asked.log.is_gone:
-                self.done.add(asked.letter.offset)
-            self.heart.written(asked, error, now_ms=self.now)
-        assert self.heart.error is None, f"what was asked for a log that has gone counts: {self.story}"
+                self.done.add(asked.dead_letter.offset)
+            self.engine.written(asked, error, now_ms=self.now)
+        assert self.engine.error is None, f"what was asked for a log that has gone counts: {self.story}"
 
     def tick(self) -> None:
         self.ticks -= 1
-        due = self.heart.next_deadline_ms()
+        due = self.engine.next_deadline_ms()
         self.now = max(self.now, self.now if due is None else due)
         self.story.append(f"it is {self.now}")
 
     def begin_trouble(self) -> None:
         self.story.append(f"{self.trouble}")
         if self.trouble == "remove":
-            self.heart.remove_log(LOG, until_ms=self.now + 20, now_ms=self.now)
+            self.engine.remove_log(LOG, until_ms=self.now + 20, now_ms=self.now)
         elif self.trouble == "lose":
             self.is_lost = True
-            self.heart.lose_log(LOG, now_ms=self.now)
+            self.engine.lose_log(LOG, now_ms=self.now)
         else:
-            self.heart.stop(until_ms=self.now + 20, now_ms=self.now)
+            self.engine.stop(until_ms=self.now + 20, now_ms=self.now)
         self.trouble = None
 
     def come_again(self) -> None:
@@ -318,10 +322,10 @@ class World:
         self.asked = [asked for asked in self.asked if asked.log is not self.stay]
         self.stay = self.begin()
 
-    # what the heart wants
+    # what the engine wants
 
     def carry_out(self) -> None:
-        while actions := self.heart.advance(now_ms=self.now):
+        while actions := self.engine.advance(now_ms=self.now):
             for action in actions:
                 self.do(action)
         while self.queue and len(self.running) < self.workers:
@@ -346,13 +350,15 @@ class World:
             case Withdraw(runs):
                 for run in [run for run in self.queue if run in runs]:
                     self.queue.remove(run)
-                    self.heart.withdrawn(run, now_ms=self.now)
-            case Commit(_, position, token):
+                    self.engine.withdrawn(run, now_ms=self.now)
+            case Commit(log, position, token):
                 self.check_commit(position, token)
                 self.asked.append(action)
-            case WriteLetter(_, letter):
-                guilty = self.failures[letter.offset] == 2 or letter.offset in self.rejected
-                assert guilty, f"{letter.offset} is given up for the failure of another: {self.story}"
+                if not (self.records or log.is_recorded):
+                    self.answer(action, None)
+            case WriteDeadLetter(_, dead):
+                guilty = self.failures[dead.offset] == 2 or dead.offset in self.rejected
+                assert guilty, f"{dead.offset} is given up for the failure of another: {self.story}"
                 self.asked.append(action)
             case Settle(_, offsets):
                 self.check_settled(offsets)
@@ -361,6 +367,9 @@ class World:
                 self.is_stopped = True
             case Left():
                 self.check_left(action)
+            case Replace(run):
+                assert run in self.running, f"replaced and not running: {self.story}"
+                self.workers += 1
             case Noticed() | Full() | Roomy() | Stopping():
                 pass  # nobody listens
             case LoadMany():
@@ -419,6 +428,8 @@ def as_it_counts(run: Run[int], how: str) -> str:
     """What an end means of a handler that may have been cancelled."""
     if run.cancelled is Why.TIMEOUT:
         return "reject" if how == "reject" else "fail"
+    if how == "cancel" and run.cancelled is None:
+        return "fail"  # only the runner's own cancellation is none
     return "cancel" if run.cancelled is Why.LEAVES and how == "ok" else how
 
 

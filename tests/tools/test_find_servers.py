@@ -74,7 +74,7 @@ def test_root_installs_what_is_missing_and_updates_the_lists_only_if_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     apt = executable(tmp_path / "apt-get")
-    for program in ("postgres", "nats-server", "rabbitmq-server"):
+    for program in ("postgres", "nats-server", "rabbitmq-server", "tansu"):
         executable(tmp_path / program)
     verbs: list[str] = []
 
@@ -97,9 +97,22 @@ def test_root_installs_what_is_missing_and_updates_the_lists_only_if_that_fails(
 def test_a_server_that_no_wheel_carries_may_be_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for program in ("postgres", "nats-server", "redis-server"):
+    for program in ("postgres", "nats-server", "redis-server", "tansu"):
         executable(tmp_path / program)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(subprocess, "run", pytest.fail)
     assert find_servers.main({"PATH": str(tmp_path)}) == 0
     assert capsys.readouterr().err.startswith("note: no rabbitmq-server was found")
+
+
+def test_a_server_that_only_wheels_carry_is_never_asked_of_apt_and_may_be_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for program in ("apt-get", "postgres", "nats-server", "redis-server", "rabbitmq-server"):
+        executable(tmp_path / program)
+    commands: list[list[str]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    assert find_servers.main({"PATH": str(tmp_path)}) == 0
+    assert [command[1:4] for command in commands] == [["-m", "pip", "install"]]
+    assert capsys.readouterr().err.endswith("note: no tansu was found, and none could be installed\n")

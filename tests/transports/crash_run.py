@@ -27,6 +27,7 @@ class Size(NamedTuple):
 
 
 QUICK, LONG = Size(2_000, 100), Size(8_000, 200, 2)
+HOT, OTHERS = 12_000, 400
 
 
 class Message(str):
@@ -60,6 +61,25 @@ def rejects(size: Size) -> set[Message]:
 def all_done(size: Size) -> Verdict:
     """The verdict on a run without a fault, but for what was done again."""
     return Verdict(lost=0, out_of_order=0, at_once=0, done=size.many, again=0)
+
+
+def behind_a_hot_key() -> list[Message]:
+    """Return the messages of a hot key, which takes minutes, and behind them a few of many other keys."""
+    hot = [Message(f"hot/{number}/{number}") for number in range(HOT)]
+    return hot + [Message(f"k{number % 40}/{HOT + number}/{number // 40}") for number in range(OTHERS)]
+
+
+def others_pass_a_hot_key(diary: Path, *arguments: str) -> None:
+    """Run one process until the messages behind the hot key are done."""
+    others = {str(message) for message in behind_a_hot_key()[HOT:]}
+    with crew_of(diary, *arguments) as crew:
+        crew.join()
+        crew.wait_until_done(others)
+        assert crew.end() == [0]
+        sent = dict(Counter(message.key for message in behind_a_hot_key()))
+        verdict = judge(crew.lines(), sent)
+    assert (verdict.out_of_order, verdict.at_once) == (0, 0)
+    assert 0 < verdict.done < HOT, "the others waited for the hot key"
 
 
 class Crew:
@@ -110,15 +130,20 @@ class Crew:
             process.wait()
 
     def wait_for(self, many: int) -> None:
+        self._wait_until(lambda done: len(done) >= many, f"of {many}")
+
+    def wait_until_done(self, messages: set[str]) -> None:
+        self._wait_until(messages.issubset, "not yet those that were asked for")
+
+    def _wait_until(self, is_so: Callable[[set[str]], bool], wanted: str) -> None:
         until = time.monotonic() + PATIENCE_S
-        while (done := self._done()) < many:
-            assert time.monotonic() < until, f"{done} of {many} are done"
+        while not is_so(done := self._done()):
+            assert time.monotonic() < until, f"{len(done)} are done, {wanted}"
             assert all(process.poll() is None for process in self._running), "a process has ended by itself"
             time.sleep(0.1)
 
-    def _done(self) -> int:
-        lines = self.lines()
-        return len({line.split()[2] for line in lines if line.startswith(DONE)})
+    def _done(self) -> set[str]:
+        return {line.split()[2] for line in self.lines() if line.startswith(DONE)}
 
     def lines(self) -> list[str]:
         return self._diary.read_text().splitlines() if self._diary.exists() else []

@@ -1,12 +1,24 @@
 import sqlite3
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.transports import servers
-from tests.transports.crash_run import LONG, ROOT, Size, all_done, crew_of, messages, rejects
+from tests.transports.crash_run import (
+    LONG,
+    ROOT,
+    Message,
+    Size,
+    all_done,
+    behind_a_hot_key,
+    crew_of,
+    messages,
+    others_pass_a_hot_key,
+    rejects,
+)
 from tests.transports.diary import judge
 
 pytestmark = pytest.mark.slow
@@ -17,9 +29,6 @@ SERVE = """
 import sys
 import uvicorn
 from examples.transports import http_queue
-http_queue.CONFIG = http_queue.LeaseConfig(
-    visibility_timeout_ms=30_000, tell_settled=True, spill=False, max_in_flight_per_consumer=10_000
-)
 uvicorn.run(http_queue.service(sys.argv[1]), port=int(sys.argv[2]), log_level="warning")
 """
 
@@ -30,6 +39,15 @@ def shorten(program: Any) -> None:
 
 def text_of(body: str) -> str:
     return body
+
+
+def filled(path: Path, rows: Iterable[Message]) -> sqlite3.Connection:
+    program = pytest.importorskip("examples.transports.http_queue")
+    database = sqlite3.connect(path)
+    database.executescript(program.TABLES)
+    database.executemany("INSERT INTO messages (key, body) VALUES (?, ?)", [(each.key, each) for each in rows])
+    database.commit()
+    return database
 
 
 def test_each_verb_has_an_address_and_any_other_is_not_found(tmp_path: Path) -> None:
@@ -48,7 +66,20 @@ def test_each_verb_has_an_address_and_any_other_is_not_found(tmp_path: Path) -> 
         assert post(f"leases/{handle}/release", json={}).status_code == 204
         assert post(f"leases/{handle}/ack", json={}).status_code == 409
         handle = post("leases").json()["handle"]
+        for wrong in (b"no JSON", b"[]", b'{"delay": 5}', b'{"now_ms": 5}', b"\xff"):
+            assert post(f"leases/{handle}/release", content=wrong).status_code == 400
+        assert post("messages?key=a", content=b"\xff").status_code == 400
         assert post(f"leases/{handle}/ack", json={}).status_code == 204
+
+
+def test_a_hot_key_starves_no_other(tmp_path: Path) -> None:
+    pytest.importorskip("httpx")
+    pytest.importorskip("uvicorn")
+    path, port = tmp_path / "queue.db", servers.free_port()
+    filled(path, behind_a_hot_key())
+    command = [sys.executable, "-c", SERVE, str(path), str(port)]
+    with servers.serving(command, port, tmp_path, in_folder=ROOT):
+        others_pass_a_hot_key(tmp_path / "diary", "http_client", f"http://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("size", [QUICK, LONG], ids=["quick", "long"])
@@ -57,13 +88,8 @@ def test_four_clients_lose_nothing_and_keep_the_order_of_keys_when_one_of_them_a
 ) -> None:
     pytest.importorskip("httpx")
     pytest.importorskip("uvicorn")
-    program = pytest.importorskip("examples.transports.http_queue")
     path, port = tmp_path / "queue.db", servers.free_port()
-    database = sqlite3.connect(path)
-    database.executescript(program.TABLES)
-    rows = [(each.key, each) for each in messages(size)]
-    database.executemany("INSERT INTO messages (key, body) VALUES (?, ?)", rows)
-    database.commit()
+    database = filled(path, messages(size))
     command = [sys.executable, "-c", SERVE, str(path), str(port)]
     with crew_of(tmp_path / "diary", "http_client", f"http://127.0.0.1:{port}") as crew:
         with servers.serving(command, port, tmp_path, in_folder=ROOT):

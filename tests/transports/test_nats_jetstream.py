@@ -1,15 +1,18 @@
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.transports import servers
-from tests.transports.crash_run import LONG, QUICK, Size, all_done, crash_run, messages, rejects
+from tests.transports.crash_run import LONG, QUICK, ROOT, Size, all_done, crash_run, crew_of, messages, rejects
 
 from keyshared import ContiguousCursor
 
 pytestmark = pytest.mark.slow
+FEW = Size(10, 5)
 
 
 def shorten(program: Any) -> None:
@@ -57,7 +60,7 @@ async def look(url: str) -> tuple[int | None, list[tuple[str, str]]]:
         place = (await (await js.key_value("billing")).get("orders")).value
         many = (await js.stream_info("orders-dead")).state.messages
         letters = [await js.get_msg("orders-dead", number) for number in range(1, many + 1)]
-        return ContiguousCursor.from_token(place.decode()).resume_offset, [
+        return ContiguousCursor.from_token(place.decode().partition(" ")[2]).resume_offset, [
             (each.data.decode(), each.headers["error"]) for each in letters
         ]
 
@@ -76,3 +79,34 @@ def test_a_stream_loses_nothing_and_keeps_the_order_of_subjects_when_a_process_i
     assert position == size.many + 1
     assert {body for body, _ in letters} == rejects(size)  # a death may double one
     assert all(error.startswith("Reject(") for _, error in letters)
+
+
+def test_a_stream_that_was_created_again_under_its_name_is_refused(url: str, tmp_path: Path) -> None:
+    import nats  # noqa: PLC0415  # as above
+
+    async def create_again() -> None:
+        async with await nats.connect(url) as client:
+            for stream in ("orders", "orders-dead"):
+                await client.jetstream().delete_stream(stream)
+        await fill(url, FEW)
+
+    async def forget_the_position() -> None:
+        async with await nats.connect(url) as client:
+            await (await client.jetstream().key_value("billing")).delete("orders")
+
+    def handles_all(diary: str) -> bool:
+        with crew_of(tmp_path / diary, "nats_jetstream", url, "orders") as crew:
+            crew.join()
+            crew.wait_for(FEW.many)
+            assert crew.leave() == 0
+            return True
+
+    asyncio.run(fill(url, FEW))
+    assert handles_all("first")
+    asyncio.run(create_again())
+    program = [sys.executable, "-m", "examples.transports.nats_jetstream", url, "orders"]
+    refused = subprocess.run(program, cwd=ROOT, check=False, timeout=60, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "nats kv del billing orders" in refused.stderr
+    asyncio.run(forget_the_position())
+    assert handles_all("second")

@@ -130,7 +130,7 @@ def test_foreign_metadata_costs_nothing_but_a_line_in_the_log(
     with Running(ParallelConsumer(cluster.options(topic), [topic], handle)):
         until(lambda: len(done) == 95)
     assert min(offset for partition, offset in done if partition == at) == 5
-    assert "metadata of another program" in caplog.text
+    assert "damaged or of another program" in caplog.text
 
 
 def test_coroutines_with_a_hot_key_are_handled_in_order_and_stop_nothing_else(cluster: Cluster) -> None:
@@ -189,6 +189,61 @@ def test_latest_commits_where_it_began_before_anything_comes(cluster: Cluster) -
     ends = cluster.ends(topic)
     with Running(ParallelConsumer(cluster.options(topic, auto_offset_reset="latest"), [topic], print)):
         until(lambda: {at: offset for at, (offset, _) in cluster.committed(topic, topic).items()} == ends)
+
+
+def test_messages_before_one_that_the_function_of_order_cannot_read_are_handled_and_committed(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    cluster.produce(topic, [(b"k", b"no number" if n == 20 else b"%d" % n) for n in range(50)], partition=0)
+    handled: list[Any] = []
+    order: Any = lambda message: str(int(message.value()) % 5)  # noqa: E731
+    with Running(ParallelConsumer(cluster.options(topic), [topic], handled.append, order=order, workers=4)) as running:
+        running.wait()
+    assert isinstance(running.error, ValueError)
+    assert f"raised by the function of order for {topic}-0[20], key b'k'" in running.error.__notes__
+    assert len(handled) == 20
+    assert cluster.committed(topic, topic)[0][0] == 20
+
+
+def test_the_lag_is_what_is_left_to_do_and_a_drain_timeout_names_the_partition_that_is_not_done(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = cluster.topic()
+    for partition in range(4):
+        cluster.produce(topic, [(b"k%d" % n, b"%d" % n) for n in range(500)], partition=partition)
+    go = threading.Event()
+
+    def handle(message: Any) -> None:
+        if (message.partition(), message.offset()) == (0, 0):
+            go.wait(60)
+
+    consumer = ParallelConsumer(cluster.options(topic), [topic], handle, workers=4, window=100, drain_s=0.1)
+    with Running(consumer):
+        until(lambda: consumer._running is not None and sum(each.lag for each in parts(consumer)) == 1)
+        hung = consumer.stats().partitions[topic, 0]
+        assert (hung.position, hung.end, hung.unread, hung.unfinished, hung.running) == (500, 500, 0, 1, 1)
+        cluster.produce(topic, [(b"k0", b"behind")] * 5_000, partition=0)  # beyond what is read ahead
+        until(lambda: parts(consumer)[0].lag == 5_001)
+        assert parts(consumer)[0].unread > 0
+        consumer.stop()
+        until(lambda: "drain timeout" in caplog.text)
+        go.set()
+    assert f"{topic}-0: drain timeout (100 ms): unfinished messages will be redelivered" in caplog.text
+    (late,) = [record.keyshared for record in caplog.records if "drain timeout" in record.getMessage()]  # type: ignore[attr-defined]
+    assert late == {"event": "late", "partitions": [f"{topic}-0"]}
+
+
+def parts(consumer: ParallelConsumer) -> list[Any]:
+    return [consumer.stats().partitions[key] for key in sorted(consumer.stats().partitions)]
+
+
+def test_a_broker_that_keeps_no_metadata_is_warned_of_once(tansu: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    topic = tansu.topic()
+    tansu.produce(topic, rows(200, 10))
+    done: list[Any] = []
+    with Running(ParallelConsumer(tansu.options(topic), [topic], done.append)):
+        until(lambda: len(done) == 200)
+        until(lambda: "the broker keeps no metadata of commits" in caplog.text)
+    assert caplog.text.count("the broker keeps no metadata of commits") == 1
 
 
 def test_without_a_topic_for_dead_letters_the_error_of_the_handler_stops_the_consumer(cluster: Cluster) -> None:
@@ -332,7 +387,7 @@ def test_it_stops_while_the_broker_is_away_and_messages_are_being_loaded(
             mock.kill()
     assert running.error is None
     assert time.monotonic() - began < 10
-    assert "comes again" in caplog.text
+    assert "will be redelivered" in caplog.text
 
 
 def in_a_process(message: Any) -> None:

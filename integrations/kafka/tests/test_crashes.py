@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from keyshared import ContiguousCursor
+from keyshared.run.crashes import read_token
 from keyshared_kafka import ParallelConsumer
 from tests.cluster import Cluster
 from tests.diary import DONE, Verdict, judge
 from tests.running import Running
+from tests.worker import SESSION_MS
 
 MESSAGES, KEYS = 8_000, 200
 HERE = Path(__file__).parent.parent
@@ -27,8 +29,8 @@ def environment() -> dict[str, str]:
 
 
 class Members:
-    def __init__(self, cluster: Cluster, topic: str, diary: Path, strategy: str, batch: str) -> None:
-        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), strategy, batch]
+    def __init__(self, cluster: Cluster, topic: str, diary: Path, *how: str) -> None:
+        self._arguments = [cluster.bootstrap, "crashes-" + topic, topic, str(diary), *how]
         self._diary = diary
         self._running: list[subprocess.Popen[bytes]] = []
         self._leaving: list[subprocess.Popen[bytes]] = []
@@ -71,11 +73,18 @@ class Members:
             member.send_signal(signal.SIGABRT)  # one that hangs says where
             member.wait()
 
+    def wait_for_members(self, many: int) -> None:
+        """Wait until handlers run in so many members."""
+        until = time.monotonic() + 60
+        while len({line.split()[1] for line in self.lines() if line.startswith("start")}) < many:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
     def done(self) -> int:
-        if not self._diary.exists():
-            return 0
-        lines = self._diary.read_text().splitlines()
-        return len({line.split()[2] for line in lines if line.startswith(DONE)})
+        return len({line.split()[2] for line in self.lines() if line.startswith(DONE)})
+
+    def lines(self) -> list[str]:
+        return self._diary.read_text().splitlines() if self._diary.exists() else []
 
     def wait_for(self, many: int, within_s: float = 60) -> None:
         until = time.monotonic() + within_s
@@ -84,16 +93,22 @@ class Members:
             time.sleep(0.1)
 
 
-def crash_run(cluster: Cluster, folder: Path, strategy: str, batch: str) -> tuple[Verdict, str]:
+def fill(cluster: Cluster, messages: int, keys: int) -> tuple[str, dict[str, int]]:
+    """Make a topic of so many messages, and return how many each key has."""
     topic, sent = cluster.topic(), Counter[str]()
     rows = []
-    for number in range(MESSAGES):
-        key = f"k{number * 7919 % KEYS}"
+    for number in range(messages):
+        key = f"k{number * 7919 % keys}"
         rows.append((key.encode(), f"{key}/{number}/{sent[key]}".encode()))
         sent[key] += 1
     cluster.produce(topic, rows)
+    return topic, dict(sent)
+
+
+def crash_run(cluster: Cluster, folder: Path, strategy: str, kind: str) -> tuple[Verdict, str]:
+    topic, sent = fill(cluster, MESSAGES, KEYS)
     diary = folder / "diary"
-    members = Members(cluster, topic, diary, strategy, batch)
+    members = Members(cluster, topic, diary, strategy, kind, "0")
     try:
         members.join()
         members.join()
@@ -117,7 +132,7 @@ def crash_run(cluster: Cluster, folder: Path, strategy: str, batch: str) -> tupl
     finally:
         members.kill_all()
     assert committed(cluster, topic) == cluster.ends(topic)
-    return judge(diary.read_text().splitlines(), dict(sent)), topic
+    return judge(members.lines(), sent), topic
 
 
 def committed(cluster: Cluster, topic: str) -> dict[int, int]:
@@ -125,21 +140,55 @@ def committed(cluster: Cluster, topic: str) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "batch"),
+    ("strategy", "kind"),
     [
-        ("range", ""),
-        pytest.param("range", "20", marks=pytest.mark.slow),
-        pytest.param("cooperative-sticky", "", marks=pytest.mark.slow),
+        ("range", "threads"),
+        pytest.param("range", "asyncio", marks=pytest.mark.slow),
+        pytest.param("range", "batches", marks=pytest.mark.slow),
+        pytest.param("range", "processes", marks=pytest.mark.slow),
+        pytest.param("cooperative-sticky", "threads", marks=pytest.mark.slow),
     ],
 )
 def test_two_kills_a_join_and_a_leave_lose_nothing_and_keep_the_order(
-    cluster: Cluster, tmp_path: Path, strategy: str, batch: str
+    broker: Cluster, tmp_path: Path, strategy: str, kind: str
 ) -> None:
-    verdict, topic = crash_run(cluster, tmp_path, strategy, batch)
-    print(verdict)
+    verdict, topic = crash_run(broker, tmp_path, strategy, kind)
+    print(type(broker).__name__, strategy, kind, verdict)
     assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=MESSAGES, again=0)
     rejected = sum(number % 97 == 11 for number in range(MESSAGES))
-    assert len({message.value() for message in cluster.read(f"{topic}.dead")}) == rejected
+    assert len(broker.values(f"{topic}.dead", rejected)) == rejected
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["joins", pytest.param("leaves", marks=pytest.mark.slow), pytest.param("is killed", marks=pytest.mark.slow)],
+)
+def test_a_member_comes_or_goes_while_handlers_outlast_the_session_timeout(
+    broker: Cluster, tmp_path: Path, change: str
+) -> None:
+    """The mock waits for no member that still works, so handlers are short on it."""
+    topic, sent = fill(broker, 24, 12)
+    slow_s = SESSION_MS / 1_000 + 1 if broker.waits_for_members else 1
+    members = Members(broker, topic, tmp_path / "diary", "range", "threads", str(slow_s))
+    try:
+        members.join()
+        members.wait_for_members(1)
+        if change != "joins":
+            members.join()
+            members.wait_for_members(2)
+        if change == "leaves":
+            members.leave()
+        elif change == "is killed":
+            members.kill()
+        else:
+            members.join()
+        members.wait_for(24)
+        assert set(members.end()) == {0}
+    finally:
+        members.kill_all()
+    verdict = judge(members.lines(), sent)
+    assert verdict._replace(again=0) == Verdict(lost=0, out_of_order=0, at_once=0, done=24, again=0)
+    assert verdict.again == 0 or change == "is killed" or not broker.waits_for_members
 
 
 def test_a_kill_behind_a_head_that_runs_redoes_the_head_alone_when_the_rest_is_committed(cluster: Cluster) -> None:
@@ -173,7 +222,7 @@ def known(cluster: Cluster, topic: str, group: str) -> set[tuple[int, int]]:
     """What a restart would not do again."""
     ends, places = cluster.ends(topic), set()
     for at, (offset, token) in cluster.committed(topic, group).items():
-        cursor = ContiguousCursor.from_token(token) if token else ContiguousCursor(max(0, offset))
+        cursor = ContiguousCursor.from_token(read_token(token)[0]) if token else ContiguousCursor(max(0, offset))
         places |= {(at, each) for each in range(ends[at]) if each < offset or not cursor.offer(each)}
     return places
 

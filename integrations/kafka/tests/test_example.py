@@ -1,10 +1,13 @@
 """The programs of the how-to survive what it does to them."""
 
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -37,9 +40,15 @@ class Programs:
         with self._done.open("ab") as file:
             return self._begin("kafka_consumer.py", bootstrap, "orders", stdout=file)
 
-    def _begin(self, *command: str, stdout: Any) -> "subprocess.Popen[bytes]":
-        program, *arguments = command
-        process = subprocess.Popen([sys.executable, EXAMPLES / program, *arguments], stdout=stdout, env=environment())
+    def service(self, bootstrap: str, topic: str, port: int) -> "subprocess.Popen[bytes]":
+        command = ["-m", "examples.transports.kafka_service", bootstrap, topic, str(port)]
+        return self._start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def _begin(self, program: str, *arguments: str, stdout: Any) -> "subprocess.Popen[bytes]":
+        return self._start([str(EXAMPLES / program), *arguments], stdout=stdout)
+
+    def _start(self, command: list[str], **outputs: Any) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen([sys.executable, *command], cwd=EXAMPLES.parents[1], env=environment(), **outputs)
         self._left.callback(process.wait)
         self._left.callback(process.kill)
         return process
@@ -82,3 +91,33 @@ def test_the_consumer_of_the_how_to_is_killed_and_loses_nothing(
         }
         committed = cluster.committed("orders", "billing").items()
         assert {partition: offset for partition, (offset, _) in committed} == cluster.ends("orders")
+
+
+def get(port: int, path: str) -> str:
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return str(answer.read(), "utf-8")
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as trying:
+        return trying.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.skipif(not all(map(find_spec, ("fastapi", "uvicorn", "prometheus_client"))), reason="not installed")
+def test_the_service_of_the_how_to_is_operated_and_ends_with_its_consumer(cluster: Cluster, tmp_path: Path) -> None:
+    topic = cluster.topic()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with ExitStack() as left:
+        service = Programs(tmp_path / "done", left).service(cluster.bootstrap, topic, port)
+        until(lambda: is_open(port))
+        cluster.produce(topic, [(b"k", b"20")], partition=0)
+        until(lambda: "keyshared_up 1.0" in get(port, "/operator/metrics"))
+        until(lambda: f'keyshared_committed_position{{log="{topic}-0"}} 1.0' in get(port, "/operator/metrics"))
+        assert get(port, "/operator/stuck") == ""
+        cluster.produce(topic, [(b"k", b"a word")], partition=0)
+        said = str(service.communicate(timeout=60)[0], "utf-8")
+    assert service.returncode != 0
+    assert "charged 20" in said
+    assert f"{topic}-0[1] key=b'k'" in said
+    assert "ValueError: invalid literal for int()" in said

@@ -19,30 +19,27 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
-from keyshared.effects import Blocked, CursorAdvanced
 from keyshared.errors import ConfigError, KeyTypeError
-from keyshared.run import AsyncRunner, Letter, NotAwaitedError, RunnerConfig, ThreadRunner
+from keyshared.run import AsyncRunner, DeadLetter, RunnerConfig, StoppedError, ThreadRunner
 from keyshared_kafka import (
-    Hooks,
     NotBegunError,
     ParallelConsumer,
-    PartlyDone,
-    Reject,
-    RetryLater,
+    Poison,
     UnknownPartitionError,
 )
+from keyshared_kafka.adapters import Adapter, AsyncRunnerAdapter, ThreadRunnerAdapter
+from keyshared_kafka.assignments import Assignment, token_of
 from keyshared_kafka.commits import Commits
-from keyshared_kafka.engines import Engine, Tasks, Threads
-from keyshared_kafka.letters import headers_of
+from keyshared_kafka.dead_letters import headers_of
 from keyshared_kafka.member import Member
-from keyshared_kafka.records import with_records
 from keyshared_kafka.settings import key_of, letter_options
-from keyshared_kafka.stays import Stay, token_of
 from tests.running import until
 from tests.test_crashes import environment
 
 GROUP = {"group.id": "billing"}
 OPTIONS = {**GROUP, "bootstrap.servers": "localhost:9092"}
+ONE_ATTEMPT = RunnerConfig(call_attempts=1)
+UNASSIGNED: Any = SimpleNamespace(assignments=list)  # a member
 
 
 class Client:
@@ -53,6 +50,9 @@ class Client:
         self.commits: list[tuple[int, str | None]] = []
         self.end = 0
         self.unknown = ""
+        self.keeps_metadata = True
+        self.read_backs = 0
+        self.paused: list[int] = []
 
     def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:  # noqa: ARG002
         code = self.answers.pop(0) if self.answers else 0
@@ -68,6 +68,17 @@ class Client:
             if place.topic == self.unknown
         ]
         return known + unknown
+
+    def committed(self, places: list[TopicPartition], _: float) -> list[TopicPartition]:
+        self.read_backs += 1
+        code = self.answers.pop(0) if self.answers else 0
+        if code:
+            raise KafkaException(KafkaError(code))
+        metadata = self.commits[-1][1] or "" if self.keeps_metadata else ""
+        return [TopicPartition(place.topic, place.partition, 0, metadata) for place in places]
+
+    def pause(self, places: list[TopicPartition]) -> None:
+        self.paused += [place.partition for place in places]
 
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
         return 0, self.end
@@ -87,7 +98,7 @@ class Client:
         (OPTIONS, {"order": "value"}),
         (OPTIONS, {"drain_s": -1}),
         (OPTIONS, {"timeout_s": "long"}),
-        (OPTIONS, {"quarantine": True}),
+        (OPTIONS, {"poison": Poison.QUARANTINE}),
     ],
 )
 def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -205,7 +216,7 @@ def test_a_coroutine_function_takes_no_processes() -> None:
 
 @pytest.mark.parametrize(
     ("ask", "arguments"),
-    [("stats", ()), ("busiest_keys", ()), ("why_blocked", ("orders", 0, 7)), ("unblock", ("orders", 0, "a"))],
+    [("stats", ()), ("busiest_keys", ()), ("why_blocked", ("orders-0", 7)), ("unblock", ("orders-0", "a"))],
 )
 def test_a_consumer_that_has_not_begun_says_so(ask: str, arguments: tuple[object, ...]) -> None:
     consumer = ParallelConsumer(OPTIONS, ["orders"], print)
@@ -214,21 +225,19 @@ def test_a_consumer_that_has_not_begun_says_so(ask: str, arguments: tuple[object
     assert consumer.metrics() == [], "what exports them may be there before"
 
 
-@pytest.mark.parametrize(("ask", "about"), [("why_blocked", 7), ("unblock", "a")])
-@pytest.mark.parametrize(("topic", "partition"), [("nope", 0), ("orders", 99)])
-def test_a_partition_that_is_at_another_member_is_named_as_the_program_named_it(
-    ask: str, about: object, topic: str, partition: int
-) -> None:
+def test_a_partition_that_another_member_owns_is_named() -> None:
     consumer = ParallelConsumer(OPTIONS, ["orders"], print)
     with ThreadRunner[Any](print, commit=lambda *_: None, dead_letter=print) as runner:
-        consumer._engine = Threads(runner)
+        consumer._running = ThreadRunnerAdapter(runner), UNASSIGNED
         runner.add_log("orders-0", start=0)
-        assert not getattr(consumer, ask)("orders", 0, about)
-        with pytest.raises(UnknownPartitionError, match=f"does not have partition {partition} of '{topic}'") as told:
-            getattr(consumer, ask)(topic, partition, about)
+        assert consumer.why_blocked("orders-0", 7) is None
+        assert not consumer.unblock("orders-0", "a")
+        with pytest.raises(UnknownPartitionError):
+            consumer.why_blocked("orders-99", 7)
+        with pytest.raises(UnknownPartitionError, match="does not own partition 'orders-99'") as told:
+            consumer.unblock("orders-99", "a")
     again = pickle.loads(pickle.dumps(told.value))
-    assert (again.topic, again.partition, again.log) == (topic, partition, f"{topic}-{partition}")
-    assert str(again) == str(told.value)
+    assert (again.log, str(again)) == ("orders-99", str(told.value))
 
 
 def test_a_signal_stops_it_from_another_thread_as_its_handler_may_have_interrupted_whoever_has_a_lock(
@@ -241,7 +250,7 @@ def test_a_signal_stops_it_from_another_thread_as_its_handler_may_have_interrupt
         signal.raise_signal(signal.SIGTERM)
         until(lambda: len(told) > 0)
 
-    monkeypatch.setattr(consumer, "_live", live)
+    monkeypatch.setattr(consumer, "_consume", live)
     monkeypatch.setattr(consumer, "stop", lambda: told.append(threading.current_thread()))
     before = signal.getsignal(signal.SIGTERM)
     consumer.run()
@@ -267,18 +276,6 @@ def test_a_handler_that_yields_is_refused_before_anything_starts() -> None:
 async def unheard(*_: object) -> None: ...
 
 
-@pytest.mark.parametrize("name", ["ended", "committed"])
-def test_a_hook_that_leaves_its_work_to_be_done_stops_the_consumer(name: str) -> None:
-    hooks = with_records(Hooks(**{name: lambda *_: unheard()}))
-    runner = ThreadRunner[int](print, commit=lambda *_: None, hooks=hooks)
-    runner.add_log("orders-0", start=0)
-    runner.submit("orders-0", 0, "a", 0)
-    with pytest.raises(NotAwaitedError, match=r"^a hook returned a coroutine"):
-        runner.drain()
-    with pytest.raises(NotAwaitedError):
-        runner.stop()
-
-
 @pytest.mark.parametrize("ends", ["with tasks", "with threads"])
 def test_a_partition_is_not_here_when_all_has_ended(ends: str) -> None:
     consumer = ParallelConsumer(OPTIONS, ["orders"], print)
@@ -286,34 +283,35 @@ def test_a_partition_is_not_here_when_all_has_ended(ends: str) -> None:
     async def serve() -> None:
         async with AsyncRunner[Any](unheard) as runner:
             runner.add_log("orders-0", start=0)
-            consumer._engine = Tasks(runner, asyncio.get_running_loop(), threading.get_ident(), ())
+            adapter = AsyncRunnerAdapter(runner, asyncio.get_running_loop(), threading.get_ident(), ())
+            consumer._running = adapter, UNASSIGNED
 
     if ends == "with tasks":
         asyncio.run(serve())
     else:
         with ThreadRunner[Any](print) as runner:
             runner.add_log("orders-0", start=0)
-            consumer._engine = Threads(runner)
-    assert consumer.stats().logs == {}
-    for ask in (consumer.why_blocked, consumer.unblock):
-        with pytest.raises(UnknownPartitionError):
-            ask("orders", 0, cast("Any", 7 if ask == consumer.why_blocked else "a"))
+            consumer._running = ThreadRunnerAdapter(runner), UNASSIGNED
+    assert consumer.stats().partitions == {}
+    assert consumer.stuck() == []
+    with pytest.raises(StoppedError):
+        consumer.why_blocked("orders-0", 7)
 
 
 def test_whoever_asks_a_loop_that_ends_is_answered() -> None:
     for _ in range(20):
-        ended, engine = threading.Event(), list[Tasks]()
+        ended, adapter = threading.Event(), list[AsyncRunnerAdapter]()
 
-        async def serve(engine: list[Tasks] = engine) -> None:
+        async def serve(adapter: list[AsyncRunnerAdapter] = adapter) -> None:
             async with AsyncRunner[Any](unheard) as runner:
                 runner.add_log("orders-0", start=0)
-                engine.append(Tasks(runner, asyncio.get_running_loop(), threading.get_ident(), ()))
+                adapter.append(AsyncRunnerAdapter(runner, asyncio.get_running_loop(), threading.get_ident(), ()))
                 await asyncio.sleep(0.01)
 
-        def export(ended: threading.Event = ended, engine: list[Tasks] = engine) -> None:
+        def export(ended: threading.Event = ended, adapter: list[AsyncRunnerAdapter] = adapter) -> None:
             while not ended.is_set():
-                if engine:
-                    engine[0].ask(lambda runner: runner.metrics())
+                if adapter:
+                    adapter[0].call(lambda runner: runner.metrics())
 
         exporters = [threading.Thread(target=export, daemon=True) for _ in range(3)]
         for exporter in exporters:
@@ -327,29 +325,35 @@ def test_whoever_asks_a_loop_that_ends_is_answered() -> None:
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
 def test_a_partition_whose_last_commit_fails_has_not_left_and_what_failed_is_raised_at_the_end(kind: str) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("the broker is away")
+    is_away = threading.Event()
 
-    def leave(engine: Engine) -> tuple[bool, bool]:
-        engine.add("orders-0", 0, None)
-        engine.add("orders-1", 0, None)
-        engine.give("orders-0", [(0, "a", cast("Any", 0))])
-        until(lambda: engine.ask(lambda runner: runner.stats().done) == 1)
-        return engine.remove(["orders-0", "orders-1"], 1_000), engine.remove(["orders-2"], 0)
+    def fail(*_: object) -> None:
+        if is_away.is_set():
+            raise OSError("the broker is away")
+
+    def leave(adapter: Adapter) -> tuple[list[str], list[str]]:
+        adapter.add("orders-0", 0, None)
+        adapter.add("orders-1", 0, None)
+        adapter.submit("orders-0", [(0, "a", cast("Any", 0))])
+        until(lambda: adapter.call(lambda runner: runner.stats().done) == 1)
+        is_away.set()
+        return adapter.remove(["orders-0", "orders-1"], 1_000), adapter.remove(["orders-2"], 0)
 
     if kind == "threads":
-        threads = Threads(ThreadRunner(print, commit=fail))
-        assert leave(threads) == (False, False)
+        threads = ThreadRunnerAdapter(ThreadRunner(print, commit=fail, config=ONE_ATTEMPT))
+        assert leave(threads) == (["orders-0", "orders-1"], ["orders-2"])
         with pytest.raises(OSError, match="the broker is away"):
             threads.stop()
         return
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        engine = Tasks(AsyncRunner(unheard, commit=fail), loop, threading.get_ident(), ())
-        assert await asyncio.to_thread(leave, engine) == (False, False)
+        adapter = AsyncRunnerAdapter(
+            AsyncRunner(unheard, commit=fail, config=ONE_ATTEMPT), loop, threading.get_ident(), ()
+        )
+        assert await asyncio.to_thread(leave, adapter) == (["orders-0", "orders-1"], ["orders-2"])
         with pytest.raises(OSError, match="the broker is away"):
-            await asyncio.to_thread(engine.stop)
+            await asyncio.to_thread(adapter.stop)
 
     asyncio.run(serve())
 
@@ -370,24 +374,24 @@ def test_what_a_message_is_ordered_by() -> None:
 
 
 def test_the_end_of_a_log_is_committed_over_offsets_that_hold_no_message() -> None:
-    stay = Stay("orders", 0, 5)
-    assert not stay.lags()
-    stay.next_offset, stay.end = 8, 10
-    assert (stay.reached(7), stay.reached(8)) == (7, 10)
-    assert not stay.lags()
-    stay.committed = 8
-    assert stay.lags()
-    stay.committed = 10
-    assert stay.reached(8) == 10  # never back
-    stay.next_offset, stay.end = 12, 12
-    assert stay.reached(11) == 11
+    assignment = Assignment("orders", 0, 5)
+    assert not assignment.lags()
+    assignment.position, assignment.end = 8, 10
+    assert (assignment.offset_to_commit(7), assignment.offset_to_commit(8)) == (7, 10)
+    assert not assignment.lags()
+    assignment.committed = 8
+    assert assignment.lags()
+    assignment.committed = 10
+    assert assignment.offset_to_commit(8) == 10  # never back
+    assignment.position, assignment.end = 12, 12
+    assert assignment.offset_to_commit(11) == 11
 
 
 def test_an_empty_log_is_committed_at_its_end() -> None:
-    stay = Stay("orders", 0, None)
-    stay.end = 0
-    assert stay.lags()
-    assert stay.reached(-1) == 0
+    assignment = Assignment("orders", 0, None)
+    assignment.end = 0
+    assert assignment.lags()
+    assert assignment.offset_to_commit(-1) == 0
 
 
 def test_a_token_counts_at_or_below_its_offset_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -402,23 +406,52 @@ def test_a_token_counts_at_or_below_its_offset_only(caplog: pytest.LogCaptureFix
 
 
 def test_a_refused_commit_is_sent_again_unless_something_newer_is_wanted() -> None:
-    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client()
-    commits.want(stay, 1, "one")
-    commits.send(client, [stay])  # type: ignore[arg-type]
-    commits.want(stay, 2, "two")
-    commits.send(client, [stay])  # type: ignore[arg-type]  # one at a time
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client()
+    commits.put(assignment, 1, "one")
+    commits.send(client, [assignment])  # type: ignore[arg-type]
+    commits.put(assignment, 2, "two")
+    commits.send(client, [assignment])  # type: ignore[arg-type]  # one at a time
     assert client.commits == [(1, "one")]
     commits.answered(KafkaError(KafkaError.REBALANCE_IN_PROGRESS), [])
-    commits.send(client, [stay])  # type: ignore[arg-type]
+    commits.send(client, [assignment])  # type: ignore[arg-type]
     assert client.commits == [(1, "one"), (2, "two")]
     commits.answered(None, [TopicPartition("orders", 0, 2)])
-    assert stay.committed == 2
+    assert assignment.committed == 2
+
+
+def test_a_runner_is_told_of_its_commit_when_the_broker_has_confirmed_it_or_nothing_newer_will_be() -> None:
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client(KafkaError.REBALANCE_IN_PROGRESS)
+    first = commits.put(assignment, 1, "one")
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert not first.done(), "it was refused"
+    commits.send(client, [])  # type: ignore[arg-type]
+    second = commits.put(assignment, 2, "two")
+    commits.answered(None, [TopicPartition("orders", 0, 1)])
+    assert not first.done(), "a newer one is wanted, and covers it"
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert (first.result(0), second.result(0)) == (None, None)
+    third = commits.put(assignment, 3, "three")
+    commits.release([assignment])
+    assert third.done()
+    assert commits.put(assignment, 4, "four").done(), "the partition is drained"
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert client.commits[-1] == (4, "four")
+
+
+def test_a_commit_over_the_end_of_a_log_keeps_the_token() -> None:
+    commits, assignment, client = Commits(0), Assignment("orders", 0, None), Client()
+    commits.put(assignment, 5, "token")
+    assignment.position = 5
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assignment.end = 9
+    commits.send(client, [assignment])  # type: ignore[arg-type]
+    assert client.commits == [(5, "token"), (9, "token")]
 
 
 def test_a_commit_that_will_not_pass_stops_the_consumer() -> None:
-    commits, stay = Commits(0), Stay("orders", 0, 0)
-    commits.want(stay, 1, "one")
-    commits.send(Client(), [stay])  # type: ignore[arg-type]
+    commits, assignment = Commits(0), Assignment("orders", 0, 0)
+    commits.put(assignment, 1, "one")
+    commits.send(Client(), [assignment])  # type: ignore[arg-type]
     with pytest.raises(KafkaException):
         commits.answered(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [])
 
@@ -426,33 +459,33 @@ def test_a_commit_that_will_not_pass_stops_the_consumer() -> None:
 def test_a_topic_that_was_deleted_costs_its_commit_alone_and_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    commits, client, deleted, stay = Commits(0), Client(), Stay("deleted", 0, 0), Stay("orders", 0, 0)
+    commits, client, deleted, assignment = Commits(0), Client(), Assignment("deleted", 0, 0), Assignment("orders", 0, 0)
     client.unknown = "deleted"
     deleted.end = 3
     for position in (1, 2):
-        commits.want(deleted, position, "gone")
-        commits.want(stay, position, "here")
-        assert commits.store(client, [deleted, stay], 0)  # type: ignore[arg-type]
-    assert (client.commits, stay.committed, deleted.committed) == ([(1, "here"), (2, "here")], 2, 0)
-    assert caplog.text.count("deleted-0: not committed") == 1
+        commits.put(deleted, position, "gone")
+        commits.put(assignment, position, "here")
+        assert commits.commit_now(client, [deleted, assignment], 0)  # type: ignore[arg-type]
+    assert (client.commits, assignment.committed, deleted.committed) == ([(1, "here"), (2, "here")], 2, 0)
+    assert caplog.text.count("deleted-0: commit refused") == 1
     assert not deleted.lags(), "or it would be tried for ever"
     client.unknown = ""
-    commits.want(deleted, 2, "back")
-    assert commits.store(client, [deleted], 0)  # type: ignore[arg-type]
+    commits.put(deleted, 2, "back")
+    assert commits.commit_now(client, [deleted], 0)  # type: ignore[arg-type]
     assert deleted.committed == 3, "its end"
 
 
 def test_what_a_broker_does_not_know_is_tried_again_after_a_while_and_before_it_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    commits, client, stay = Commits(0), Client(), Stay("orders", 0, 0)
+    commits, client, assignment = Commits(0), Client(), Assignment("orders", 0, 0)
     now = [100.0]
     asked: list[list[TopicPartition]] = []
 
     def turns(number: int) -> int:
         before = len(asked)
         for _ in range(number):
-            commits.send(client, [stay])  # type: ignore[arg-type]
+            commits.send(client, [assignment])  # type: ignore[arg-type]
             if len(asked) > before:
                 commits.answered(None, asked[-1])
         return len(asked) - before
@@ -464,25 +497,25 @@ def test_what_a_broker_does_not_know_is_tried_again_after_a_while_and_before_it_
     monkeypatch.setattr("keyshared_kafka.commits.monotonic", lambda: now[0])
     monkeypatch.setattr(client, "commit", asking)
     client.unknown = "orders"
-    commits.want(stay, 1, "done")
+    commits.put(assignment, 1, "done")
     assert turns(9) == 1
     now[0] += 5
     assert turns(9) == 1
-    assert not commits.is_open(), "nobody waits for it"
+    assert not commits.is_pending(), "nobody waits for it"
     commits.hurry()
     assert turns(9) == 1
     client.unknown = ""
-    assert commits.store(client, [stay], 0)  # type: ignore[arg-type]
-    assert (client.commits, stay.committed) == ([(1, "done")], 1)
+    assert commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+    assert (client.commits, assignment.committed) == ([(1, "done")], 1)
     now[0] += 5
     assert turns(9) == 0
 
 
 def test_what_will_not_pass_is_raised_when_all_partitions_have_been_looked_at() -> None:
-    commits, stays = Commits(0), [Stay("orders", at, 0) for at in range(3)]
-    for stay in stays:
-        commits.want(stay, 1, "one")
-    commits.send(Client(), stays)  # type: ignore[arg-type]
+    commits, assignments = Commits(0), [Assignment("orders", at, 0) for at in range(3)]
+    for assignment in assignments:
+        commits.put(assignment, 1, "one")
+    commits.send(Client(), assignments)  # type: ignore[arg-type]
     codes = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.NO_ERROR, KafkaError.REBALANCE_IN_PROGRESS)
     answers: Any = [
         SimpleNamespace(topic="orders", partition=at, error=KafkaError(code) if code else None)
@@ -491,34 +524,34 @@ def test_what_will_not_pass_is_raised_when_all_partitions_have_been_looked_at() 
     with pytest.raises(KafkaException):
         commits.answered(None, answers)
     client = Client()
-    commits.store(client, stays, 0)  # type: ignore[arg-type]
-    assert ([stay.committed for stay in stays], len(client.commits)) == ([0, 1, 1], 1)
+    commits.commit_now(client, assignments, 0)  # type: ignore[arg-type]
+    assert ([assignment.committed for assignment in assignments], len(client.commits)) == ([0, 1, 1], 1)
 
 
 def test_a_commit_that_is_on_its_way_when_its_partition_leaves_is_made_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client()
-    commits.want(stay, 5, "five")
-    commits.send(client, [stay])  # type: ignore[arg-type]
-    assert commits.is_open()
-    assert commits.store(client, [stay], 0)  # type: ignore[arg-type]
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client()
+    commits.put(assignment, 5, "five")
+    commits.send(client, [assignment])  # type: ignore[arg-type]
+    assert commits.is_pending()
+    assert commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
     assert client.commits == [(5, "five")] * 2
-    stay.is_gone = True
+    assignment.is_gone = True
     commits.answered(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [])  # of the first: it says nothing any more
-    assert not commits.is_open()
+    assert not commits.is_pending()
     assert not caplog.records
 
 
 def test_a_commit_that_was_not_answered_at_the_end_is_kept_as_one_that_was_refused() -> None:
-    commits, stay = Commits(60), Stay("orders", 0, 0)
-    commits.want(stay, 5, "five")
-    commits.send(Client(), [stay])  # type: ignore[arg-type]
-    commits.keep([stay])
-    stay.is_gone = True
+    commits, assignment = Commits(60), Assignment("orders", 0, 0)
+    commits.put(assignment, 5, "five")
+    commits.send(Client(), [assignment])  # type: ignore[arg-type]
+    commits.keep_refused([assignment])
+    assignment.is_gone = True
     commits.answered(KafkaError(KafkaError._TIMED_OUT), [])
-    again, client = Stay("orders", 0, 2), Client()
-    assert commits.take_back(again, None) == "five"
+    again, client = Assignment("orders", 0, 2), Client()
+    assert commits.resume(again, None) == "five"
     commits.hurry()  # the last commits wait for no period
     commits.send(client, [again])  # type: ignore[arg-type]
     assert client.commits == [(5, "five")]
@@ -526,22 +559,22 @@ def test_a_commit_that_was_not_answered_at_the_end_is_kept_as_one_that_was_refus
 
 def test_the_last_commit_is_tried_again() -> None:
     busy = KafkaError.REBALANCE_IN_PROGRESS
-    commits, stay = Commits(0), Stay("orders", 0, 0)
-    commits.want(stay, 1, "one")
+    commits, assignment = Commits(0), Assignment("orders", 0, 0)
+    commits.put(assignment, 1, "one")
     client = Client(busy, busy)
-    assert commits.store(client, [stay], 5)  # type: ignore[arg-type]
-    assert (client.commits, stay.committed) == ([(1, "one")], 1)
-    commits.want(stay, 2, "two")
-    assert not commits.store(Client(busy), [stay], 0)  # type: ignore[arg-type]
+    assert commits.commit_now(client, [assignment], 5)  # type: ignore[arg-type]
+    assert (client.commits, assignment.committed) == ([(1, "one")], 1)
+    commits.put(assignment, 2, "two")
+    assert not commits.commit_now(Client(busy), [assignment], 0)  # type: ignore[arg-type]
 
 
 def refused(position: int, token: str) -> Commits:
     """What is left of a partition whose last commit was refused."""
-    commits, stay = Commits(0), Stay("orders", 0, 0)
-    commits.want(stay, position, token)
-    assert not commits.store(Client(KafkaError.REBALANCE_IN_PROGRESS), [stay], 0)  # type: ignore[arg-type]
-    commits.keep([stay])
-    stay.is_gone = True
+    commits, assignment = Commits(0), Assignment("orders", 0, 0)
+    commits.put(assignment, position, token)
+    assert not commits.commit_now(Client(KafkaError.REBALANCE_IN_PROGRESS), [assignment], 0)  # type: ignore[arg-type]
+    commits.keep_refused([assignment])
+    assignment.is_gone = True
     return commits
 
 
@@ -559,68 +592,91 @@ def test_a_partition_that_comes_back_goes_on_behind_the_commit_that_was_refused(
     committed: int | None, token: str | None, begins: tuple[int, str | None]
 ) -> None:
     commits, client = refused(5, "abcd"), Client()
-    stay = Stay("orders", 0, committed)
-    assert (commits.take_back(stay, token), stay.next_offset) == (begins[1], begins[0])
-    commits.store(client, [stay], 0)  # type: ignore[arg-type]
+    assignment = Assignment("orders", 0, committed)
+    assert (commits.resume(assignment, token), assignment.position) == (begins[1], begins[0])
+    commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
     assert client.commits == ([begins] if begins[1] == "abcd" else [])
 
 
 def test_what_was_refused_for_a_partition_that_does_not_come_back_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     commits = refused(5, "abcd")
-    commits.give_up()
-    assert "comes again" in caplog.text
-    assert not commits.is_open()
-    assert commits.take_back(Stay("orders", 0, 2), None) is None
+    commits.forget_refused()
+    assert "will be redelivered" in caplog.text
+    assert not commits.is_pending()
+    assert commits.resume(Assignment("orders", 0, 2), None) is None
 
 
 def test_a_token_that_is_too_long_for_the_broker_is_left_out() -> None:
-    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client(KafkaError.OFFSET_METADATA_TOO_LARGE)
-    commits.want(stay, 1, "long")
-    commits.store(client, [stay], 5)  # type: ignore[arg-type]
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client(KafkaError.OFFSET_METADATA_TOO_LARGE)
+    commits.put(assignment, 1, "long")
+    commits.commit_now(client, [assignment], 5)  # type: ignore[arg-type]
     assert client.commits == [(1, "")]
 
 
+@pytest.mark.parametrize("keeps_metadata", [True, False])
+def test_the_first_commit_is_read_back_once(keeps_metadata: bool, caplog: pytest.LogCaptureFixture) -> None:
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client()
+    client.keeps_metadata = keeps_metadata
+    for position in range(1, 4):
+        commits.put(assignment, position, "token")
+        commits.commit_now(client, [assignment], 0)  # type: ignore[arg-type]
+        commits.send(client, [assignment])  # type: ignore[arg-type]
+    assert client.read_backs == 1
+    assert caplog.text.count("orders-0: the broker keeps no metadata of commits") == (not keeps_metadata)
+
+
+def test_a_broker_that_is_away_is_asked_for_another_commit_and_never_for_one_of_a_partition_that_is_gone() -> None:
+    commits, assignment, gone, client = Commits(0), Assignment("orders", 0, 0), Assignment("orders", 1, 0), Client()
+    for each, answers in ((gone, [0]), (assignment, [0, KafkaError._TRANSPORT]), (assignment, [])):
+        client.answers = list(answers)
+        commits.put(each, 1, "token")
+        commits.commit_now(client, [each], 0)  # type: ignore[arg-type]
+        gone.is_gone = True
+        commits.send(client, [])  # type: ignore[arg-type]
+    assert client.read_backs == 2
+
+
 def test_nothing_is_committed_for_a_partition_that_is_lost() -> None:
-    commits, stay, client = Commits(0), Stay("orders", 0, 0), Client()
-    commits.want(stay, 1, "one")
-    stay.is_gone = True
+    commits, assignment, client = Commits(0), Assignment("orders", 0, 0), Client()
+    commits.put(assignment, 1, "one")
+    assignment.is_gone = True
     commits.send(client, [])  # type: ignore[arg-type]
-    commits.want(stay, 1, "one")
-    commits.store(client, [stay], 5)  # type: ignore[arg-type]
+    commits.put(assignment, 1, "one")
+    commits.commit_now(client, [assignment], 5)  # type: ignore[arg-type]
     assert client.commits == []
 
 
-def member_at(next_offset: int, end: int) -> tuple[Member, list[tuple[str, object]]]:
+def member_at(position: int, end: int) -> tuple[Member, list[tuple[str, object]]]:
     told: list[tuple[str, object]] = []
-    member = Member({**GROUP, "log_level": 0}, ["orders"], key_of("key"), RunnerConfig())
+    member = Member({**GROUP, "log_level": 0}, ["orders"], key_of("key"), None, RunnerConfig())
     member._consumer.close()
     member._consumer = Client()  # type: ignore[assignment]
     member._consumer.end = end  # type: ignore[attr-defined]
-    member._engine = SimpleNamespace(
+    member._adapter = SimpleNamespace(
         lose=lambda names: told.append(("lose", names)), add=lambda *log: told.append(("add", log))
     )
-    stay = Stay("orders", 0, next_offset)
-    member._stays[stay.name] = stay
+    assignment = Assignment("orders", 0, position)
+    member._assigned[assignment.name] = assignment
     return member, told
 
 
 def test_messages_that_come_again_are_passed_over_while_the_log_still_has_them() -> None:
     member, told = member_at(10, end=12)
-    member._take(Message("orders", 0, 8, b"k", b"v"))
+    member._receive(Message("orders", 0, 8, b"k", b"v"))
     assert told == []
-    assert not member._stays["orders-0"].backlog
-    member._take(Message("orders", 0, 11, b"k", b"v"))
-    assert [row[0] for row in member._stays["orders-0"].backlog] == [11]
+    assert not member._assigned["orders-0"].backlog
+    member._receive(Message("orders", 0, 11, b"k", b"v"))
+    assert [row[0] for row in member._assigned["orders-0"].backlog] == [11]
 
 
 def test_a_log_that_was_cut_below_its_reader_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
     member, told = member_at(10, end=4)
-    old = member._stays["orders-0"]
-    member._take(Message("orders", 0, 3, b"k", b"v"))
+    old = member._assigned["orders-0"]
+    member._receive(Message("orders", 0, 3, b"k", b"v"))
     assert told == [("lose", ["orders-0"]), ("add", ("orders-0", 3, None))]
     assert old.is_gone
-    assert member._stays["orders-0"].next_offset == 4
-    assert "was cut" in caplog.text
+    assert member._assigned["orders-0"].position == 4
+    assert "was truncated" in caplog.text
 
 
 def test_a_partition_whose_handlers_work_on_keeps_no_other_from_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -631,10 +687,10 @@ def test_a_partition_whose_handlers_work_on_keeps_no_other_from_leaving(monkeypa
         left.append(log)
         return False
 
-    monkeypatch.setattr("keyshared_kafka.engines.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))  # begins late
+    monkeypatch.setattr("keyshared_kafka.adapters.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))  # begins late
     logs = [f"orders-{partition}" for partition in range(10)]
     runner: Any = SimpleNamespace(remove_log=remove_log, stats=lambda: SimpleNamespace(logs=logs))
-    assert not Threads(runner).remove(logs, 0)
+    assert ThreadRunnerAdapter(runner).remove(logs, 0) == logs
     assert left == logs
 
 
@@ -649,41 +705,53 @@ def test_the_end_of_a_log_is_asked_for_at_each_step_back_and_only_then() -> None
     member, told = member_at(10, end=12)
     client: Any = member._consumer
     for offset in (7, 8, 9):
-        member._take(Message("orders", 0, offset, b"k", b"v"))
+        member._receive(Message("orders", 0, offset, b"k", b"v"))
         client.end = 0  # so that it would begin anew if it asked while it goes forward
     assert told == []
     client.end = 6
-    member._take(Message("orders", 0, 5, b"k", b"new"))
-    member._take(Message("orders", 0, 6, b"k", b"new"))
+    member._receive(Message("orders", 0, 5, b"k", b"new"))
+    member._receive(Message("orders", 0, 6, b"k", b"new"))
     assert told == [("lose", ["orders-0"]), ("add", ("orders-0", 5, None))]
-    assert [row[0] for row in member._stays["orders-0"].backlog] == [5, 6]
+    assert [row[0] for row in member._assigned["orders-0"].backlog] == [5, 6]
 
 
-def test_an_error_of_the_function_of_order_says_at_which_message() -> None:
+def test_an_error_of_the_function_of_order_names_the_message_and_is_raised_when_those_before_are_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     member, _ = member_at(0, end=0)
-    member._key_of = key_of(lambda message: cast("Any", message.value())["customer"])
+    (assignment,), client = member.assignments(), cast("Any", member._consumer)
+    member._key_of = key_of(lambda message: message.key() if message.value() else cast("Any", None)["customer"])
+    for offset, value in enumerate((b"v", b"v", b"", b"v")):
+        member._receive(Message("orders", 0, offset, b"k", value))
+    assert "orders-0[2]: cannot be ordered (TypeError" in caplog.text
+    assert ([row[0] for row in assignment.backlog], assignment.position, client.paused) == ([0, 1], 2, [0])
+    member._raise_if_unreadable()
+    assignment.backlog.clear()
+    member._raise_if_unreadable()
+    assignment.committed = 2
     with pytest.raises(TypeError) as raised:
-        member._take(Message("orders", 0, 8, b"k", b"v"))
-    assert "orders-0/8" in raised.value.__notes__[0]
+        member._raise_if_unreadable()
+    assert raised.value.__notes__ == ["raised by the function of order for orders-0[2], key b'k'"]
 
 
 @pytest.mark.parametrize("key", [7, bytearray(b"k"), "\ud800", ("k",)])
 def test_what_the_function_of_order_returns_and_is_no_key_is_told_with_its_message(key: Any) -> None:
     member, _ = member_at(0, end=0)
     member._key_of = key_of(lambda _: key)
+    member._receive(Message("orders", 0, 8, b"k", b"v"))
     with pytest.raises(KeyTypeError) as raised:
-        member._take(Message("orders", 0, 8, b"k", b"v"))
+        member._raise_if_unreadable()
     (note,) = raised.value.__notes__
-    assert note.startswith("returned by the function of order, for orders-0/8; let it return bytes, str or None")
-    assert not member._stays["orders-0"].backlog
+    assert note.startswith("returned by the function of order for orders-0[8]; let it return bytes, str or None")
+    assert not member._assigned["orders-0"].backlog
 
 
 @pytest.mark.parametrize(("returned", "key"), [(b"k", b"k"), ("käse", "käse".encode()), (None, None)])
 def test_what_the_function_of_order_may_return(returned: bytes | str | None, key: bytes | None) -> None:
     member, _ = member_at(0, end=0)
     member._key_of = key_of(lambda _: returned)
-    member._take(Message("orders", 0, 8, b"other", b"v"))
-    assert [row[1] for row in member._stays["orders-0"].backlog] == [key]
+    member._receive(Message("orders", 0, 8, b"other", b"v"))
+    assert [row[1] for row in member._assigned["orders-0"].backlog] == [key]
 
 
 class MuteError(Exception):
@@ -696,55 +764,26 @@ class MuteError(Exception):
     [
         (ValueError("no customer \ud800"), b"ValueError: no customer \\ud800"),
         (MuteError(), b"MuteError"),
-        (None, b"an older message of its key is here"),
+        (None, b"an older message of its key is a dead letter"),
     ],
 )
 def test_a_dead_letter_can_be_written_whatever_its_error_says(error: Exception | None, reason: bytes) -> None:
-    letter = Letter("orders-0", 7, None, Message("orders", 0, 7), 2, error)
+    letter = DeadLetter("orders-0", 7, None, Message("orders", 0, 7), 2, error)
     headers: Any = dict(headers_of(letter, "billing"))
     assert headers["keyshared.reason"] == reason
 
 
 def test_a_message_of_a_partition_that_left_is_passed_over() -> None:
     member, _ = member_at(0, end=0)
-    member._take(Message("orders", 3, 8, b"k", b"v"))
-    assert list(member._stays) == ["orders-0"]
+    member._receive(Message("orders", 3, 8, b"k", b"v"))
+    assert list(member._assigned) == ["orders-0"]
 
 
 def test_an_error_that_may_hide_a_skipped_message_stops_the_consumer() -> None:
     member, _ = member_at(0, end=0)
-    member._take(Message("orders", 0, 8, error=KafkaError(KafkaError._TRANSPORT)))
+    member._receive(Message("orders", 0, 8, error=KafkaError(KafkaError._TRANSPORT)))
     with pytest.raises(KafkaException):
-        member._take(Message("orders", 0, 8, error=KafkaError(KafkaError._BAD_MSG)))
-
-
-def test_what_goes_wrong_at_a_handler_is_logged_with_its_place_and_the_users_hooks_are_called_too(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told: list[object] = []
-    hooks = with_records(Hooks(ended=lambda *facts: told.append(facts)))
-    assert hooks.ended is not None
-    assert hooks.overdue is not None
-    assert hooks.noticed is not None
-    caplog.set_level(logging.INFO, "keyshared_kafka")
-    error = ValueError("no such customer")
-    hooks.ended("orders-3", (7,), None, 1)
-    hooks.ended("orders-3", (7,), RetryLater(5), 1)
-    hooks.ended("orders-3", (4, 5, 7, 9), PartlyDone(2, error), 1)
-    hooks.ended("orders-3", (8,), Reject("schema"), 1)
-    hooks.overdue("orders-3", 9, 500)
-    hooks.noticed("orders-3", Blocked(9, b"key", 1))
-    hooks.noticed("orders-3", CursorAdvanced(9))
-    assert len(told) == 4
-    kafka = [record.kafka for record in caplog.records]  # type: ignore[attr-defined]
-    assert [(fields["event"], fields["offset"]) for fields in kafka] == [
-        ("failed", 7),
-        ("rejected", 8),
-        ("overdue", 9),
-        ("blocked", 9),
-    ]
-    assert {(fields["topic"], fields["partition"]) for fields in kafka} == {("orders", 3)}
-    assert caplog.records[0].exc_info is not None
+        member._receive(Message("orders", 0, 8, error=KafkaError(KafkaError._BAD_MSG)))
 
 
 PARENT = """

@@ -1,10 +1,10 @@
-"""What the heart of a runner wants done, as values: its runner does it, and reports what came of it."""
+"""Actions: the engine returns them, and the runner carries them out and reports the outcome."""
 
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from keyshared.effects import Effect
-from keyshared.run.log import Log, Run
-from keyshared.run.values import Letter
+from keyshared.run.assignment import Assignment, Run
+from keyshared.run.values import DeadLetter
 
 __all__ = [
     "Action",
@@ -15,19 +15,20 @@ __all__ = [
     "LoadMany",
     "Noticed",
     "Overdue",
+    "Replace",
     "Roomy",
     "Settle",
     "Stopped",
     "Stopping",
     "Withdraw",
-    "WriteLetter",
+    "WriteDeadLetter",
 ]
 
 Message = TypeVar("Message")
 
 
 class Cancel(NamedTuple, Generic[Message]):
-    """Cancel this handler, and report its end as ever."""
+    """Cancel this handler, and report its end as that of any other."""
 
     run: Run[Message]
 
@@ -39,74 +40,83 @@ class Overdue(NamedTuple, Generic[Message]):
     ran_ms: int
 
 
+class Replace(NamedTuple, Generic[Message]):
+    """A handler hangs: let another worker take the place of the one that runs it."""
+
+    run: Run[Message]
+
+
 class Withdraw(NamedTuple, Generic[Message]):
-    """Take back, with `Heart.withdrawn`, those of these whose handlers have not begun."""
+    """Take back, with `Engine.withdrawn`, those of these whose handlers have not begun."""
 
     runs: tuple[Run[Message], ...]
 
 
-class WriteLetter(NamedTuple, Generic[Message]):
-    """Write a dead letter, and report `Heart.written`."""
+class WriteDeadLetter(NamedTuple, Generic[Message]):
+    """Write a dead letter, and report `Engine.written`."""
 
-    log: Log[Message]
-    letter: Letter[Message]
-    tries: int = 1
+    log: Assignment[Message]
+    dead_letter: DeadLetter[Message]
+    attempts: int = 1
 
 
 class LoadMany(NamedTuple, Generic[Message]):
-    """Read messages again, and report `Heart.loaded`."""
+    """Read messages again, and report `Engine.loaded`."""
 
-    log: Log[Message]
+    log: Assignment[Message]
     offsets: tuple[int, ...]
+    attempts: int = 1
 
 
 class Commit(NamedTuple, Generic[Message]):
-    """Commit where a restart of a log begins, and report `Heart.committed`."""
+    """Commit where a restart of a log begins, and report `Engine.committed`. ``recorded`` are runs that wait for it."""
 
-    log: Log[Message]
+    log: Assignment[Message]
     position: int
     token: str
+    recorded: tuple[Run[Message], ...] = ()
 
 
 class Settle(NamedTuple, Generic[Message]):
-    """Pass on that these are settled, and report `Heart.settled`."""
+    """Report that these are settled, and report `Engine.settled`."""
 
-    log: Log[Message]
+    log: Assignment[Message]
     offsets: tuple[int, ...]
+    attempts: int = 1
 
 
 class Noticed(NamedTuple, Generic[Message]):
     """A notice of the dispatcher."""
 
-    log: Log[Message]
+    log: Assignment[Message]
     effect: Effect[Message]
 
 
 class Full(NamedTuple, Generic[Message]):
-    """A log has no room: stop reading it."""
+    """A log has no capacity: stop reading it."""
 
-    log: Log[Message]
+    log: Assignment[Message]
 
 
 class Roomy(NamedTuple, Generic[Message]):
-    """A quarter of a log's room is free again: read on."""
+    """A quarter of a log's capacity is free again: read on."""
 
-    log: Log[Message]
+    log: Assignment[Message]
 
 
 class Left(NamedTuple, Generic[Message]):
     """A log has left, with its last commit made."""
 
-    log: Log[Message]
+    log: Assignment[Message]
     is_finished: bool
 
 
 class Stopping(NamedTuple):
-    """Nothing more is taken, or an error has come: whoever waits has to hear of it."""
+    """Nothing more is taken, or an error has come: end every call that waits."""
 
 
 class Stopped(NamedTuple):
-    """Everything has ended, but for handlers that were let go if it is not finished."""
+    """Everything has ended, except abandoned handlers if it is not finished."""
 
     is_finished: bool
 
@@ -115,8 +125,9 @@ Action: TypeAlias = (
     Run[Message]
     | Cancel[Message]
     | Overdue[Message]
+    | Replace[Message]
     | Withdraw[Message]
-    | WriteLetter[Message]
+    | WriteDeadLetter[Message]
     | LoadMany[Message]
     | Commit[Message]
     | Settle[Message]
@@ -127,4 +138,4 @@ Action: TypeAlias = (
     | Stopping
     | Stopped
 )
-"""What is to be done; a `Run` alone means that its handler is to be started."""
+"""One action; a `Run` alone means that its handler is to be started."""

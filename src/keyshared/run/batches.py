@@ -1,4 +1,4 @@
-"""What one handler gets: a message, or a batch of a key; and how far it came."""
+"""What one handler gets, a message or a batch of a key, and how many messages of it are done."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 
 from keyshared.effects import Deliver
 from keyshared.errors import ArgumentError
-from keyshared.run.answers import NotAwaitedError
-from keyshared.run.log import Log, Run, Why
-from keyshared.run.values import PartlyDone, Reject
+from keyshared.run.assignment import Assignment, Run, Why
+from keyshared.run.errors import PartlyDone, Reject
+from keyshared.run.functions import NotAwaitedError
 
 __all__ = ["Verdict", "next_run", "runs_of", "verdict"]
 
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
         done: How many of its messages are done, counted from the first.
         error: How the next one has ended.
         is_clear: Whether the error is that of this message, and not of any one in the batch.
-        raised: What the handler has raised, as others are told of it.
+        raised: The exception of the handler, as it is reported.
     """
 
     done: int
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
     raised: BaseException
 
 
-def runs_of(log: Log[Message], deliveries: Iterable[Deliver[Message]]) -> list[Run[Message]]:
+def runs_of(log: Assignment[Message], deliveries: Iterable[Deliver[Message]]) -> list[Run[Message]]:
     """Return a run for each message, or for each batch: those of one key that stand side by side."""
     if not log.has_batches:
         return [Run(log, (delivery,)) for delivery in deliveries]
@@ -50,7 +50,7 @@ def next_run(run: Run[Message]) -> Run[Message] | None:
     return _first_run(run.log, run.behind) if run.behind else None
 
 
-def _first_run(log: Log[Message], batch: tuple[Deliver[Message], ...]) -> Run[Message]:
+def _first_run(log: Assignment[Message], batch: tuple[Deliver[Message], ...]) -> Run[Message]:
     """Put what has failed before in a run of its own: nothing else may pay for it."""
     suspects = (at for at, each in enumerate(batch) if each.failures or each.offset in log.alone)
     together = max(1, next(suspects, len(batch)))
@@ -80,6 +80,6 @@ def verdict(run: Run[Message], raised: BaseException, *, now_ms: int) -> Verdict
 def _as_it_counts(run: Run[Message], raised: BaseException, *, now_ms: int) -> BaseException:
     if run.cancelled is not Why.TIMEOUT or isinstance(raised, NotAwaitedError | Reject):
         return raised
-    error = TimeoutError(f"it ran for {now_ms - (run.started_ms or 0)} ms and was cancelled")
+    error = TimeoutError(f"the handler ran for {now_ms - (run.started_ms or 0)} ms and was cancelled")
     error.__cause__ = raised
     return error

@@ -1,16 +1,18 @@
-"""The lock of a runner on threads. A Ctrl-C never tears what is done under it."""
+"""The lock of a runner on threads. A Ctrl-C never interrupts work under it."""
 
 from collections.abc import Callable
 from enum import Enum, auto
 from signal import SIGINT, default_int_handler, getsignal, signal
 from threading import Lock, get_ident, main_thread
 from types import FrameType, TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
-from keyshared.run.clock import seconds
-from keyshared.run.values import CalledFromHookError
+from keyshared.run.base import seconds
+from keyshared.run.errors import CalledFromHookError
 
 __all__ = ["Guard"]
+
+Answer = TypeVar("Answer")
 
 
 class _Place(Enum):
@@ -27,13 +29,13 @@ class _Interrupts:
     """
 
     def __init__(self) -> None:
-        self.thread: int | None = None  # None: nobody holds interrupts
+        self.thread: int | None = None  # None: no runner holds interrupts
         self.place = _Place.OUTSIDE
         self.is_pending = False
         self._holders = 0
 
     def hold(self) -> bool:
-        """Hold interrupts; return whether that is possible: in the main thread, if nobody else handles them."""
+        """Hold interrupts; return whether that is possible: in the main thread, unless the program handles them."""
         if get_ident() != main_thread().ident or not (self._holders or getsignal(SIGINT) is default_int_handler):
             return False
         if not self._holders:
@@ -43,7 +45,7 @@ class _Interrupts:
         return True
 
     def free(self) -> None:
-        """Hold interrupts no longer. Whoever has begun to handle them meanwhile goes on doing so."""
+        """Hold interrupts no longer. A handler that the program has set meanwhile stays."""
         self._holders -= 1
         if not self._holders:
             self.thread = None
@@ -61,7 +63,7 @@ class _Interrupts:
             self.is_pending = True
             return
         if self.place is _Place.WAITING:
-            self.place = _Place.INSIDE  # what cleans up after the wait is not to be torn either
+            self.place = _Place.INSIDE  # the clean-up after the wait is not to be torn either
         default_int_handler(number, frame)
 
 
@@ -69,7 +71,7 @@ _INTERRUPTS: Final = _Interrupts()
 
 
 class Guard:
-    """A lock, and waiting for news under it.
+    """A lock, and waiting for a change under it.
 
     Attributes:
         lock: The lock alone, for threads that no interrupt can come to.
@@ -85,10 +87,10 @@ class Guard:
         self._bells: dict[Lock, None] = {}  # one for each thread that waits
         self._is_holding = False
         self._before = _Place.OUTSIDE  # where the main thread was: a hook of another runner may call this one
-        self._teller: int | None = None  # the thread that is in a hook, and has the lock
+        self._outside: int | None = None  # the thread that is in a hook, and has the lock
 
     def __enter__(self) -> Self:
-        if self._teller is not None and self._teller == get_ident():
+        if self._outside is not None and self._outside == get_ident():
             raise CalledFromHookError
         before = _Place.OUTSIDE
         if get_ident() == _INTERRUPTS.thread:
@@ -107,13 +109,13 @@ class Guard:
             if before is _Place.OUTSIDE:
                 _INTERRUPTS.raise_pending()
 
-    def tell(self, call: Callable[..., None], *arguments: object) -> None:
-        """Call a hook under the lock: what it calls must not wait for the lock."""
-        self._teller = get_ident()
+    def call_outside(self, call: Callable[..., Answer], *arguments: object) -> Answer:
+        """Call a function of the user under the lock: its own calls raise instead of waiting for the lock."""
+        self._outside = get_ident()
         try:
-            call(*arguments)
+            return call(*arguments)
         finally:
-            self._teller = None
+            self._outside = None
 
     @property
     def waiting(self) -> int:
@@ -145,7 +147,7 @@ class Guard:
         self._bells.clear()
 
     def hold_interrupts(self) -> None:
-        """Keep Ctrl-C out of what is done under the lock, until `free_interrupts`."""
+        """Hold Ctrl-C while the lock is held, until `free_interrupts`."""
         self._is_holding = self._is_holding or _INTERRUPTS.hold()
 
     def free_interrupts(self) -> None:

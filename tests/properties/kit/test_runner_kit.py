@@ -1,4 +1,4 @@
-"""The kit against the heart of a runner: processes that take a log over from one another, from what is committed."""
+"""The kit against the engine of a runner: processes that take a log over from one another, from what is committed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from tests.run import broken
 from keyshared import RetryPolicy
 from keyshared.effects import Deliver
 from keyshared.run import PartlyDone, RunnerConfig
-from keyshared.run.actions import Action, Commit, WriteLetter
-from keyshared.run.heart import Heart
-from keyshared.run.log import Run
+from keyshared.run.actions import Action, Commit, WriteDeadLetter
+from keyshared.run.assignment import Run
+from keyshared.run.engine import Engine
 from keyshared.testing import Delivery, Driver, Guarantees, Promise
 from keyshared.testing import history as past
 from keyshared.testing.history import Happening
@@ -30,17 +30,17 @@ CONFIG = RunnerConfig(
 
 
 class RunnerDriver(Driver):
-    """Each consumer is a process with a heart of its own; a handler runs from its delivery to its answer.
+    """Each consumer is a process with a engine of its own; a handler runs from its delivery to its answer.
 
     A consumer that leaves has crashed: the next one begins with what was committed.
     """
 
     config = CONFIG
-    heart_class: ClassVar[type[Heart[int]]] = Heart
+    engine_class: ClassVar[type[Engine[int]]] = Engine
 
     def __init__(self) -> None:
         self.log: list[bytes | None] = []
-        self.heart: Heart[int] | None = None
+        self.engine: Engine[int] | None = None
         self.holder = ""
         self.deliveries: Counter[int] = Counter()
         self.read = 0
@@ -52,14 +52,14 @@ class RunnerDriver(Driver):
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002
         self.holder = consumer
         token = None if self.committed is None else self.committed[1]
-        self.heart = self.heart_class(self.config, commits=True, writes=True)
-        self.heart.add_log("log", start=0, resume_from=token, now_ms=self.now)
+        self.engine = self.engine_class(self.config, commits=True, writes=True)
+        self.engine.add_log("log", start=0, resume_from=token, now_ms=self.now)
         self.read = 0 if self.committed is None else self.committed[0]
         self.begun.clear()
         self.carry_out()
 
     def disconnect(self, consumer: str) -> None:  # noqa: ARG002
-        self.heart = None
+        self.engine = None
 
     def publish(self, key: bytes | None) -> int:
         self.log.append(key)
@@ -85,12 +85,12 @@ class RunnerDriver(Driver):
         return None if self.committed is None else self.committed[0]
 
     def restart(self) -> None:
-        if self.heart is not None:
-            for run in self.heart.log("log").runs:
+        if self.engine is not None:
+            for run in self.engine.log("log").runs:
                 offset = self.at_work(run).offset
                 released = past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset])
                 self.told.append(released)
-        self.heart = None
+        self.engine = None
 
     def notices(self) -> Sequence[Happening]:
         told, self.told = self.told, []
@@ -102,14 +102,14 @@ class RunnerDriver(Driver):
 
     def end(self, delivery: Delivery, raised: BaseException | None) -> bool:
         run: Any = delivery.token
-        if self.heart is None or run not in self.heart.log("log").runs or self.at_work(run).offset != delivery.offset:
+        if self.engine is None or run not in self.engine.log("log").runs or self.at_work(run).offset != delivery.offset:
             return False  # its process is gone, or it has answered
-        self.answer(self.heart, run, raised)
+        self.answer(self.engine, run, raised)
         self.carry_out()
         return True
 
-    def answer(self, heart: Heart[int], run: Run[int], raised: BaseException | None) -> None:
-        heart.ended(run, raised, now_ms=self.now)
+    def answer(self, engine: Engine[int], run: Run[int], raised: BaseException | None) -> None:
+        engine.ended(run, raised, now_ms=self.now)
 
     def begin(self, run: Run[int]) -> None:
         """A handler begins with a message."""
@@ -118,26 +118,26 @@ class RunnerDriver(Driver):
         self.begun.append(Delivery(begun.offset, begun.key, self.deliveries[begun.offset], token=run))
 
     def carry_out(self) -> None:
-        heart = self.heart
-        if heart is None:
+        engine = self.engine
+        if engine is None:
             return
-        while self.read < len(self.log) and heart.room("log"):
-            heart.submit("log", self.read, self.log[self.read], self.read, now_ms=self.now)
+        while self.read < len(self.log) and engine.room("log"):
+            engine.submit("log", self.read, self.log[self.read], self.read, now_ms=self.now)
             self.read += 1
-        while actions := heart.advance(now_ms=self.now):
+        while actions := engine.advance(now_ms=self.now):
             for action in actions:
-                self.do(heart, action)
+                self.do(engine, action)
 
-    def do(self, heart: Heart[int], action: Action[int]) -> None:
+    def do(self, engine: Engine[int], action: Action[int]) -> None:
         match action:
             case Run():
                 self.begin(action)
             case Commit(_, position, token):
                 self.committed = position, token
-                heart.committed(action, None, now_ms=self.now)
-            case WriteLetter(_, letter):
+                engine.committed(action, None, now_ms=self.now)
+            case WriteDeadLetter(_, letter):
                 self.told.append(past.DeadLettered(offset=letter.offset))
-                heart.written(action, None, now_ms=self.now)
+                engine.written(action, None, now_ms=self.now)
             case _:
                 raise AssertionError(action)
 
@@ -188,22 +188,22 @@ class BatchRunnerDriver(RunnerDriver):
         super().restart()
 
     def tell_how_far(self) -> None:
-        if self.heart is not None:
-            for run in [run for run in self.heart.log("log").runs if self.done[run]]:
+        if self.engine is not None:
+            for run in [run for run in self.engine.log("log").runs if self.done[run]]:
                 offset = self.at_work(run).offset
                 self.told.append(past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset]))
-                self.heart.ended(run, PartlyDone(self.done[run], SystemExit()), now_ms=self.now)
+                self.engine.ended(run, PartlyDone(self.done[run], SystemExit()), now_ms=self.now)
             self.carry_out()
 
     def at_work(self, run: Run[int]) -> Deliver[int]:
         return run.deliveries[self.done[run]]
 
-    def answer(self, heart: Heart[int], run: Run[int], raised: BaseException | None) -> None:
+    def answer(self, engine: Engine[int], run: Run[int], raised: BaseException | None) -> None:
         done = self.done[run]
         if raised is not None:
-            super().answer(heart, run, PartlyDone(done, raised) if done else raised)
+            super().answer(engine, run, PartlyDone(done, raised) if done else raised)
         elif done + 1 == len(run.deliveries):
-            super().answer(heart, run, None)
+            super().answer(engine, run, None)
         else:
             self.done[run] += 1
             self.begin(run)
@@ -227,8 +227,8 @@ TestBatchRunner = BatchRunnerMachine.TestCase
         (broken.RunsABatchBesideItself, {Promise.BOUNDS, Promise.KEY_ORDER}),
     ],
 )
-def test_a_broken_heart_is_caught_with_batches(fault: type[Heart[int]], promises: set[Promise]) -> None:
-    driver = type("BrokenDriver", (BatchRunnerDriver,), {"heart_class": fault})
+def test_a_broken_heart_is_caught_with_batches(fault: type[Engine[int]], promises: set[Promise]) -> None:
+    driver = type("BrokenDriver", (BatchRunnerDriver,), {"engine_class": fault})
     found = find_violation(type("BrokenMachine", (BatchRunnerMachine,), {"driver_class": driver}))
     assert found is not None
     assert found.violation.promise in promises

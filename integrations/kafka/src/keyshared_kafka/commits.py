@@ -1,26 +1,34 @@
-"""Stores positions and tokens with the group."""
+"""Commits positions and tokens to the group."""
 
 from collections.abc import Iterable
+from concurrent.futures import Future
+from threading import Lock
 from time import monotonic, sleep
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from keyshared.run.crashes import read_token
+from keyshared_kafka.assignments import Assignment, name_of
 from keyshared_kafka.failures import REFUSED
 from keyshared_kafka.records import fields, logger
-from keyshared_kafka.stays import Stay, name_of
 
 __all__ = ["Commits"]
 
 _AGAIN_S: Final = 0.05
-_UNKNOWN_AGAIN_S: Final = 5.0  # a broker may know a topic later: after it has started, or when somebody makes it again
+_UNKNOWN_AGAIN_S: Final = 5.0  # a broker may know a topic later: after it has started, or when it is created again
+_READ_BACK_S: Final = 5.0
+_READ_BACK_TRIES: Final = 3
+
+Requests = dict[str, tuple[Assignment, int, str]]
 
 
 class Commits:
-    """Commits what runners want committed, all partitions in one request.
+    """Commits the positions of runners, all partitions in one request.
 
-    Only the thread that polls may talk to the client: other threads would wait until it leaves `poll`, and for ever if
-    it waits for them in a rebalance. So a runner leaves its wish here, and the next turn sends it.
+    Only the thread that polls may call the client: other threads would wait until it leaves `poll`, and for ever if it
+    waits for them in a rebalance. So runners put their commits here, the polling thread sends them, and a future tells
+    the runner when the broker has confirmed its commit.
 
     Args:
         every_s: Least time between two requests.
@@ -29,26 +37,51 @@ class Commits:
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._due_at = 0.0
-        self._wanted: dict[Stay, tuple[int, str]] = {}
-        self._sent: dict[str, tuple[Stay, int, str]] | None = None
-        self._unknown: dict[Stay, tuple[int, str]] = {}  # what the broker had no partition for
+        self._lock = Lock()  # of the next two, which runners change
+        self._wanted: dict[Assignment, tuple[int, str]] = {}
+        self._waiting: dict[Assignment, list[Future[None]]] = {}
+        self._sent: Requests | None = None
+        self._unknown: dict[Assignment, tuple[int, str]] = {}  # commits of topics that the broker does not know
         self._unknown_at = 0.0
-        self._kept: dict[str, tuple[int, str]] = {}  # by partition: what was not committed when it left
+        self._refused: dict[str, tuple[int, str]] = {}  # by partition: last commits that were not made
+        self._to_read_back: tuple[Assignment, str] | None = None
+        self._read_backs = _READ_BACK_TRIES
 
-    def want(self, stay: Stay, position: int, token: str) -> None:
-        """Note what the next request has to say of a partition. May be called by any thread."""
-        self._wanted[stay] = position, token
+    def put(self, assignment: Assignment, position: int, token: str) -> Future[None]:
+        """Replace what the next request commits for a partition; any thread may call this.
 
-    def send(self, consumer: Consumer, stays: Iterable[Stay]) -> None:
-        """Send what is wanted, and ends of logs that lag, without waiting for the answer; one request at a time."""
+        Returns:
+            A future that is done when the broker has confirmed this commit or a later one. In a rebalance it is done at
+            once: the runner has to finish first, and `commit_now` follows.
+        """
+        future: Future[None] = Future()
+        with self._lock:
+            self._wanted[assignment] = position, token
+            if not assignment.is_draining:
+                self._waiting.setdefault(assignment, []).append(future)
+                return future
+        future.set_result(None)
+        return future
+
+    def release(self, assignments: Iterable[Assignment]) -> None:
+        """Let runners wait no longer for commits of these partitions: they are drained, or gone."""
+        for each in assignments:
+            with self._lock:
+                each.is_draining = True
+                waiting = self._waiting.pop(each, [])
+            _resolve(waiting)
+
+    def send(self, consumer: Consumer, assignments: Iterable[Assignment]) -> None:
+        """Send what was put, and ends of logs that lag, without waiting for the response; one request at a time."""
         if self._sent is not None or monotonic() < self._due_at:
             return
-        for stay in stays:
-            if stay.lags() and stay not in self._wanted:
-                self._wanted[stay] = stay.committed, ""
+        self._read_back(consumer)
+        for assignment in assignments:
+            if assignment.lags() and assignment not in self._wanted:
+                self._wanted[assignment] = assignment.committed, assignment.token
         if monotonic() >= self._unknown_at:
             self._unknown_at = monotonic() + _UNKNOWN_AGAIN_S
-            self._want_unknown(list(self._unknown))
+            self._put_unknown(list(self._unknown))
         if self._wanted:
             self._due_at = monotonic() + self._every_s
             self._sent = self._take(list(self._wanted))
@@ -58,120 +91,163 @@ class Commits:
                 self._sent = None
 
     def answered(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
-        """Take the answer to `send`. What was refused for the moment is wanted again, unless something newer is."""
+        """Evaluate the response to `send`. A commit that was refused for the moment is put again."""
         sent, self._sent = self._sent or {}, None
-        self._look(sent, error, places)
+        self._evaluate(sent, error, places)
 
     def hurry(self) -> None:
-        """Wait no longer between requests than for what was refused."""
+        """Wait between requests no longer than after a refusal."""
         self._every_s, self._due_at, self._unknown_at = min(self._every_s, _AGAIN_S), 0.0, 0.0
 
-    def is_open(self) -> bool:
-        """Whether something is wanted or on its way, or was refused for a partition that may come back."""
-        return bool(self._wanted or self._sent or self._kept)
+    def is_pending(self) -> bool:
+        """Whether a commit waits to be sent or answered, or was refused for a partition that may come back."""
+        return bool(self._wanted or self._sent or self._refused)
 
-    def store(self, consumer: Consumer, stays: Iterable[Stay], within_s: float) -> bool:
-        """Send what is wanted of these partitions, and wait for the answer; return whether nothing was refused."""
+    def commit_now(self, consumer: Consumer, assignments: Iterable[Assignment], within_s: float) -> bool:
+        """Commit these partitions and wait for the response; return whether no commit was refused."""
         until = monotonic() + within_s
-        stays = list(stays)
-        self._want_unanswered(stays)
-        self._want_unknown(stays)
-        while sent := self._take([stay for stay in stays if stay in self._wanted]):
+        assignments = list(assignments)
+        self._put_unanswered(assignments)
+        self._put_unknown(assignments)
+        while sent := self._take([each for each in assignments if each in self._wanted]):
             error, places = None, []
             try:
                 places = consumer.commit(offsets=_places(sent), asynchronous=False) or []
             except KafkaException as raised:
                 error = raised.args[0]
-            if self._look(sent, error, places):
+            if self._evaluate(sent, error, places):
                 if monotonic() >= until:
                     return False
                 sleep(_AGAIN_S)
         return True
 
-    def keep(self, stays: Iterable[Stay]) -> None:
-        """Remember commits of partitions that leave, if they were not made: the partitions may come back at once."""
-        stays = list(stays)
-        self._want_unanswered(stays)
-        for stay in stays:
-            if stay in self._wanted:
-                self._kept[stay.name] = self._wanted.pop(stay)
+    def keep_refused(self, assignments: Iterable[Assignment]) -> None:
+        """Keep commits that were not made, of partitions that are revoked: they may be assigned again at once."""
+        assignments = list(assignments)
+        self._put_unanswered(assignments)
+        for each in assignments:
+            if each in self._wanted:
+                self._refused[each.name] = self._wanted.pop(each)
 
-    def take_back(self, stay: Stay, token: str | None) -> str | None:
-        """Return the token to begin a stay with: what the group has, or what it refused from us, if that says more.
+    def resume(self, assignment: Assignment, token: str | None) -> str | None:
+        """Return the token to begin an assignment with: the group's, or the refused one of ours if that is further.
 
-        What was done once stays done, whoever had the partition in between.
+        A message that is done stays done, whichever member had the partition in between.
         """
-        position, kept = self._kept.pop(stay.name, (-1, ""))
-        if (position, len(kept)) <= (stay.committed, len(token or "")):
+        position, kept = self._refused.pop(assignment.name, (-1, ""))
+        if (position, _length(kept)) <= (assignment.committed, _length(token or "")):
             return token
-        stay.next_offset = position
-        self.want(stay, position, kept)
+        assignment.position = position
+        self.put(assignment, position, kept)
         return kept or None
 
-    def give_up(self) -> None:
-        """Forget what was refused for partitions that have not come back. Later, their logs may be others."""
-        if self._kept:
-            for log in sorted(self._kept):
-                text = "%s: the last commit was refused or not answered; what it holds comes again"
-                logger.warning(text, log, extra=fields("commit_refused", log))
-            self._kept.clear()
+    def forget_refused(self) -> None:
+        """Forget refused commits of partitions that were not assigned again; later their logs may be others."""
+        for log in sorted(self._refused):
+            text = "%s: the last commit was refused or not answered; its messages will be redelivered"
+            logger.warning(text, log, extra=fields("commit_refused", log))
+        self._refused.clear()
 
-    def _want_unanswered(self, stays: Iterable[Stay]) -> None:
-        """Want again what is on its way for these, unless something newer is: its answer may come too late for them."""
+    def _read_back(self, consumer: Consumer) -> None:
+        """Read the first commit with a token back, once: some brokers keep no metadata of commits."""
+        if self._to_read_back is None or self._read_backs <= 0:
+            return
+        (assignment, token), self._to_read_back = self._to_read_back, None
+        if assignment.is_gone:
+            return
+        self._read_backs -= 1
+        try:
+            (place,) = consumer.committed([assignment.place()], _READ_BACK_S)
+        except KafkaException:
+            return  # the broker is away; the next commit is read back
+        if place.error is not None:
+            return
+        self._read_backs = 0
+        if place.metadata != token:
+            text = "%s: the broker keeps no metadata of commits; after a restart messages that are done above the "
+            text += "committed offset will be redelivered, and failures are counted from zero"
+            logger.warning(text, assignment.name, extra=fields("no_metadata", assignment.name))
+
+    def _put_unanswered(self, assignments: Iterable[Assignment]) -> None:
+        """Put commits again that are on their way: their response may come too late."""
         sent = self._sent or {}
-        for stay in stays:
-            if stay.name in sent and sent[stay.name][0] is stay:
-                self._wanted.setdefault(stay, sent[stay.name][1:])
+        for each in assignments:
+            if each.name in sent and sent[each.name][0] is each:
+                self._wanted.setdefault(each, sent[each.name][1:])
 
-    def _want_unknown(self, stays: Iterable[Stay]) -> None:
-        for stay in stays:
-            if stay in self._unknown:
-                self._wanted.setdefault(stay, self._unknown.pop(stay))
+    def _put_unknown(self, assignments: Iterable[Assignment]) -> None:
+        for each in assignments:
+            if each in self._unknown:
+                self._wanted.setdefault(each, self._unknown.pop(each))
 
-    def _take(self, stays: Iterable[Stay]) -> dict[str, tuple[Stay, int, str]]:
+    def _take(self, assignments: Iterable[Assignment]) -> Requests:
         taken = {}
-        for stay in stays:
-            position, token = self._wanted.pop(stay)
-            if not stay.is_gone:
-                taken[stay.name] = stay, stay.reached(position), token
+        for each in assignments:
+            with self._lock:
+                position, token = self._wanted.pop(each)
+            if not each.is_gone:
+                taken[each.name] = each, each.offset_to_commit(position), token
         return taken
 
-    def _look(
-        self, sent: dict[str, tuple[Stay, int, str]], error: KafkaError | None, places: list[TopicPartition]
-    ) -> bool:
-        """Want again what was refused for the moment; return whether anything was. At last raise what will not pass."""
+    def _made(self, assignment: Assignment, position: int, token: str) -> None:
+        assignment.committed, assignment.is_unknown = max(assignment.committed, position), False
+        assignment.token = token
+        self._unknown.pop(assignment, None)
+        if token:
+            self._to_read_back = assignment, token
+        self._confirm(assignment)
+
+    def _confirm(self, assignment: Assignment) -> None:
+        """Tell the runner that its commit is made, unless it has put another one since."""
+        with self._lock:
+            waiting = [] if assignment in self._wanted else self._waiting.pop(assignment, [])
+        _resolve(waiting)
+
+    def _evaluate(self, sent: Requests, error: KafkaError | None, places: list[TopicPartition]) -> bool:
+        """Put refused commits again and return whether there are any; at last raise an error that will not pass."""
         errors = {name_of(place.topic, place.partition): place.error for place in places}
         refused, failed = [], None
-        for name, (stay, position, token) in sent.items():
+        for name, (assignment, position, token) in sent.items():
             fault = errors.get(name) or error
             if fault is None:
-                stay.committed, stay.is_unknown = max(stay.committed, position), False
-                self._unknown.pop(stay, None)
+                self._made(assignment, position, token)
             elif fault.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and token:
-                text = "%s: the broker takes no token of %d bytes; lower metadata_bytes"
+                text = "%s: the broker refuses metadata of %d bytes; lower metadata_bytes"
                 logger.warning(text, name, len(token), extra=fields("token_refused", name, bytes=len(token)))
-                refused.append((stay, position, ""))
+                refused.append((assignment, position, ""))
             elif fault.code() in REFUSED:
-                refused.append((stay, position, token))
+                refused.append((assignment, position, token))
             elif fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                _say_once_that_it_is_unknown(stay)
-                self._unknown[stay] = position, token
-            elif not stay.is_gone:
+                _report_unknown(assignment)
+                self._unknown[assignment] = position, token
+                self._confirm(assignment)  # the others of the runner shall not wait for a topic that was deleted
+            elif not assignment.is_gone:
                 failed = failed or fault
-        for stay, position, token in refused:
-            if not stay.is_gone:
-                self._wanted.setdefault(stay, (position, token))
+        for assignment, position, token in refused:
+            if not assignment.is_gone:
+                self._wanted.setdefault(assignment, (position, token))
         if failed is not None:
             raise KafkaException(failed)
         return bool(refused)
 
 
-def _say_once_that_it_is_unknown(stay: Stay) -> None:
-    if not stay.is_unknown:
-        text = "%s: not committed, but tried again: its topic was deleted, or has not so many partitions any more"
-        logger.warning(text, stay.name, extra=fields("commit_unknown", stay.name))
-    stay.is_unknown = True
+def _report_unknown(assignment: Assignment) -> None:
+    if not assignment.is_unknown:
+        text = "%s: commit refused and tried again: its topic was deleted, or has fewer partitions now"
+        logger.warning(text, assignment.name, extra=fields("commit_unknown", assignment.name))
+    assignment.is_unknown = True
 
 
-def _places(sent: dict[str, tuple[Stay, int, str]]) -> list[TopicPartition]:
-    return [stay.place(position, token) for stay, position, token in sent.values()]
+def _resolve(futures: "Iterable[Future[None]]") -> None:
+    for future in futures:
+        if not future.done():  # an event loop cancels it when it ends
+            future.set_result(None)
+
+
+def _length(token: str) -> int:
+    """Return how much a token says of messages above its position."""
+    return len(read_token(token)[0])
+
+
+def _places(sent: Requests) -> list[TopicPartition]:
+    return [assignment.place(position, token) for assignment, position, token in sent.values()]

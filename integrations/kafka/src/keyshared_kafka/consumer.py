@@ -2,106 +2,125 @@
 
 import asyncio
 import signal
-from asyncio import AbstractEventLoop, CancelledError, get_running_loop
+from asyncio import AbstractEventLoop, CancelledError, get_running_loop, wrap_future
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from threading import Event, get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from keyshared._checks import check_int, check_kind, configuration
-from keyshared._core.values import MetricRow
-from keyshared.config import Poison, RetryPolicy
-from keyshared.dispatcher import Blocking
+from keyshared._checks import check_int, check_kind, check_mapping, configuration
+from keyshared.config import GroupLimits, Poison, RetryPolicy, Rules
 from keyshared.errors import ConfigError
 from keyshared.run import (
     AsyncRunner,
-    BusyKey,
-    EventLoopError,
+    DeadLetter,
     Hooks,
-    Letter,
     RunnerConfig,
-    RunnerStats,
     StoppedError,
     ThreadRunner,
     UnknownLogError,
+    Verbs,
 )
-from keyshared.run.answers import check_function, is_coroutine_function
+from keyshared.run.functions import check_function, is_coroutine_function
+from keyshared.run.metrics import MetricRow
+from keyshared.run.reports import cause
 from keyshared.run.signals import listening
-from keyshared_kafka.engines import Engine, Tasks, Threads
+from keyshared_kafka.adapters import Adapter, AsyncRunnerAdapter, ThreadRunnerAdapter
+from keyshared_kafka.dead_letters import DeadLetterTopic
 from keyshared_kafka.errors import NotBegunError, UnknownPartitionError
-from keyshared_kafka.letters import Letters
 from keyshared_kafka.member import Member
 from keyshared_kafka.processes import check_processes, make_process
 from keyshared_kafka.reader import Reader
-from keyshared_kafka.records import with_records
+from keyshared_kafka.records import logger
+from keyshared_kafka.redrive import DeadLetterReader
 from keyshared_kafka.settings import (
     KeyOf,
+    NotBefore,
     check_dead_letters,
     consumer_options,
     key_of,
     letter_options,
+    make_spans,
     options_of,
     reader_options,
     topics_of,
 )
-from keyshared_kafka.stays import name_of
+from keyshared_kafka.stats import ConsumerStats, stats_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from keyshared.run.host import Host
+    from keyshared.run.engine import Engine
 
 __all__ = ["ParallelConsumer"]
 
 DEFAULT_WORKERS: Final = 16
 DEFAULT_RETRIES: Final = 5
 DEFAULT_WINDOW: Final = 10_000
+DEFAULT_SLOW_S: Final = 60
 DEFAULT_METADATA_BYTES: Final = 4_096
 LEAST_METADATA_BYTES: Final = 64  # any position fits
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+MakeAdapter: TypeAlias = "Callable[[Member, DeadLetterTopic | None, Reader], Adapter]"
 Handler: TypeAlias = (
     "Callable[[Message[Any, Any]], object | Awaitable[object]]"
     " | Callable[[list[Message[Any, Any]]], object | Awaitable[object]]"
 )
 
 
-class ParallelConsumer:
+class ParallelConsumer(Verbs):
     """Consumes topics with many workers: one message of a key at a time, in order, different keys at once.
 
-    A handler that returns has done its message. One that raises `Reject` gives it up, `RetryLater` puts it off, any
-    other exception is a failure: the message comes again after a delay, and at last goes to the dead letters. Every
-    tenth of a second the consumer commits how far all is done, and what is done above that. So a crash redoes what
-    was in flight, and what was done since the last commit.
+    A message is done when its handler returns. A handler that raises `Reject` gives its message up, and `RetryLater`
+    postpones it. Any other exception is a failure: the message is redelivered after a delay, and goes to the dead
+    letters when its retries are exhausted. Every tenth of a second the consumer commits the position below which all
+    messages are done, and which messages above it are done. So after a crash only those messages are redelivered that
+    were in flight, or done since the last commit.
+
+    The calls of `keyshared.run.Verbs` (``stuck``, ``park``, ``pause_key``, ``set_group``, ...) may come from any thread
+    and any handler. They name a partition by topic and number: ``orders-0``.
 
     Args:
-        options: Of the client, as librdkafka has them; ``group.id`` and ``bootstrap.servers`` are needed. All pass
-            through, except those that would let the client commit by itself.
-        topics: Names; one that begins with ``^`` is a pattern.
-        handle: Called with each `confluent_kafka.Message`: a function, called in threads and safe for that, or a
-            coroutine function.
+        options: librdkafka configuration, passed through; ``group.id`` and ``bootstrap.servers`` are required. Options
+            that would let the client commit by itself are refused.
+        topics: Topics to subscribe to; one that begins with ``^`` is a pattern.
+        handle: Called with each `confluent_kafka.Message`: a thread-safe function, or a coroutine function.
         workers: Handlers that run at once.
-        batch: How many messages ``handle`` gets at once: a list of up to that many consecutive ones of one key. None:
-            it gets a message, and no list. `PartlyDone` says how far a handler has come when it raises.
-        order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns what it is ordered by,
-            bytes or str (a number: ``str(number)``), or None for nothing. Messages without a key are handled in any
-            order.
-        retries: How often a message that failed is tried again, or a policy that also says how late. 0: never.
+        batch: How many messages ``handle`` gets at once: a list of up to that many consecutive messages of one key.
+            None: it gets one message, and no list. `PartlyDone` says how many are done when a handler raises.
+        order: ``"key"``; ``"partition"``; ``"none"``; or a function of a message that returns the key by which it is
+            ordered: bytes or str (a number: ``str(number)``), or None. Messages without a key are handled in any order.
+        retries: How often a failed message is tried again, or a policy that also sets the delays. 0: never.
         dead_letters: Topic for messages that are given up, none of ``topics``. Without it such a message stops the
-            consumer with the error of its handler, unless ``poison`` says that nothing is to be written.
-        poison: What becomes of a message that is given up, and of its key.
-        archive_blocked: Whether a message goes to the dead letters before it is blocked. Only with ``Poison.BLOCK``.
-        quarantine: Whether the newer messages of its key follow a dead letter until the key is unblocked.
-        drain_s: How long handlers may finish when a partition leaves, or when the consumer stops.
-        timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be: its key
-            waits for it, and ``hooks.overdue`` is called.
-        processes: Whether each worker is a process, for handlers that compute. ``handle`` has to be picklable then.
+            consumer with the error of its handler, unless ``poison`` lets messages be dropped or blocked.
+        poison: What is done with a message that is given up, and with its key.
+        drain_s: How long handlers may finish when a partition is revoked, or when the consumer stops.
+        timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be
+            cancelled: its key waits for it, and another thread takes its place. A process is killed.
+        slow_s: A handler that runs for so long is logged at WARNING, and again each time that it has run twice as long.
+            None for no such records.
+        processes: Whether each worker is a process, for handlers that compute. ``handle`` must be picklable then.
         window: Messages in memory.
-        commit_every_s: How old a commit may be: a crash redoes what was done in that time, besides what was in flight.
+        commit_every_s: The greatest age of a commit; messages that were done since the last one are redelivered after
+            a crash.
         metadata_bytes: The broker's ``offset.metadata.max.bytes``.
         measure: Whether ages and counts of messages are kept for `metrics`.
-        producer: Options of the client that writes dead letters, beside those of the connection.
-        hooks: Functions that are told what happens, for metrics; partitions are named as ``orders-0``.
+        producer: librdkafka configuration of the producer of dead letters, beside that of the connection.
+        hooks: Functions that are called when something has happened; partitions are named as ``orders-0``.
+        rules: Functions of a key: its group (a tenant, say), how many of its messages may be handled at once, whether
+            only its latest message counts.
+        groups: Limits of groups by name. All limits count for each partition by itself.
+        group: Limits of every other group.
+        max_in_flight: Messages of one partition that are handled at once; None for no limit but ``workers``.
+        max_in_flight_per_key: Messages of one key that are handled at once; above 1 their order is not kept.
+        latest_only: Whether a message that waits for its first handler is given up when a newer one of its key comes.
+        not_before: A function of a message that returns the earliest time of its handler, in milliseconds since 1970,
+            or None. Its key waits until then.
+        spans: Whether each run of a handler gets an OpenTelemetry span, linked to the context that the producer has
+            sent in the headers of the message.
+        redrive: Whether dead letters may be handled again with ``redrive`` and `read_dead_letters`.
 
     Raises:
         ConfigError: An argument can never work.
@@ -127,10 +146,9 @@ class ParallelConsumer:
         retries: int | RetryPolicy = DEFAULT_RETRIES,
         dead_letters: str | None = None,
         poison: Poison = Poison.DEAD_LETTER,
-        archive_blocked: bool = False,
-        quarantine: bool = False,
         drain_s: float = 10,
         timeout_s: float | None = None,
+        slow_s: float | None = DEFAULT_SLOW_S,
         processes: bool = False,
         window: int = DEFAULT_WINDOW,
         commit_every_s: float = 0.1,
@@ -138,176 +156,186 @@ class ParallelConsumer:
         measure: bool = False,
         producer: Mapping[str, Any] | None = None,
         hooks: Hooks | None = None,
+        rules: Rules | None = None,
+        groups: Mapping[str, GroupLimits] | None = None,
+        group: GroupLimits | None = None,
+        max_in_flight: int | None = None,
+        max_in_flight_per_key: int = 1,
+        latest_only: bool = False,
+        not_before: "NotBefore | None" = None,
+        redrive: bool = False,
+        spans: bool = False,
     ) -> None:
         with configuration():
-            check_function("handle", handle, "a message", is_awaited=True)
+            check_function("handle", handle, "a message", is_awaited=True, arguments=1)
+            if not_before is not None:
+                check_function("not_before", not_before, "a message", is_awaited=False, arguments=1)
         self._is_async = is_coroutine_function(handle)
         check_processes(processes, handle, is_async=self._is_async)
         options = options_of("options", options)
         self._topics = topics_of(topics)
-        check_dead_letters(dead_letters, self._topics, options)
-        with configuration():
-            check_kind("poison", poison, Poison, ", such as Poison.DROP")
-        if dead_letters is None and (archive_blocked or quarantine):
-            raise ConfigError("dead_letters", None, "name a topic with archive_blocked or quarantine")
+        check_dead_letters(dead_letters, poison, self._topics, options)
         self._drain_ms = _milliseconds("drain_s", drain_s)
-        timeout_ms = None if timeout_s is None else _milliseconds("timeout_s", timeout_s, 1, ", or None for ever")
         with configuration():
             self._config = RunnerConfig(
                 workers=workers,
                 batch=batch,
-                timeout_ms=timeout_ms,
+                timeout_ms=None
+                if timeout_s is None
+                else _milliseconds("timeout_s", timeout_s, 1, ", or None for ever"),
                 window=check_int("window", window, 1),
                 max_tracked=10 * window,
                 max_loaded_per_key=max(1, window // 10, batch if type(batch) is int else 0),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
-                archive_blocked=archive_blocked,
-                quarantine=quarantine,
                 commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
                 token_bytes=check_int("metadata_bytes", metadata_bytes, LEAST_METADATA_BYTES),
                 stop_ms=self._drain_ms,
                 measure=measure,
+                slow_ms=None if slow_s is None else _milliseconds("slow_s", slow_s, 1, ", or None for no records"),
+                rules=rules,
+                group=GroupLimits() if group is None else group,
+                max_in_flight=max_in_flight,
+                max_in_flight_per_key=max_in_flight_per_key,
+                latest_only=latest_only,
+                redrive=redrive,
             )
-            self._hooks = with_records(None if hooks is None else check_kind("hooks", hooks, Hooks))
+            self._hooks = None if hooks is None else check_kind("hooks", hooks, Hooks)
+            self._groups = _checked_groups(groups, rules)
         self._options = consumer_options(options, window, self._drain_ms)
         self._reader_options = reader_options(options)
         self._letter_options = letter_options(options, {} if producer is None else options_of("producer", producer))
         self._handle = handle
         self._key_of = key_of(order)
+        self._not_before = not_before
         self._dead_letters = dead_letters
         self._processes = processes
+        self._spans = make_spans(spans)
         self._asked_to_stop = Event()
-        self._engine: Engine | None = None
+        self._running: tuple[Adapter, Member] | None = None
 
     def run(self) -> None:
         """Consume until `stop` is called or the process gets SIGTERM or SIGINT; then finish, commit and leave.
 
+        SIGUSR1 logs what is stuck.
+
         Raises:
             StoppedError: It has run before.
-            BaseException: What went wrong: the connection for good, a dead letter that could not be written, a hook.
+            BaseException: The error that has stopped the consumer: the connection failed for good, a dead letter could
+                not be written, a hook raised.
         """
-        with listening((signal.SIGTERM, signal.SIGINT), self.stop):
+        with listening((signal.SIGTERM, signal.SIGINT), self.stop, self._report_stuck):
             if self._is_async:
                 asyncio.run(self.run_async())
                 return
-            self._live(self._with_threads)
+            self._consume(self._with_threads)
 
     async def run_async(self) -> None:
-        """As `run`, inside an event loop, where coroutine handlers run. Installs no handlers of signals.
+        """Consume inside an event loop, where coroutine handlers run. As `run`, but it installs no signal handlers.
 
-        When it is cancelled it finishes, commits and leaves first.
+        When the call is cancelled, the consumer finishes, commits and leaves first.
         """
         loop, thread = get_running_loop(), get_ident()
         make = self._with_threads
 
-        def with_tasks(member: Member, letters: Letters | None, reader: Reader) -> Engine:
+        def with_tasks(member: Member, letters: DeadLetterTopic | None, reader: Reader) -> Adapter:
             return self._with_tasks(member, letters, reader, loop, thread)
 
         if self._is_async:
             make = with_tasks
         pool = ThreadPoolExecutor(1, "keyshared-kafka")
-        living = loop.run_in_executor(pool, self._live, make)
-        pool.shutdown(wait=False)  # after that call; waiting for it here would stop the loop, which it needs
+        consuming = loop.run_in_executor(pool, self._consume, make)
+        pool.shutdown(wait=False)  # to wait for that call here would stop the loop, which it needs
         cancelled: CancelledError | None = None
-        while not living.done():
+        while not consuming.done():
             try:
-                await asyncio.wait([living])
+                await asyncio.wait([consuming])
             except CancelledError as error:  # perhaps not the first one
                 cancelled = error
                 self.stop()
-        living.result()
+        consuming.result()
         if cancelled is not None:
             raise cancelled
 
     def stop(self) -> None:
-        """Ask it to finish, commit and leave. Returns at once; may be called from any thread, and from a handler."""
+        """Ask the consumer to finish, commit and leave. Returns at once; any thread and any handler may call this."""
         self._asked_to_stop.set()
 
-    def stats(self) -> RunnerStats:
-        """Return the figures of this moment.
-
-        When it has ended, they are those of its end.
+    def stats(self) -> ConsumerStats:
+        """Return the figures of this moment, or those of the end if the consumer has ended.
 
         Raises:
-            NotBegunError: It has not begun to run.
+            NotBegunError: The consumer has not begun to run.
         """
-        return self._begun().ask(lambda runner: runner.stats())
+        adapter, member = self._begun()
+        return adapter.call(lambda runner: stats_of(runner.stats(), member.assignments()))
 
     def metrics(self, busiest: int = 0) -> list[MetricRow]:
-        """Return the figures of this moment under the names of keyshared's page on health; none before it runs.
+        """Return the figures of this moment under the names of keyshared's page on health; none before `run`.
 
-        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). May be called from
-        any thread.
+        ``REGISTRY.register(PrometheusCollector(consumer.metrics))`` exports them (`keyshared.run`). Any thread may call
+        this.
 
         Args:
             busiest: How many keys of each partition there are figures for; each is a label.
         """
-        engine = self._engine
-        return [] if engine is None else engine.ask(lambda runner: runner.metrics(busiest))
+        return [] if self._running is None else self._running[0].runner.metrics(busiest)
 
-    def why_blocked(self, topic: str, partition: int, offset: int) -> Blocking | None:
-        """Return what a message waits for; None if it is at a handler, or done.
+    def read_dead_letters(self, log: str, key: bytes | str | None) -> "list[DeadLetter[Message[Any, Any]]]":
+        """Read the dead letters of a partition and a key from their topic, by offset, for ``redrive``.
 
-        Raises:
-            NotBegunError: It has not begun to run.
-            UnknownPartitionError: The partition is not here, or no more.
-        """
-        return self._ask_of(topic, partition, lambda runner, log: runner.why_blocked(log, offset))
-
-    def busiest_keys(self, most: int = 10) -> list[BusyKey]:
-        """Return the keys with the most messages that are not done; none when it has ended.
+        A dead letter stays in its topic when it was handled again, and is returned again. Reads the whole topic.
 
         Raises:
-            NotBegunError: It has not begun to run.
+            ConfigError: The consumer has no topic of dead letters.
+            KafkaException: The topic cannot be read.
         """
-        return self._begun().ask(lambda runner: runner.busiest_keys(most))
-
-    def unblock(self, topic: str, partition: int, key: bytes | str) -> bool:
-        """Try the blocked messages of a key again (`Poison.BLOCK`), and end its quarantine.
-
-        Returns:
-            Whether a message of the key was blocked, or the key in quarantine.
-
-        Raises:
-            NotBegunError: It has not begun to run.
-            UnknownPartitionError: The partition is not here, or no more.
-        """
-        return self._ask_of(topic, partition, lambda runner, log: runner.unblock(log, key))
-
-    def _begun(self) -> Engine:
-        if self._engine is None:
-            raise NotBegunError
-        return self._engine
-
-    def _ask_of(
-        self, topic: str, partition: int, question: "Callable[[Host[Message[Any, Any]], str], Answer]"
-    ) -> Answer:
-        log = name_of(topic, partition)
-        try:
-            return self._begun().ask(lambda runner: question(runner, log))
-        except (EventLoopError, StoppedError, UnknownLogError):  # when it has ended it has no partition either
-            raise UnknownPartitionError(topic, partition) from None
-
-    def _live(self, make: "Callable[[Member, Letters | None, Reader], Engine]") -> None:
-        """Consume from the first poll to the last commit, in this thread."""
-        if self._engine is not None:
-            raise StoppedError
+        if self._dead_letters is None:
+            raise ConfigError("dead_letters", None, "name a topic, or there are no dead letters")
         group = str(self._options["group.id"])
-        letters = None if self._dead_letters is None else Letters(self._dead_letters, group, self._letter_options)
-        reader = Reader(self._reader_options)
-        member = Member(self._options, self._topics, self._key_of, self._config)
-        self._engine = engine = make(member, letters, reader)
+        return DeadLetterReader(self._reader_options, self._dead_letters, group, self._key_of).read(log, key)
+
+    def _control(self, act: "Callable[[Engine[Any]], Result]") -> Result:
         try:
-            member.consume(engine, self._asked_to_stop, self._drain_ms)
+            return self._begun()[0].runner._control(act)
+        except UnknownLogError as error:
+            raise UnknownPartitionError(error.log) from None
+
+    def _report_stuck(self) -> None:
+        if self._running is not None:
+            self._running[0].runner._report_stuck()
+
+    def _begun(self) -> tuple[Adapter, Member]:
+        if self._running is None:
+            raise NotBegunError
+        return self._running
+
+    def _consume(self, make: "MakeAdapter") -> None:
+        """Consume from the first poll to the last commit, in this thread."""
+        if self._running is not None:
+            raise StoppedError
+        group, topic = str(self._options["group.id"]), self._dead_letters
+        letters = None if topic is None else DeadLetterTopic(topic, group, self._letter_options)
+        reader = Reader(self._reader_options)
+        member = Member(self._options, self._topics, self._key_of, self._not_before, self._config)
+        adapter = make(member, letters, reader)
+        for name, limits in self._groups.items():
+            adapter.runner.set_group(name, **limits)
+        self._running = adapter, member
+        try:
+            member.consume(adapter, self._asked_to_stop, self._drain_ms)
+        except BaseException as error:
+            if error is not adapter.runner.error:  # of which the runner has written a record
+                _log_death(group, error)
+            raise
         finally:
             if letters is not None:
                 letters.close()
             reader.close()
-            engine.stop()
+            adapter.stop()
 
-    def _with_threads(self, member: Member, letters: Letters | None, reader: Reader) -> Engine:
-        return Threads(
+    def _with_threads(self, member: Member, letters: DeadLetterTopic | None, reader: Reader) -> Adapter:
+        return ThreadRunnerAdapter(
             ThreadRunner(
                 self._handle,
                 commit=member.commit,
@@ -316,31 +344,60 @@ class ParallelConsumer:
                 executor=make_process if self._processes else None,
                 hooks=self._hooks,
                 config=self._config,
+                logger=logger,
+                spans=self._spans,
             )
         )
 
     def _with_tasks(
-        self, member: Member, letters: Letters | None, reader: Reader, loop: AbstractEventLoop, thread: int
-    ) -> Engine:
-        # Threads of our own: handlers may have all those of the loop.
+        self, member: Member, letters: DeadLetterTopic | None, reader: Reader, loop: AbstractEventLoop, thread: int
+    ) -> Adapter:
+        # Threads of our own: handlers may use up those of the loop.
         loads, writes = ThreadPoolExecutor(1, "keyshared-loads"), ThreadPoolExecutor(1, "keyshared-letters")
 
         async def load(log: str, offsets: Sequence[int]) -> "dict[int, Message[Any, Any] | None]":
             return await loop.run_in_executor(loads, reader.load, log, offsets)
 
-        async def write(letter: "Letter[Message[Any, Any]]") -> None:
+        async def write(letter: "DeadLetter[Message[Any, Any]]") -> None:
             if letters is not None:
                 await loop.run_in_executor(writes, letters.write, letter)
 
+        async def commit(log: str, position: int, token: str) -> None:
+            future = member.commit(log, position, token)
+            if future is not None:
+                await wrap_future(future)
+
         runner = AsyncRunner(
             self._handle,
-            commit=member.commit,
+            commit=commit,
             dead_letter=None if letters is None else write,
             load=load,
             hooks=self._hooks,
             config=self._config,
+            logger=logger,
+            spans=self._spans,
         )
-        return Tasks(runner, loop, thread, (loads, writes))
+        return AsyncRunnerAdapter(runner, loop, thread, (loads, writes))
+
+
+def _checked_groups(groups: object, rules: Rules | None) -> dict[str, dict[str, Any]]:
+    """Return the arguments of ``set_group`` by group."""
+    known = {} if groups is None else check_mapping("groups", groups)
+    if known and (rules is None or rules.group_of is None):
+        raise ConfigError("groups", groups, "be left out without rules that have a group_of")
+    for name, limits in known.items():
+        check_kind("a name in groups", name, str)
+        check_kind("a value in groups", limits, GroupLimits)
+    return {name: asdict(limits) for name, limits in known.items()}
+
+
+def _log_death(group: str, error: BaseException) -> None:
+    """Write the one record that says why the consumer ends, and note it on the error."""
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    text = f"the consumer of group {group} stops because of an error: {cause(error)}{f' ({notes})' if notes else ''}"
+    fields = {"event": "stopped_by_error", "group": group, "reason": cause(error)}
+    logger.error("%s", text, exc_info=error, extra={"keyshared": fields})
+    error.add_note(f"keyshared: the consumer of group {group} stopped because of this error")
 
 
 def _retries(retries: object) -> int:

@@ -1,4 +1,4 @@
-"""Which errors of the client pass by themselves."""
+"""Which errors of the client are transient."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from keyshared_kafka.records import logger
 
-__all__ = ["REFUSED", "must_pass"]
+__all__ = ["REFUSED", "raise_unless_transient"]
 
 REFUSED: Final = frozenset(
     {
@@ -25,14 +25,14 @@ REFUSED: Final = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
     }
 )
-"""Answers to a commit that may be others a moment later: the group rebalances, its coordinator moves, the network is
+"""Responses to a commit that may be others a moment later: the group rebalances, its coordinator moves, the network is
 away."""
 
-_PASSING: Final = REFUSED | {
+_TRANSIENT: Final = REFUSED | {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,  # it may be made later
+    KafkaError.UNKNOWN_TOPIC_OR_PART,  # it may be created later
     KafkaError._MAX_POLL_EXCEEDED,  # the partitions are lost, and the next poll joins again
     KafkaError._RESOLVE,
     KafkaError._UNKNOWN_PARTITION,
@@ -40,8 +40,10 @@ _PASSING: Final = REFUSED | {
 }
 
 
-def must_pass(message: "Message[Any, Any]", error: KafkaError) -> None:
-    """Log an error that passes by itself; raise any other: a message may have been skipped, or nothing will come."""
-    if error.fatal() or error.code() not in _PASSING:
+def raise_unless_transient(message: "Message[Any, Any]", error: KafkaError) -> None:
+    """Log a transient error. Raise any other: a message may have been skipped, or no message will come."""
+    if error.fatal() or error.code() not in _TRANSIENT:
         raise KafkaException(error)
-    logger.warning("%s-%s: %s", message.topic(), message.partition(), error, extra={"kafka": {"event": error.name()}})
+    logger.warning(
+        "%s-%s: %s", message.topic(), message.partition(), error, extra={"keyshared": {"event": error.name()}}
+    )

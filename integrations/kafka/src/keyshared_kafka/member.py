@@ -1,163 +1,212 @@
-"""The member of the group: polls, hands over, follows rebalances."""
+"""The member of the group: polls, hands messages over to the runner, and follows rebalances."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from keyshared._checks import check_int
 from keyshared.errors import KeyTypeError
 from keyshared.hashing import key_bytes
 from keyshared.run import RunnerConfig
+from keyshared_kafka.adapters import Adapter
+from keyshared_kafka.assignments import Assignment, Row, name_of, token_of
 from keyshared_kafka.commits import Commits
-from keyshared_kafka.engines import Engine
-from keyshared_kafka.failures import REFUSED, must_pass
+from keyshared_kafka.ends import LogEnds
+from keyshared_kafka.failures import REFUSED, raise_unless_transient
 from keyshared_kafka.records import fields, logger
-from keyshared_kafka.settings import KeyOf
-from keyshared_kafka.stays import Stay, name_of, token_of
+from keyshared_kafka.settings import KeyOf, NotBefore
 
 __all__ = ["Member"]
 
 _BATCH: Final = 1_000  # messages that are taken from the client at once
-_IDLE_S: Final = 0.1  # how long a poll waits: as late does a signal count
-_HELD_S: Final = 0.02  # as above while something goes on, so that its commits, and messages for its room, need not wait
-_ROOM_S: Final = 0.02  # how long messages wait for room before their partition is paused, which costs a fetch
-_ASK_S: Final = 10  # how long the broker may take for an answer
-_ASKS: Final = 6
-_REFUSED_LEAVING_S: Final = 0.4  # a group that rebalances takes no commit until its members come again
-_LAST_COMMIT_S: Final = 10.0  # likewise, and these members are we; or the broker is away
+_IDLE_S: Final = 0.1  # how long a poll waits; a signal counts no later
+_BUSY_S: Final = 0.02  # as above while messages are unfinished: their commits, and messages for free capacity, need it
+_CAPACITY_S: Final = 0.02  # how long messages wait for capacity before their partition is paused, which costs a fetch
+_REQUEST_S: Final = 10  # how long the broker may take for a response
+_REQUESTS: Final = 6
+_REFUSED_REVOKED_S: Final = 0.4  # a group that rebalances may take no commit until its members have joined again
+_LAST_COMMIT_S: Final = 10.0  # likewise, and this member is one of them; or the broker is away
 _CLOSE_S: Final = 2.0  # how long the client may take to leave; while the broker is away it would wait for a commit
 
 
 class Member:
-    """Reads partitions for a runner. All but `commit` happens in one thread: rebalances are told during a poll.
+    """Reads partitions for a runner. All but `commit` runs in one thread: rebalances are reported during a poll.
 
     Args:
-        options: Of the client.
-        topics: To subscribe to.
-        key_of: What a message is ordered by.
+        options: librdkafka configuration of the client.
+        topics: Topics to subscribe to.
+        key_of: Returns the key by which a message is ordered.
+        not_before: Returns the earliest time of a message's handler.
         config: Settings of the runner.
     """
 
-    def __init__(self, options: Mapping[str, Any], topics: Sequence[str], key_of: KeyOf, config: RunnerConfig) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        topics: Sequence[str],
+        key_of: KeyOf,
+        not_before: "NotBefore | None",
+        config: RunnerConfig,
+    ) -> None:
         self._topics = list(topics)
         self._key_of = key_of
+        self._not_before = not_before
         self._window = config.window
         self._drain_ms = config.stop_ms
-        self._stays: dict[str, Stay] = {}
-        self._fresh: list[Stay] = []
-        self._commits = Commits(config.commit_every_ms / 1_000)  # what waits here was in the runner as long
-        self._theirs = options.get("on_commit")
+        self._assigned: dict[str, Assignment] = {}
+        self._to_resume: list[Assignment] = []
+        self._commits = Commits(config.commit_every_ms / 1_000)  # each commit has waited as long in the runner
+        self._ends = LogEnds()
+        self._users_on_commit = options.get("on_commit")
         self._consumer = Consumer({**options, "on_commit": self._on_commit})
-        self._engine: Engine | None = None
+        self._adapter: Adapter | None = None
         self._stop = Event()
         self._is_leaving = False
 
-    def commit(self, log: str, position: int, token: str) -> None:
-        """Commit for the runner; called by its threads. The next turn does it, or the last one."""
-        stay = self._stays.get(log)
-        if stay is not None:
-            self._commits.want(stay, position, token)
+    def commit(self, log: str, position: int, token: str) -> Future[None] | None:
+        """Commit for the runner; its threads call this. The next poll sends the commit.
 
-    def consume(self, engine: Engine, stop: Event, drain_ms: int) -> None:
-        """Consume until it is asked to stop or something fails; then let handlers finish, commit and leave.
-
-        The engine is left without partitions, for its owner to end.
+        Returns:
+            A future that is done when the broker has confirmed it; None if the partition is not owned any more.
         """
-        self._engine, self._stop = engine, stop
+        assignment = self._assigned.get(log)
+        return None if assignment is None else self._commits.put(assignment, position, token)
+
+    def assignments(self) -> list[Assignment]:
+        """Return the partitions that are assigned to this member. Any thread may call this."""
+        return list(self._assigned.values())
+
+    def consume(self, adapter: Adapter, stop: Event, drain_ms: int) -> None:
+        """Consume until the event is set or something fails; then let handlers finish, commit and leave the group.
+
+        The runner is left without partitions, for its owner to stop.
+        """
+        self._adapter, self._stop = adapter, stop
         try:
             self._consumer.subscribe(
                 self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
-            text = "%s: waits for partitions; those of a member that died come after its session.timeout.ms"
-            logger.info(text, ", ".join(self._topics), extra={"kafka": {"event": "joins", "topics": self._topics}})
+            text = "%s: waiting for partition assignment"
+            text += " (a dead member's partitions are reassigned after its session.timeout.ms)"
+            logger.info(text, ", ".join(self._topics), extra={"keyshared": {"event": "joins", "topics": self._topics}})
             while not stop.is_set():
-                self._turn(engine)
+                self._poll_once(adapter)
         finally:
             try:
-                self._let_finish(engine, drain_ms)
+                self._drain(adapter, list(self._assigned), drain_ms)
             finally:
                 try:
-                    self._store_all()
+                    self._commit_last()
                 finally:
-                    self._commits.give_up()
-                    self._gone(list(self._stays))
+                    self._commits.forget_refused()
+                    self._forget(list(self._assigned))
                     self._close()
 
-    def _let_finish(self, engine: Engine, drain_ms: int) -> None:
-        names = list(self._stays)
-        if names and not engine.remove(names, drain_ms) and engine.runner.error is None:
-            text = "handlers work on after %d ms; their messages come again"
-            logger.warning(text, drain_ms, extra={"kafka": {"event": "late", "partitions": names}})
+    def _drain(self, adapter: Adapter, names: list[str], drain_ms: int) -> None:
+        """Start no more handlers of these partitions, and wait until those that run have finished."""
+        self._commits.release([self._assigned[name] for name in names])  # the runner waits for no poll meanwhile
+        unfinished = adapter.remove(names, drain_ms) if names else []
+        if unfinished and adapter.runner.error is None:
+            text = "%s: drain timeout (%d ms): unfinished messages will be redelivered"
+            more = {"event": "late", "partitions": unfinished}
+            logger.warning(text, ", ".join(unfinished), drain_ms, extra={"keyshared": more})
 
-    def _store_all(self) -> None:
-        """Commit for the last time. A group that rebalances may take no commit: stay in it until it is at rest."""
+    def _commit_last(self) -> None:
+        """Commit for the last time. A group that rebalances may take no commit: stay in it until it is stable."""
         self._is_leaving = True
         until = monotonic() + _LAST_COMMIT_S
         self._commits.hurry()
         while True:
-            self._commits.send(self._consumer, self._stays.values())
-            if not self._commits.is_open():
+            self._commits.send(self._consumer, self._assigned.values())
+            if not self._commits.is_pending():
                 return
             if monotonic() >= until:
-                self._commits.keep(self._stays.values())
+                self._commits.keep_refused(self._assigned.values())
                 return
-            self._consumer.consume(_BATCH, _HELD_S)  # answers and rebalances come in it; messages come again, at others
+            self._consumer.consume(_BATCH, _BUSY_S)  # for responses and rebalances; the messages will be redelivered
 
     def _close(self) -> None:
         closing = Thread(target=self._consumer.close, name="keyshared-close", daemon=True)
         closing.start()
         closing.join(_CLOSE_S)
         if closing.is_alive():
-            text = "%s: no broker answers; the group waits for session.timeout.ms before it goes on without this member"
-            logger.warning(text, ", ".join(self._topics), extra={"kafka": {"event": "late", "topics": self._topics}})
+            text = (
+                "%s: no response from the broker; the group waits for session.timeout.ms before it replaces this member"
+            )
+            logger.warning(
+                text, ", ".join(self._topics), extra={"keyshared": {"event": "late", "topics": self._topics}}
+            )
 
     # polls
 
-    def _turn(self, engine: Engine) -> None:
-        """Poll once, hand over what came, and look after partitions that wait for something."""
-        is_busy = any(stay.is_paused or stay.is_behind() for stay in self._stays.values())
-        first = self._consumer.poll(_HELD_S if is_busy else _IDLE_S)
-        if engine.runner.error is not None:
-            raise engine.runner.error
-        if self._fresh:  # the client keeps a pause from an earlier stay
-            fresh, self._fresh = self._fresh, []
-            self._consumer.resume([stay.place() for stay in fresh if not stay.is_gone])
+    def _poll_once(self, adapter: Adapter) -> None:
+        """Poll, hand over what was read, commit, and look after paused partitions."""
+        is_busy = self._commits.is_pending() or any(
+            each.is_paused or each.is_behind() for each in self._assigned.values()
+        )
+        first = self._consumer.poll(_BUSY_S if is_busy else _IDLE_S)
+        if adapter.runner.error is not None:
+            raise adapter.runner.error
+        if self._to_resume:  # the client keeps a pause from an earlier assignment
+            resumed, self._to_resume = self._to_resume, []
+            self._consumer.resume([each.place() for each in resumed if not each.is_gone])
         if first is not None:
-            self._take(first)
+            self._receive(first)
             for message in self._consumer.consume(_BATCH, 0):
-                self._take(message)
-        self._hand_over(engine)
-        self._commits.send(self._consumer, self._stays.values())
+                self._receive(message)
+        self._hand_over(adapter)
+        self._commits.send(self._consumer, self._assigned.values())
+        self._ends.update(self._consumer, self._assigned.values(), adapter)
+        self._raise_if_unreadable()
 
-    def _take(self, message: "Message[Any, Any]") -> None:
+    def _receive(self, message: "Message[Any, Any]") -> None:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            must_pass(message, error)
+            raise_unless_transient(message, error)
             return
         if topic is None or partition is None or offset is None:
             return
-        stay = self._stays.get(name_of(topic, partition))
-        if stay is None:
-            return  # it was fetched before its partition left
+        assignment = self._assigned.get(name_of(topic, partition))
+        if assignment is None or assignment.unreadable is not None:
+            return  # the client had fetched it before the partition was revoked, or before its pause
         if error is not None:
-            stay.end = offset
+            assignment.end = offset
             return
-        goes_back, stay.last_offset = offset <= stay.last_offset, offset
-        if stay.next_offset is not None and offset < stay.next_offset:
-            stay = self._begin_anew_if_truncated(stay, offset) if goes_back else None
-            if stay is None:
+        goes_back, assignment.last_offset = offset <= assignment.last_offset, offset
+        if assignment.position is not None and offset < assignment.position:
+            again = self._restart_if_truncated(assignment, offset) if goes_back else None
+            if again is None:
                 return
-        stay.next_offset = offset + 1
-        stay.backlog.append((offset, self._key(stay, offset, message), message))
+            assignment = again
+        try:
+            row = self._row(assignment, offset, message)
+        except Exception as raised:  # noqa: BLE001  # of the user's function
+            self._stop_reading(assignment, raised)
+            return
+        assignment.position = offset + 1
+        assignment.backlog.append(row)
 
-    def _key(self, stay: Stay, offset: int, message: "Message[Any, Any]") -> bytes | None:
+    def _row(self, assignment: Assignment, offset: int, message: "Message[Any, Any]") -> Row:
+        key = self._key(assignment, offset, message)
+        if self._not_before is None:
+            return offset, key, message
+        try:
+            later = self._not_before(message)
+            return (offset, key, message) if later is None else (offset, key, message, check_int("not_before", later))
+        except Exception as error:
+            error.add_note(f"raised by or for not_before of {assignment.name}[{offset}], key {message.key()!r}")
+            raise
+
+    def _key(self, assignment: Assignment, offset: int, message: "Message[Any, Any]") -> bytes | None:
         try:
             key = self._key_of(message)
         except Exception as error:
-            error.add_note(f"by the function of order, for {stay.name}/{offset}")
+            error.add_note(f"raised by the function of order for {assignment.name}[{offset}], key {message.key()!r}")
             raise
         if key is None or type(key) is bytes:
             return key
@@ -165,130 +214,149 @@ class Member:
             return key_bytes(key)
         except KeyTypeError as error:
             wanted = "let it return bytes, str or None (a number: str(number))"
-            error.add_note(f"returned by the function of order, for {stay.name}/{offset}; {wanted}")
+            error.add_note(f"returned by the function of order for {assignment.name}[{offset}]; {wanted}")
             raise
 
-    def _begin_anew_if_truncated(self, stay: Stay, offset: int) -> Stay | None:
-        """Return another stay for a log that has lost its end and was read again; None for a message that was read."""
-        read_to = stay.next_offset or 0
-        end = self._consumer.get_watermark_offsets(stay.place(), timeout=_ASK_S, cached=False)[1]
-        if end >= read_to or self._engine is None:
+    def _stop_reading(self, assignment: Assignment, error: Exception) -> None:
+        """Read no further, as this message might have to wait for others; those that were read before are handled."""
+        assignment.unreadable = error
+        self._pause(assignment)
+        text = "%s: cannot be ordered (%r); the consumer stops when the messages read before are done"
+        more = {"offset": assignment.last_offset, "reason": repr(error)}
+        where = f"{assignment.name}[{assignment.last_offset}]"
+        logger.warning(text, where, error, extra=fields("unreadable", assignment.name, **more))
+
+    def _raise_if_unreadable(self) -> None:
+        for each in self._assigned.values():
+            if each.unreadable is not None and not each.backlog and not each.is_behind():
+                raise each.unreadable
+
+    def _restart_if_truncated(self, assignment: Assignment, offset: int) -> Assignment | None:
+        """Return a new assignment for a log that has lost its end and was read again; None for a message read twice."""
+        read_to = assignment.position or 0
+        end = self._consumer.get_watermark_offsets(assignment.place(), timeout=_REQUEST_S, cached=False)[1]
+        if end >= read_to or self._adapter is None:
             return None
         logger.warning(
-            "%s: the log was cut below offset %d, where it was read; it is read from %d",
-            stay.name,
+            "%s: the log was truncated below offset %d, which was read; reading from %d",
+            assignment.name,
             read_to,
             offset,
-            extra=fields("truncated", stay.name, offset=offset, read_to=read_to),
+            extra=fields("truncated", assignment.name, offset=offset, read_to=read_to),
         )
-        self._engine.lose([stay.name])
-        self._gone([stay.name])
-        again = Stay(stay.topic, stay.partition, None)
+        self._adapter.lose([assignment.name])
+        self._forget([assignment.name])
+        again = Assignment(assignment.topic, assignment.partition, None)
         again.last_offset = offset
-        self._stays[again.name] = again
-        self._engine.add(again.name, offset, None)
-        if stay.is_paused:
-            self._fresh.append(again)
+        self._assigned[again.name] = again
+        self._adapter.add(again.name, offset, None)
+        if assignment.is_paused:
+            self._to_resume.append(again)
         return again
 
     # back-pressure
 
-    def _hand_over(self, engine: Engine) -> None:
-        """Hand over what there is room for; pause partitions whose messages find none for a while."""
-        waiting = [stay for stay in self._stays.values() if stay.backlog and not self._gives(engine, stay)]
-        if any(not stay.is_paused for stay in waiting):
-            until = monotonic() + _ROOM_S
+    def _hand_over(self, adapter: Adapter) -> None:
+        """Hand over as much as the runner takes; pause partitions whose messages find no capacity for a while."""
+        waiting = [each for each in self._assigned.values() if each.backlog and not self._submit(adapter, each)]
+        if any(not each.is_paused for each in waiting):
+            until = monotonic() + _CAPACITY_S
             while waiting and monotonic() < until:
-                sleep(_ROOM_S / 10)
-                waiting = [stay for stay in waiting if not self._gives(engine, stay)]
-        for stay in waiting:
-            if not stay.is_paused:
-                self._consumer.pause([stay.place()])
-                stay.is_paused = True
-        if any(stay.is_paused for stay in self._stays.values()):
-            self._resume(engine)
+                sleep(_CAPACITY_S / 10)
+                waiting = [each for each in waiting if not self._submit(adapter, each)]
+        for each in waiting:
+            self._pause(each)
+        if any(each.is_paused for each in self._assigned.values()):
+            self._resume(adapter)
 
-    def _gives(self, engine: Engine, stay: Stay) -> bool:
-        """Hand over what there is room for; return whether that is all."""
-        room = min(engine.room(stay.name), len(stay.backlog))
-        if room:
-            rows = [stay.backlog.popleft() for _ in range(room)]
-            engine.give(stay.name, rows)
-        return not stay.backlog
+    def _submit(self, adapter: Adapter, assignment: Assignment) -> bool:
+        """Hand over as much of a backlog as the runner takes; return whether that is all."""
+        capacity = min(adapter.capacity(assignment.name), len(assignment.backlog))
+        if capacity:
+            rows = [assignment.backlog.popleft() for _ in range(capacity)]
+            adapter.submit(assignment.name, rows)
+        return not assignment.backlog
 
-    def _resume(self, engine: Engine) -> None:
-        enough = max(1, self._window // (2 * len(self._stays)))
-        for stay in self._stays.values():
-            if stay.is_paused and not stay.backlog and engine.room(stay.name) >= enough:
-                self._consumer.resume([stay.place()])
-                stay.is_paused = False
+    def _pause(self, assignment: Assignment) -> None:
+        if not assignment.is_paused:
+            self._consumer.pause([assignment.place()])
+            assignment.is_paused = True
+
+    def _resume(self, adapter: Adapter) -> None:
+        enough = max(1, self._window // (2 * len(self._assigned)))
+        for each in self._assigned.values():
+            can_read = each.is_paused and each.unreadable is None and not each.backlog
+            if can_read and adapter.capacity(each.name) >= enough:
+                self._consumer.resume([each.place()])
+                each.is_paused = False
 
     # rebalances
 
     def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        """Begin with partitions where the group left them. The client begins to read them there by itself."""
-        if self._engine is None or not places:
-            self._commits.give_up()
+        """Begin with partitions where the group has committed them. The client itself begins to read them there."""
+        if self._adapter is None or not places:
+            self._commits.forget_refused()
             return
         for place in self._committed(consumer, places):
             is_known = place.offset >= 0
-            stay = Stay(place.topic, place.partition, place.offset if is_known else None)
-            self._stays[stay.name] = stay
-            token = self._commits.take_back(stay, token_of(place) if is_known else None)
+            assignment = Assignment(place.topic, place.partition, place.offset if is_known else None)
+            self._assigned[assignment.name] = assignment
+            token = self._commits.resume(assignment, token_of(place) if is_known else None)
             if not self._is_leaving:
-                self._fresh.append(stay)
-                self._engine.add(stay.name, stay.next_offset, token)
-                where = "auto.offset.reset: nothing is committed" if stay.next_offset is None else stay.next_offset
-                logger.info("%s: begins at %s", stay.name, where, extra=_begun(stay))
-        self._commits.give_up()
+                self._to_resume.append(assignment)
+                self._adapter.add(assignment.name, assignment.position, token)
+                _log_start(assignment)
+        self._commits.forget_refused()
 
     def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        """Start nothing more of these partitions, let their handlers finish, commit, and forget them."""
-        names = self._here(places)
-        if self._engine is None or not names:
+        """Start no more handlers of these partitions, let those that run finish, commit, and forget the partitions."""
+        names = self._owned(places)
+        if self._adapter is None or not names:
             return
-        if not self._is_leaving and not self._engine.remove(names, self._drain_ms):
-            text = "%s: handlers work on after %d ms; their messages come again"
-            logger.warning(text, names, self._drain_ms, extra={"kafka": {"event": "late", "partitions": names}})
-        stays = [self._stays[name] for name in names]
-        self._commits.store(consumer, stays, _REFUSED_LEAVING_S)
-        self._commits.keep(stays)
-        for stay in stays:
-            logger.info("%s: handed over", stay.name, extra=fields("left", stay.name, committed=stay.committed))
-        self._gone(names)
+        if not self._is_leaving:
+            self._drain(self._adapter, names, self._drain_ms)
+        assignments = [self._assigned[name] for name in names]
+        self._commits.commit_now(consumer, assignments, _REFUSED_REVOKED_S)
+        self._commits.keep_refused(assignments)
+        for each in assignments:
+            text = "%s: revoked; committed offset %d"
+            logger.info(text, each.name, each.committed, extra=fields("left", each.name, committed=each.committed))
+        self._forget(names)
 
     def _on_lost(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        """Forget partitions that belong to others already."""
-        names = self._here(places)
-        if self._engine is None or not names:
+        """Forget partitions that belong to other members already."""
+        names = self._owned(places)
+        if self._adapter is None or not names:
             return
         for name in names:
-            text = "%s: lost; what was done since the last commit comes again, at others"
+            text = "%s: lost; messages done since the last commit will be redelivered to its new owner"
             logger.warning(text, name, extra=fields("lost", name))
-        self._gone(names)
+        self._forget(names)
         if not self._is_leaving:
-            self._engine.lose(names)
+            self._adapter.lose(names)
 
     def _on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
         self._commits.answered(error, places)
-        if self._theirs is not None:
-            self._theirs(error, places)
+        if self._users_on_commit is not None:
+            self._users_on_commit(error, places)
 
-    def _here(self, places: list[TopicPartition]) -> list[str]:
+    def _owned(self, places: list[TopicPartition]) -> list[str]:
         names = [name_of(place.topic, place.partition) for place in places]
-        return [name for name in names if name in self._stays]
+        return [name for name in names if name in self._assigned]
 
-    def _gone(self, names: list[str]) -> None:
+    def _forget(self, names: list[str]) -> None:
         for name in names:
-            self._stays.pop(name).is_gone = True
+            assignment = self._assigned.pop(name)
+            assignment.is_gone = True
+            self._commits.release([assignment])
 
     def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-        """Ask what the group has committed; the broker may be away for a while. Nothing counts if it is to stop."""
-        asks = 0
+        """Return the group's commits; the broker may be away for a while. Empty if the consumer is asked to stop."""
+        requests = 0
         while True:
-            asks += 1
+            requests += 1
             try:
-                answers: list[TopicPartition] = consumer.committed(places, _ASK_S)
+                answers: list[TopicPartition] = consumer.committed(places, _REQUEST_S)
                 error = next((place.error for place in answers if place.error is not None), None)
             except KafkaException as raised:
                 error, answers = raised.args[0], []
@@ -296,10 +364,14 @@ class Member:
                 return answers
             if self._stop.is_set():
                 return []
-            if asks == _ASKS or error.code() not in REFUSED:
+            if requests == _REQUESTS or error.code() not in REFUSED:
                 raise KafkaException(error)
             sleep(1)
 
 
-def _begun(stay: Stay) -> dict[str, object]:
-    return fields("begun", stay.name, offset=stay.next_offset)
+def _log_start(assignment: Assignment) -> None:
+    extra = fields("begun", assignment.name, offset=assignment.position)
+    if assignment.position is None:
+        logger.info("%s: no committed offset; starting at auto.offset.reset", assignment.name, extra=extra)
+    else:
+        logger.info("%s: starting at offset %d", assignment.name, assignment.position, extra=extra)

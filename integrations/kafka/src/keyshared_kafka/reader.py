@@ -8,16 +8,16 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from keyshared.run import StoppedError
-from keyshared_kafka.failures import must_pass
+from keyshared_kafka.failures import raise_unless_transient
 
 __all__ = ["Reader"]
 
 _POLL_S: Final = 0.1
-_FAR: Final = 2_000  # offsets: reading over fewer is faster than to ask the broker anew
+_FAR: Final = 2_000  # offsets: reading over fewer is faster than another request to the broker
 
 
 class Reader:
-    """A client beside the group's member, so that the member's own place is never moved.
+    """A second client: the position of the group's member is never moved.
 
     Args:
         options: Of the client, which is made when it is first needed.
@@ -77,12 +77,12 @@ class Reader:
 
 
 def _offset_of(message: "Message[Any, Any]", wanted: deque[int]) -> int:
-    """Return its offset, or that of the log's end; -1 for an error that passes by itself."""
+    """Return its offset, or that of the log's end; -1 for a transient error."""
     error, offset = message.error(), message.offset()
     if error is None:
         return -1 if offset is None else offset
     if error.code() != KafkaError._PARTITION_EOF:
-        must_pass(message, error)
+        raise_unless_transient(message, error)
         return -1
     if offset is None or offset <= wanted[-1]:
         raise KafkaException(error)

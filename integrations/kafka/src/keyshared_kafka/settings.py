@@ -1,28 +1,33 @@
-"""What a consumer is told: the options of its clients, its topics, and by what it orders."""
+"""The settings of a consumer: options of its clients, its topics, and its order."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from warnings import catch_warnings, simplefilter
 
-from keyshared._checks import check_kind, check_mapping, configuration
+from keyshared._checks import check_bool, check_kind, check_mapping, configuration
+from keyshared.config import Poison
 from keyshared.errors import ConfigError, shown
+from keyshared.run import Spans
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
 __all__ = [
     "KeyOf",
+    "NotBefore",
     "check_dead_letters",
     "consumer_options",
     "key_of",
     "letter_options",
+    "make_spans",
     "options_of",
     "reader_options",
     "topics_of",
 ]
 
 KeyOf: TypeAlias = "Callable[[Message[Any, Any]], bytes | str | None]"
+NotBefore: TypeAlias = "Callable[[Message[Any, Any]], int | None]"
 
 MAX_POLL_MS: Final = 300_000  # librdkafka's default of max.poll.interval.ms
 LEAVE_MS: Final = 2_000  # what a runner takes at most beyond the drain: an end of handlers, then a last commit
@@ -74,18 +79,23 @@ def topics_of(topics: object) -> list[str]:
     return names
 
 
-def check_dead_letters(dead_letters: object, topics: Sequence[str], options: Mapping[str, Any]) -> None:
+def check_dead_letters(dead_letters: object, poison: object, topics: Sequence[str], options: Mapping[str, Any]) -> None:
     """Check the topic of dead letters: if it were consumed, each letter would become another one, without end.
 
     Args:
         dead_letters: Its name; None for no such topic.
+        poison: What is done with a message that is given up.
         topics: What is consumed.
         options: The user's.
 
     Raises:
-        ConfigError: It is no name, or it is consumed.
+        ConfigError: It is no name, or it is consumed, or there is none and ``poison`` needs it.
     """
+    with configuration():
+        policy = check_kind("poison", poison, Poison, ", such as Poison.DROP")
     if dead_letters is None:
+        if policy.archive and policy is not Poison.DEAD_LETTER:
+            raise ConfigError("dead_letters", None, f"name a topic with {policy}")
         return
     if not isinstance(dead_letters, str) or not dead_letters:
         raise ConfigError("dead_letters", dead_letters, "be the name of a topic, or None for none")
@@ -158,6 +168,23 @@ def key_of(order: "str | KeyOf") -> KeyOf:
     if order == "none":
         return _nothing
     raise ConfigError("order", order, 'be "key", "partition", "none", or a function of a message')
+
+
+def make_spans(spans: object) -> Spans | None:
+    """Return what makes spans that are linked to the context in the headers of messages, or None.
+
+    Raises:
+        ConfigError: The switch is no bool.
+        MissingExtraError: ``opentelemetry-api`` is not installed.
+    """
+    with configuration():
+        return Spans(headers=_texts_of) if check_bool("spans", spans) else None
+
+
+def _texts_of(message: "Message[Any, Any]") -> dict[str, str]:
+    """Return the headers of a message as texts, the last one of each name."""
+    headers: Any = message.headers() or []
+    return {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
 
 
 def _max_poll_ms(options: Mapping[str, Any]) -> int:
