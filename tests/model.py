@@ -224,7 +224,7 @@ class Outbox:
     """The effects of one call, by kind, because that is the order in which they are returned."""
 
     notices: list[Effect] = field(default_factory=list)
-    spilled: list[Effect] = field(default_factory=list)
+    spilled: list[int] = field(default_factory=list)  # offsets
     done: list[Effect] = field(default_factory=list)
     sessions: list[Effect] = field(default_factory=list)
     dead_letters: list[Effect] = field(default_factory=list)
@@ -941,8 +941,8 @@ class ModelDispatcher:
             self.scopes.paused = False
         self._weigh()
         starved = [listing.lane for listing in self.listings if listing.queue == Queue.LOAD]
-        self.touched = [lane for lane in map(self._lane, self.messages.values()) if lane not in starved]
-        self.freed = [consumer.name for consumer in self.consumers]
+        self.touched += [lane for lane in map(self._lane, self.messages.values()) if lane not in starved]
+        self.freed += [consumer.name for consumer in self.consumers]
         for scope in [*self.scopes.groups, ALL]:
             self.scopes.note_room(scope)
         self._wake()
@@ -1241,7 +1241,7 @@ class ModelDispatcher:
     def _spill(self, message: Message) -> None:
         message.state = State.SPILLED
         message.item = None
-        self.out.spilled.append(Spilled(message.offset))
+        self.out.spilled.append(message.offset)
 
     def _spill_what_came_back(self) -> None:
         """Drop the payload of what came back in this call and still waits, while others take half the window."""
@@ -1257,16 +1257,16 @@ class ModelDispatcher:
                 message.state = State.SPILLED
             else:
                 message.dropped = True
-            self.out.spilled.append(Spilled(message.offset))
+            self.out.spilled.append(message.offset)
 
     def _tell_spilled(self) -> None:
         """Tell what is spilled at the end of a call, and not loaded again in it."""
         spilled, self.out.spilled = self.out.spilled, []
-        for effect in spilled:
-            message = self.messages.get(effect[0])
+        for offset in spilled:
+            message = self.messages.get(offset)
             if message is not None and not message.has_slot:
                 message.item = None
-                self.out.notices.append(effect)
+                self.out.notices.append(Spilled(offset))
 
     def _spilled_in(self, lane: Lane) -> list[Message]:
         """What of a lane was spilled before its first delivery."""

@@ -785,7 +785,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "knows its oldest spilled": lambda d: setattr(_first(d), "spilled", None),
     "counts its open deliveries": lambda d: setattr(_first(d), "open", 2),
     "'ann' knows its open": lambda d: setattr(_first(d), "holder", d.bob),
-    "has a holder while": lambda d: d.window.consumers.pop("ann"),
+    "has a holder while": lambda d: d.window._core.consumers.pop("ann"),
     "counts what is loaded": lambda d: setattr(_first(d), "loaded", 3),
     "not loaded beyond": lambda d: setattr(d.window._core.rule, "loaded", 1),
     "for which consumer a message is loaded": lambda d: setattr(_first(d), "taker", d.bob),
