@@ -982,8 +982,8 @@ class ModelDispatcher:
 
     def _begin(self) -> None:
         self.out = Outbox()
-        self.touched: list[Lane] = []  # lanes of which something ended, settled, was put back, unblocked or loaded
-        self.freed: list[str] = []  # consumers that may have room now
+        self.touched = list[Lane]()  # lanes of which something ended, settled, was put back, unblocked or loaded
+        self.freed = list[str]()  # consumers that may have room now
         self.came_back: list[int] = []  # what was in flight, or is archived, since the call began
 
     def _call(self, now_ms: int | None, action: Callable[[], None], call: Call = Call.ACK) -> list[Effect]:

@@ -4,6 +4,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from itertools import product
+from typing import cast
 
 import pytest
 
@@ -785,7 +786,7 @@ DAMAGE: dict[str, Callable[[Desk], object] | tuple[Callable[[Desk], object], ...
     "knows its oldest spilled": lambda d: setattr(_first(d), "spilled", None),
     "counts its open deliveries": lambda d: setattr(_first(d), "open", 2),
     "'ann' knows its open": lambda d: setattr(_first(d), "holder", d.bob),
-    "has a holder while": lambda d: d.window._core.consumers.pop("ann"),
+    "has a holder while": lambda d: cast("dict[str, object]", d.window._core.consumers).pop("ann"),
     "counts what is loaded": lambda d: setattr(_first(d), "loaded", 3),
     "not loaded beyond": lambda d: setattr(d.window._core.rule, "loaded", 1),
     "for which consumer a message is loaded": lambda d: setattr(_first(d), "taker", d.bob),
@@ -830,9 +831,10 @@ def _move_a1(desk: Desk) -> None:
     _ask_again(desk)
 
 
-def _ask_again(desk: Desk) -> None:
+def _ask_again(desk: Desk) -> bool:
     for lane in desk.window._core.lanes.values():
         lane.version = -1
+    return True
 
 
 @pytest.mark.parametrize("fact", DAMAGE)
