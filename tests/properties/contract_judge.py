@@ -820,7 +820,7 @@ class Judge:
 
     def made_ack_through(self, effects: list[Any], offset: int, consumer: str, attempt: int) -> None:
         book = self.books.get(offset)
-        if book is not None and (book.open, book.attempt) == (consumer, attempt) and book.key is not None:
+        if book is not None and (book.open, book.attempt) == (consumer, attempt) and self.lane_key(book) is not None:
             older = [other for other in self.lane(book.key) if other.open is not None and other.offset < offset]
             for other in older:
                 other.open = None
@@ -1218,6 +1218,7 @@ class Judge:
             self.check(key_full or behind or with_loading >= half, "spilled too soon", book.offset, with_loading)
         else:
             has_its_slot = Ending.SUPERSEDED in dict(self.endings).values()
+            has_its_slot = has_its_slot or any(one.dead and one.memory == "spilled" for one in others)
             self.check(has_its_slot or not (behind or (key_full and keyed)), "rule 3: not spilled", book.offset)
             self.check(loaded < half or has_its_slot, "isolation: waits beyond half the window", book.offset, loaded)
 
