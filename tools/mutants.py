@@ -1,6 +1,6 @@
 """Change the core in one place at a time, and see whether a test notices: ``make mutants``.
 
-    python tools/mutants.py [--minutes 20] [--seed N] [--workers 2] [--modules window.py _dispatch]
+    python tools/mutants.py [--minutes 20] [--seed N] [--workers 2] [--modules window.py _core]
 
 A mutant is one statement with one thing wrong: another comparison, ``or`` for ``and``, a number off by one, a
 condition that is always true, a call left out. Mutants are drawn from all of the core until the time is over. Each is
@@ -28,7 +28,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCE: Final = ROOT / "src" / "keyshared"
 PLACE: Final = ROOT / "build" / "mutants"
 ALLOWED: Final = ROOT / "tests" / "mutants.toml"
-NOT_THE_CORE: Final = ("spark", "testing", "run", "errors.py", "_dispatch/invariants.py", "_window/invariants.py")
+NOT_THE_CORE: Final = ("spark", "testing", "run", "errors.py", "_core/invariants.py")
 LONGEST_S: Final = 300  # a mutant that takes longer hangs, and was noticed
 
 # In the order of the list: what is likely to notice comes first.
@@ -37,7 +37,6 @@ TOGETHER: Final = (
     "tests/dispatcher",
     "tests/leases",
     "tests/properties/test_dispatcher_oracle.py",
-    "tests/properties/test_window_oracle.py",
     "tests/properties/test_leases_oracle.py",
     "tests/properties/test_queries_write_nothing.py",
     "tests/test_odd_arguments.py",
@@ -275,7 +274,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400, help="another sample; one for each day")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--modules", nargs="*", default=(), help="below src/keyshared, such as window.py _dispatch")
+    parser.add_argument("--modules", nargs="*", default=(), help="below src/keyshared, such as window.py _core")
     asked = parser.parse_args()
     reasons = allowed(ALLOWED)
     mutants = [mutant for mutant in all_mutants(SOURCE, asked.modules) if mutant.name not in reasons]

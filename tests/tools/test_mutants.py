@@ -65,7 +65,7 @@ def test_a_name_stays_when_lines_are_added_above() -> None:
 
 
 def test_adapters_and_self_checks_are_no_part_of_the_core(tmp_path: Path) -> None:
-    for name in ("window.py", "spark/a.py", "testing/b.py", "_window/invariants.py"):
+    for name in ("window.py", "spark/a.py", "testing/b.py", "_core/invariants.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(SOURCE)
 

@@ -494,3 +494,50 @@ def test_what_a_dispatcher_forgets_is_settled_by_nobody() -> None:
     mine.offer(0, "k")
     mine.offer(1, "k")
     assert Settled(offset=1, reason=SettledBy.NOBODY, at_ms=0) in mine.history
+
+
+def test_a_log_whose_whole_order_counts_has_one_key() -> None:
+    config = DispatcherConfig(ordering_required=True, poison=Poison.BLOCK)
+    recorder = Recorder(KeySharedDispatcher(HashRing(), config))
+    recorder.add_consumer("c")
+    recorder.offer(0, "a")
+    recorder.offer(1, None)
+    recorder.ack(0, "c", 1)
+
+    told = [each.key for each in recorder.history if isinstance(each, Published)]
+    assert told == [b"", b""]
+    assert check_history(recorder.history, Guarantees(total_order=True)) == []
+
+
+def test_what_the_settings_of_the_next_life_let_go_out_is_written_down() -> None:
+    recorder = Recorder(KeySharedDispatcher(HashRing(), DispatcherConfig(max_in_flight_per_consumer=1)))
+    recorder.add_consumer("c")
+    recorder.offer(0, "a")
+    recorder.offer(1, "b")
+    state, items = recorder.snapshot(), {0: "zero", 1: "one"}
+    wider = KeySharedDispatcher.restore(
+        state, HashRing(), DispatcherConfig(max_in_flight_per_key=2), now_ms=0, items=items
+    )
+    wider.set_limit("c", 2)
+    recorder.history.clear()
+    recorder.restarted(wider, now_ms=0)
+
+    assert [each.offset for each in recorder.history if isinstance(each, Delivered)] == [1]
+
+
+def test_what_was_spilled_while_it_waited_for_its_retry_stays_spilled_when_that_is_over() -> None:
+    config = DispatcherConfig(window=2, max_loaded_per_key=1, retry=RetryPolicy(base_delay_ms=5))
+    recorder = Recorder(KeySharedDispatcher(HashRing(), config))
+    recorder.add_consumer("c")
+    recorder.offer(0, "a")
+    recorder.offer(1, "b")
+    recorder.nack(0, "c", 1)
+    recorder.nack(1, "c", 1)
+    told = [(each.offset, each.reason) for each in recorder.history if isinstance(each, Held)]
+    assert (1, HoldReason.SPILLED) in told
+    recorder.offer(2, "c")
+    recorder.history.clear()
+    recorder.handle_timeout(now_ms=9)
+    held = [(each.offset, each.reason) for each in recorder.history if isinstance(each, Held)]
+
+    assert held == [(1, HoldReason.SPILLED)]

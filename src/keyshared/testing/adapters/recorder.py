@@ -526,7 +526,10 @@ class Recorder:
                 if reason is not known and not (known is HoldReason.SPILLED and reason in _ELSEWHERE):
                     self._hold(offset, reason)
             elif self._holds.get(offset) is not HoldReason.SPILLED:
-                self._free(offset)
+                if why is not None and why.reason is BlockReason.WINDOW_FULL:  # spilled while it waited for its retry
+                    self._hold(offset, HoldReason.SPILLED)
+                else:
+                    self._free(offset)
 
     def _finish(self, offset: int) -> None:
         del self._keys[offset]
