@@ -48,7 +48,6 @@ CAUSES: Final = {
     (State.IN_FLIGHT, Transition.BLOCK): "poison, with `Poison.BLOCK`: `Blocked`",
     (State.IN_FLIGHT, Transition.SETTLE): "`ack`; any end of it after a late ack or `gone`; poison with `Poison.DROP`; "
     "eviction with `OnEvict.DROP`",
-    (State.DELAYED, Transition.SPILL): "its time has come, and its payload was dropped while it waited",
     (State.DELAYED, Transition.PUT_BACK): "its time has come",
     (State.DELAYED, Transition.SETTLE): "late `ack`; `gone`",
     (State.DEAD_LETTERING, Transition.BLOCK): "`dead_lettered`, with `archive_blocked`: `Blocked`",

@@ -173,7 +173,7 @@ class InFlightWindow:
         return self._granted()
 
     def ripen(self, entry: Entry) -> None:
-        """Let a message go on that was offered with a deadline, whether its payload is at hand or not."""
+        """Continue with a message that was offered with a deadline, whether its payload is at hand or not."""
         self._check_outstanding(entry, State.QUEUED)
         entry.deadline = None
         if entry.state == State.DELAYED:

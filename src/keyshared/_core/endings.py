@@ -178,7 +178,7 @@ class Endings:
         self._window.settle(entry, Ending.PARKED)
 
     def unblock(self, key: bytes | None) -> None:
-        """Let everything blocked of a key go on, and end its quarantine. O(messages of it that came back)."""
+        """Unblock all messages of a key, and end its quarantine. O(messages of it that came back)."""
         if key is None:
             for entry in list(self.keyless_blocked.values()):
                 self.unblock_one(entry, reset_failures=True)
@@ -197,7 +197,7 @@ class Endings:
             window.touched[lane] = None
 
     def unblock_one(self, entry: Entry, *, reset_failures: bool) -> None:
-        """Let one blocked message go on; if its failures stay counted, the next failure is its last again."""
+        """Unblock one message; if its failures stay counted, the next failure is its last again."""
         if reset_failures and entry.note is not None:
             entry.note.failures = 0
         self.keyless_blocked.pop(entry.offset, None)

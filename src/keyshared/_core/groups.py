@@ -90,7 +90,7 @@ class Groups(Feature):
         self._changed(group)
 
     def pause(self, name: str) -> None:
-        """Let nothing of a group go out."""
+        """Pause a group: nothing of it goes out."""
         group = self._book.named(name)
         group.paused = True
         self._book.changed[group] = None

@@ -41,7 +41,7 @@ _offset_of: Final = attrgetter("offset")
 
 
 class Owners(Protocol):
-    """Says which consumer a key belongs to; looked up again for each question, because it changes."""
+    """Knows which consumer a key belongs to; looked up again for each question, because it changes."""
 
     @property
     def owner(self) -> Callable[[bytes], str | None]:
@@ -295,7 +295,7 @@ class Lanes:
             self.rooms.discard(consumer)
 
     def cancel_reservations(self, consumer: Consumer) -> None:
-        """Give up what is being loaded for a consumer: the loads go on, for nobody in particular."""
+        """Cancel the reservations of a consumer: the loads go on, for no consumer."""
         for entry in list(consumer.reserved.values()):
             self._unreserve(entry.lane, entry)
 
@@ -411,7 +411,7 @@ class Lanes:
         return 2 * (self.waiting - 1) >= self.capacity and self.spills
 
     def _load_next(self, lane: Lane) -> None:
-        """Give the slot of a settled message to the oldest spilled one of its lane, unless one before it needs it."""
+        """Load the oldest spilled message of a lane into the slot of a settled one, unless one before it needs that."""
         if lane.spilled is None or self.loaded >= self.capacity or lane.loaded >= lane.rule.loaded:
             return
         if lane.back and not holds_slot(lane.back[0]):

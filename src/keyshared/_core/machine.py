@@ -120,7 +120,7 @@ class Machine(Clock):
         self.outbox.resume(paused=False)
 
     def recount(self) -> None:
-        """Let features count what they derive from the window, which was restored."""
+        """Make features count what they derive from the window, which was restored."""
         for feature in self.features:
             feature.restored()
 
@@ -442,13 +442,13 @@ class Machine(Clock):
         return self.wake(now)
 
     def unblock(self, key: bytes | None, now: int) -> _Effects:
-        """Let what is blocked of a key go on, and end its quarantine."""
+        """Unblock all messages of a key, and end its quarantine."""
         self.now = now
         self.endings.unblock(self.key_of(key))
         return self.wake(now)
 
     def unblock_offset(self, offset: int, reset_failures: bool, now: int) -> _Effects:  # as all others
-        """Let one blocked message go on."""
+        """Unblock one message."""
         entry = self._held(offset, BLOCKED, now)
         if entry is None:
             return [self._not_held(offset, Call.UNBLOCK_OFFSET, IgnoredReason.NOT_BLOCKED)]
@@ -585,7 +585,7 @@ class Machine(Clock):
         return self.wake(now)
 
     def pause_group(self, name: str, now: int) -> _Effects:
-        """Let nothing of a group go out."""
+        """Pause a group: nothing of it goes out."""
         self.now = now
         if self.groups is not None:
             self.groups.pause(name)

@@ -100,7 +100,6 @@ NEXT_STATE: Final[dict[tuple[State, Transition], State]] = {
     (State.IN_FLIGHT, Transition.ARCHIVE): State.DEAD_LETTERING,
     (State.IN_FLIGHT, Transition.BLOCK): State.BLOCKED,
     (State.IN_FLIGHT, Transition.SETTLE): State.SETTLED,
-    (State.DELAYED, Transition.SPILL): State.SPILLED,
     (State.DELAYED, Transition.PUT_BACK): State.QUEUED,
     (State.DELAYED, Transition.SETTLE): State.SETTLED,
     (State.DEAD_LETTERING, Transition.BLOCK): State.BLOCKED,

@@ -536,7 +536,7 @@ class Window(Lanes):
             self._feed()
 
     def _feed(self) -> None:
-        """Give free slots to lanes that wait for one."""
+        """Load messages of lanes that wait for a slot, while there is one."""
         while self.starved.lanes and self.loaded < self.capacity:
             lane: Lane = self.starved.head()  # type: ignore[assignment]  # there is one
             entry: Entry = lane.next  # type: ignore[assignment]  # a lane in a place has one
