@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
+from tests.kit.recorder import Recorder
 
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, GroupStats, KeySharedDispatcher
 from keyshared.effects import BlockReason, Effect, Load, Spilled
 from keyshared.errors import ArgumentError, ConfigError, SnapshotError
-from keyshared.testing import Guarantees, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, check_history
 
 AT_ONCE = RetryPolicy(max_redeliveries=9, base_delay_ms=0)
 
@@ -590,4 +590,4 @@ def test_the_kit_judges_groups() -> None:
         for each in mine.in_flight():
             mine.ack(*each.receipt)
     mine.resume_group("z")
-    assert [] == check_history(mine.history, Guarantees(group_of=named, fairness=0))
+    assert [] == check_history(mine.history, Claims(group_of=named, fairness=0))

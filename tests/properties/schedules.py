@@ -26,8 +26,8 @@ from keyshared.config import (
     Unmatched,
 )
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, KeyEnding, Load
-from keyshared.testing import Guarantees, Promise
-from keyshared.testing.guarantees import JUDGED
+from keyshared.testing import Claims, Promise
+from keyshared.testing.claims import JUDGED
 
 __all__ = [
     "BATCHES",
@@ -40,7 +40,7 @@ __all__ = [
     "World",
     "any_config",
     "any_mix",
-    "guarantees_of",
+    "claims_of",
     "mixed",
     "observe",
     "place_of",
@@ -189,9 +189,9 @@ def group_of(key: bytes) -> str:
     return GROUPS.get(key, "other") or ""
 
 
-def guarantees_of(
+def claims_of(
     config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF, rules: Rules | None = None
-) -> Guarantees:
+) -> Claims:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries, look_ahead = config.retry.max_redeliveries, config.look_ahead
     per_consumer, batches = config.max_in_flight_per_consumer, config.batch_per_key > 1
@@ -205,7 +205,7 @@ def guarantees_of(
         *(() if config.token_bytes is not None else (Promise.TOKEN_BUDGET,)),
         *(() if config.sessions else (Promise.ONE_SESSION,)),
     }
-    return Guarantees(
+    return Claims(
         promises=JUDGED - unclaimed,
         per_key=config.batch_per_key if batches else config.max_in_flight_per_key if limit is None else None,
         batches=batches,
@@ -217,7 +217,6 @@ def guarantees_of(
         unit_of=slot_of if config.unit is DrainUnit.HASH else None,
         spills=config.spill,
         waiting_per_key=config.max_waiting_per_key,
-        waiting_per_consumer=config.max_waiting_per_consumer,
         look_ahead=None if look_ahead is None else partial(look_ahead.limit, max_unacked_per_consumer=per_consumer),
         token_bytes=config.token_bytes,
         total_order=config.ordering_required,
