@@ -114,7 +114,7 @@ def never_delivered(log: Log) -> None:
     log[1] |= dict.fromkeys(["consumer", "attempt", "outcome", "sequence", "end_sequence"])
 
 
-def ended_after_its_ack(log: Log) -> None:
+def acked_while_open(log: Log) -> None:
     log[3] |= {"end_sequence": 10, "outcome": "timed_out"}
     log.append(log[3] | {"attempt": 2, "outcome": "acked", "sequence": 8, "end_sequence": 9})
 
@@ -126,7 +126,7 @@ def ended_after_its_ack(log: Log) -> None:
         (overtaken, "key-order", "offset 1 overtook offset 0 of its key"),
         (not_done, "no-loss", "offset 1"),
         (never_delivered, "no-loss", "offset 1"),
-        (ended_after_its_ack, "fence", "offset 3"),
+        (acked_while_open, "one-holder", "offset 3"),
     ],
 )
 def test_a_planted_fault_breaks_its_promise_and_is_proved(
