@@ -35,7 +35,6 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.testing import history as past
-from keyshared.testing._given import check_surface
 from keyshared.testing.history import Event, HoldReason, SessionEnds, SettledBy
 
 __all__ = ["INPUTS", "Recorder"]
@@ -77,7 +76,6 @@ _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _SEVERAL: Final = frozenset({"ack_many", "ack_through"})
 _BY_HAND: Final = frozenset({"set_filters", "set_placement", "set_weight"})
 _WHOLE_LOG: Final = b""
-_ASKED: Final = ("config", "owner", "why_blocked", "describe", "outstanding_effects", "next_deadline_ms")
 
 
 class Recordable(Protocol):
@@ -125,7 +123,6 @@ class Recorder:
     """
 
     def __init__(self, dispatcher: Recordable) -> None:
-        check_surface("dispatcher", dispatcher, _ASKED)
         self._dispatcher = dispatcher
         self._go_by(dispatcher.config)
         self.history: list[Event] = []
@@ -180,7 +177,6 @@ class Recorder:
             dispatcher: What goes on. Offsets that are offered to it again are not published twice.
             now_ms: What its clock said when it was restored; it may have started anew.
         """
-        check_surface("dispatcher", dispatcher, _ASKED)
         self._now, self._ahead = now_ms, max(0, self._now + self._ahead - now_ms)
         self._dispatcher = dispatcher
         self._go_by(dispatcher.config)

@@ -1,11 +1,10 @@
 """What callers of the kit may pass: `TypeError` for a value of the wrong kind, `ClaimsError` for a wrong value."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from keyshared.testing.errors import ClaimsError, in_short
 
-__all__ = ["check_class", "check_count", "check_function", "check_kind", "check_surface"]
+__all__ = ["check_class", "check_count", "check_function", "check_kind"]
 
 _MOST: Final = 1_000_000  # names, steps or clusters of one test
 
@@ -37,10 +36,3 @@ def check_function(parameter: str, value: object) -> None:
     """Raise `TypeError` unless a value can be called."""
     if not callable(value):
         raise TypeError(f"{parameter} is {in_short(value)}; it must be a function")
-
-
-def check_surface(parameter: str, value: object, members: Iterable[str]) -> None:
-    """Raise `TypeError` unless a value has all that will be asked of it."""
-    for member in members:
-        if not hasattr(value, member):
-            raise TypeError(f"{parameter} is {in_short(value)}; it must have {member}")

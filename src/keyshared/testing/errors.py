@@ -4,7 +4,6 @@ Each of them can be shown, whatever stands in it: its text is at most 500 charac
 """
 
 import reprlib
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
@@ -97,30 +96,16 @@ class MergeError(ValueError):
     Attributes:
         entries: What is wrong.
         requirement: What it must be or do, as the end of the sentence "it must ...", or "each of them must ...".
-        reasons: Of entries that contradict each other: why each comes before the next one, and the last one before the
-            first.
     """
 
-    def __init__(self, entries: tuple[LogEntry, ...], requirement: str, reasons: tuple[str, ...] = ()) -> None:
-        super().__init__(entries, requirement, reasons)
+    def __init__(self, entries: tuple[LogEntry, ...], requirement: str) -> None:
+        super().__init__(entries, requirement)
         self.entries = entries
         self.requirement = requirement
-        self.reasons = reasons
 
     def __str__(self) -> str:
-        if self.reasons:
-            return _cut(f"these cannot all be true: {'; '.join(self._relations())}")
         who = "it" if len(self.entries) == 1 else "each of them"
         return _cut(f"{who} must {self.requirement}: {'; '.join(map(str, self.entries))}")
-
-    def _relations(self) -> Iterator[str]:
-        """Each entry and the next one: in full where it is named first."""
-        named: set[LogEntry] = set()
-        for place, reason in enumerate(self.reasons):
-            pair = self.entries[place], self.entries[(place + 1) % len(self.entries)]
-            one, other = (each.place if each in named else str(each) for each in pair)
-            named.update(pair)
-            yield f"{one} was before {other}, {reason}"
 
 
 class ClaimsError(ValueError):
