@@ -20,6 +20,7 @@ from keyshared.testing.draw import KEYS
 from keyshared.testing.find import find_violation
 from keyshared.testing.history import Event
 from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import Disconnect, Flap, Restart
 
 CONFIG = RunnerConfig(
     workers=2,
@@ -143,7 +144,10 @@ class RunnerDriver(Driver):
 
 
 class RunnerMachine(KeySharedMachine):
-    """One process at a time has the log, as in a consumer group."""
+    """One process at a time has the log, as in a consumer group.
+
+    What was open in two crashes waits until it may run alone, so progress is claimed only where nothing crashes.
+    """
 
     driver_class: ClassVar[type[Driver]] = RunnerDriver
     claims = Claims(
@@ -153,7 +157,6 @@ class RunnerMachine(KeySharedMachine):
             Promise.SAFE_CURSOR,
             Promise.NO_LOSS,
             Promise.BOUNDS,
-            Promise.PROGRESS,
             Promise.FENCE,
         },
         per_consumer=2,
@@ -216,8 +219,24 @@ class BatchRunnerMachine(RunnerMachine):
     claims = replace(RunnerMachine.claims, cursor_keeps_up=False)  # a batch is committed when it has ended
 
 
+class StayingRunnerMachine(RunnerMachine):
+    """A process that stays has nothing to wait for."""
+
+    claims = replace(RunnerMachine.claims, promises={*RunnerMachine.claims.promises, Promise.PROGRESS})
+    untried = frozenset({Disconnect, Flap, Restart})
+
+
+class StayingBatchRunnerMachine(BatchRunnerMachine):
+    """The same with batches of a key."""
+
+    claims = replace(BatchRunnerMachine.claims, promises=StayingRunnerMachine.claims.promises)
+    untried = StayingRunnerMachine.untried
+
+
 TestRunner = RunnerMachine.TestCase
 TestBatchRunner = BatchRunnerMachine.TestCase
+TestStayingRunner = StayingRunnerMachine.TestCase
+TestStayingBatchRunner = StayingBatchRunnerMachine.TestCase
 
 
 @pytest.mark.parametrize(
