@@ -49,7 +49,7 @@ LONGEST = [
         "test_forged_states.py",
         "testing/test_slow_judge.py",
         "testing/test_merge.py",
-        "testing/test_trial.py",
+        "testing/test_find.py",
         "spark/test_stream.py",
         "spark/test_figures.py",
         "spark/test_cli.py",

@@ -1,4 +1,4 @@
-"""What a history in a file costs for each happening: read, decoded and judged; and what the checker keeps in memory."""
+"""What a history in a file costs for each event: read, decoded and judged; and what the checker keeps in memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,18 +8,18 @@ from typing import Final
 
 from benchmarks._harness import Report, Scale, timed, turns
 
-from keyshared.testing import Checker, Guarantees, check_file
-from keyshared.testing.history import Acked, Committed, Connected, Delivered, Happening, Owned, Published, Quiet
+from keyshared.testing import Checker, Claims, check_file
+from keyshared.testing.history import Acked, Committed, Connected, Delivered, Event, Owned, Published, Quiet
 from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
 
 HAPPENINGS: Final = 100_000
 REPEATS: Final = 5
 TARGET: Final = 150_000
 CONSUMERS: Final = 8
-CLAIMS: Final = Guarantees(per_consumer=10_000, window=10_000, cursor_keeps_up=True)
+CLAIMS: Final = Claims(per_consumer=10_000, window=10_000, cursor_keeps_up=True)
 
 
-def history(happenings: int, outstanding: int, *, quiet: bool) -> Iterator[Happening]:
+def history(events: int, outstanding: int, *, quiet: bool) -> Iterator[Event]:
     """Messages of as many keys as are outstanding twice over; each goes out at once and is acked in order."""
     for number in range(CONSUMERS):
         yield Connected(consumer=f"c{number}")
@@ -28,7 +28,7 @@ def history(happenings: int, outstanding: int, *, quiet: bool) -> Iterator[Happe
         yield Owned(key=key, consumer=f"c{number % CONSUMERS}")
     told = CONSUMERS + len(keys)
     offset = 0
-    while told < happenings:
+    while told < events:
         key, consumer = keys[offset % len(keys)], f"c{offset % len(keys) % CONSUMERS}"
         yield Published(offset=offset, key=key, at_ms=offset)
         yield Delivered(offset=offset, key=key, consumer=consumer, attempt=1, at_ms=offset)
@@ -42,21 +42,21 @@ def history(happenings: int, outstanding: int, *, quiet: bool) -> Iterator[Happe
         offset += 1
 
 
-def read_and_judged(path: Path, claims: Guarantees) -> Callable[[], int]:
+def read_and_judged(path: Path, claims: Claims) -> Callable[[], int]:
     def run() -> int:
         report = check_file(path, claims)
         if report.found:
             raise AssertionError(str(report))
-        return report.happenings
+        return report.events
 
     return run
 
 
-def judged(told: list[Happening], claims: Guarantees) -> Callable[[], int]:
+def judged(told: list[Event], claims: Claims) -> Callable[[], int]:
     def run() -> int:
         feed = Checker(claims).feed
-        for happening in told:
-            if found := feed(happening):
+        for event in told:
+            if found := feed(event):
                 raise AssertionError(str(found[0]))
         return len(told)
 
@@ -75,7 +75,7 @@ def decoded(lines: list[str]) -> Callable[[], int]:
 def speed(scale: Scale) -> Report:
     report = Report(
         "checker",
-        ("file us", "judge us", "decode us", "ratio", "happenings/s"),
+        ("file us", "judge us", "decode us", "ratio", "events/s"),
         ["a file of JSON lines, read and judged; only judged; only decoded; the first by the last"],
     )
     with TemporaryDirectory() as folder:
@@ -93,9 +93,9 @@ def _measure(report: Report, scale: Scale, outstanding: int, path: Path) -> None
     found = turns({name: timed(case) for name, case in cases.items()}, scale.repeats(REPEATS))
     ratio, speed = found["file"] / found["decode"], 1e9 / found["file"]
     times = (found[name] / 1_000 for name in cases)
-    report.add(f"{len(lines):,} happenings, {outstanding:,} outstanding", *times, ratio, speed)
+    report.add(f"{len(lines):,} events, {outstanding:,} outstanding", *times, ratio, speed)
     report.judge(f"read and judged beside decoded, {outstanding:,} outstanding", ratio, 5)
-    report.judge(f"happenings a second from a file, {outstanding:,} outstanding", speed, TARGET, at_most=False)
+    report.judge(f"events a second from a file, {outstanding:,} outstanding", speed, TARGET, at_most=False)
 
 
 def formats(scale: Scale) -> Report:
@@ -107,7 +107,7 @@ def formats(scale: Scale) -> Report:
         "read rows": timed(lambda: sum(1 for _ in from_rows(rows))),
         "write rows": timed(lambda: sum(1 for _ in to_rows(told))),
     }
-    report = Report("history formats", ("us",), ["one happening"])
+    report = Report("history formats", ("us",), ["one event"])
     for name, nanoseconds in turns(cases, scale.repeats(REPEATS)).items():
         report.add(name, nanoseconds / 1_000)
     return report
@@ -115,13 +115,13 @@ def formats(scale: Scale) -> Report:
 
 def memory(scale: Scale) -> Report:
     report = Report("checker memory", ("entries", "per message"), ["the most that was ever kept, in entries"])
-    for happenings in (scale.size(HAPPENINGS) // 4, scale.size(HAPPENINGS)):
+    for events in (scale.size(HAPPENINGS) // 4, scale.size(HAPPENINGS)):
         checker, most = Checker(CLAIMS), 0
-        for number, happening in enumerate(history(happenings, 100, quiet=True)):
-            checker.feed(happening)
+        for number, event in enumerate(history(events, 100, quiet=True)):
+            checker.feed(event)
             if number % 97 == 0:
                 most = max(most, checker.entries())
-        report.add(f"{happenings:,} happenings, 100 outstanding", most, most / 100)
+        report.add(f"{events:,} events, 100 outstanding", most, most / 100)
     first, second = (row.values[0] for row in report.rows)
     report.judge("four times the history, beside the history", second / first, 1.1)
     return report

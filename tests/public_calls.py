@@ -7,7 +7,6 @@ stands in `ARGUMENTS`; methods are called on a fresh object of `BUILD`.
 import enum
 import importlib
 import inspect
-import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -99,10 +98,6 @@ from keyshared.subjects import (
     SchemaDistribution,
     SchemaProposal,
 )
-from keyshared.testing import Checker, Driver, LogEntry
-from keyshared.testing import history as happenings
-from keyshared.testing.adapters.recorder import Recorder
-from keyshared.testing.files import Deliveries
 from keyshared.window import InFlightWindow
 
 __all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
@@ -142,14 +137,6 @@ PRIVATE = frozenset(
         "simulate.host",
     ]
 )
-# Of the kit: what a user writes, calls or reads. The rest are the judges behind Checker, and what runs a user's own
-# driver: steps, schedules, bench and machine raise whatever that driver raises, as they say.
-KIT = frozenset(
-    [
-        *("checker", "claims", "guarantees", "history", "rows", "errors", "driver", "files", "strategies"),
-        *("recorder", "merge", "logs", "log", "sqs", "jetstream", "redis_streams", "kafka", "celery"),
-    ]
-)
 # Of the runners: what is given to them, and what they give. They themselves start threads and tasks, so tests/run asks
 # them; what is between them and the dispatcher takes only what they have made.
 RUN = frozenset(["run.values"])
@@ -159,16 +146,6 @@ UNCHECKED = frozenset(
         *(f"cursor.contiguous.ContiguousCursor.{name}" for name in ("append", "close", "pass_to", "recall", "skip")),
         *(f"window.InFlightWindow.{name}" for name in ("move", "provide", "pull", "remove", "ripen", "settle")),
         *("config.dispatcher.settings_from_json", "config.dispatcher.settings_to_json", "config.rules.check_rules"),
-    ]
-)
-
-# What a user writes, and the kit calls or opens; and what is called by clients, with values of their own.
-WRITTEN = frozenset(
-    [
-        *("testing.driver.AsyncDriver", "testing.driver.Driver", "testing.driver.in_loop"),
-        *("testing.recorders.celery.CeleryRecorder", "testing.recorders.jetstream.JetStreamRecorder"),
-        *("testing.recorders.kafka.KafkaRecorder", "testing.recorders.redis_streams.RedisStreamsRecorder"),
-        *("testing.recorders.sqs.SqsRecorder", "testing.recorders.log.LogFiles"),
     ]
 )
 
@@ -436,10 +413,6 @@ BUILD: dict[str, Make] = {
     "simulate.summary.Summary": lambda: tally().summary(),
     "simulate.summary.Tally": tally,
     "simulate.summary.WaitHistogram": WaitHistogram,
-    "testing.files.Deliveries": Deliveries,
-    "testing.errors.LogEntry": lambda: LogEntry("a.jsonl", 0, happenings.Quiet()),
-    "testing.judges.checker.Checker": Checker,
-    "testing.adapters.recorder.Recorder": lambda: Recorder(dispatcher()),
     "window.InFlightWindow": window,
 }
 
@@ -697,35 +670,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "simulate.summary.WaitHistogram.add": {"value": lambda: 5, "number": lambda: 2},
     "simulate.summary.WaitHistogram.merge": {"other": WaitHistogram},
     "simulate.summary.WaitHistogram.percentile": {"percent": lambda: 50},
-    "testing.driver.abilities": {"driver": lambda: Driver},
-    "testing.judges.checker.Checker.feed": {"happening": lambda: happenings.Published(offset=1, key=b"k", at_ms=1)},
-    "testing.judges.checker.Checker.violations": {
-        "history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]
-    },
-    "testing.claims.read_claims": {"text": lambda: "per_key = 2"},
-    "testing.files.Deliveries.add": {"happenings": lambda: [happenings.Published(offset=1)]},
-    "testing.files.check_file": {"path": lambda: os.devnull},
-    "testing.files.read_file": {"path": lambda: os.devnull},
-    "testing.logs.check_logs": {"producers": lambda: [os.devnull], "consumers": lambda: [os.devnull]},
-    "testing.merging.merge.merge_histories": {
-        "producers": lambda: [[happenings.Published(offset=1)]],
-        "consumers": lambda: [[happenings.Delivered(offset=1, consumer="ann")]],
-    },
-    **{
-        f"testing.recorders.{name}": {"write": lambda: print, "clock": lambda: int, "key_of": lambda: str}
-        for name in ("jetstream.JetStreamRecorder", "redis_streams.RedisStreamsRecorder", "celery.CeleryRecorder")
-    },
-    **{
-        f"testing.recorders.{name}": {"write": lambda: print, "clock": lambda: int}
-        for name in ("kafka.KafkaRecorder", "sqs.SqsRecorder")
-    },
-    "testing.recorders.log.LogFiles": {"folder": lambda: os.curdir, "process": lambda: "billing-1"},
-    "testing.rows.from_rows": {"rows": lambda: [{"version": 1, "happening": "published", "offset": 1}]},
-    "testing.rows.read_jsonl": {"lines": lambda: ['{"version":1,"happening":"published","offset":1}']},
-    "testing.rows.read_csv": {"lines": lambda: ["happening,offset\n", "published,1\n"]},
-    "testing.rows.to_rows": {"history": lambda: [happenings.Published(offset=1)]},
-    "testing.rows.write_jsonl": {"history": lambda: [happenings.Published(offset=1)]},
-    "testing.judges.checker.check_history": {"history": lambda: [happenings.Published(offset=1, key=b"k", at_ms=1)]},
     "window.InFlightWindow.add": {"name": lambda: "new", "limit": lambda: 2},
     "window.InFlightWindow.set_keyless": {"keyless": lambda: True},
     "window.InFlightWindow.discard": {"name": lambda: "zoe"},
@@ -741,13 +685,11 @@ class _Found(NamedTuple):
 
 
 def public_modules() -> Iterator[tuple[str, Any]]:
-    """Every module of the core that a user imports from, and of the kit what a user writes, calls or reads."""
+    """Every module of the core that a user imports from."""
     for found in pkgutil.walk_packages(keyshared.__path__, "keyshared."):
         short = found.name.removeprefix("keyshared.")
         parts = short.split(".")
-        if parts[0] == "spark" or short in PRIVATE or any(part.startswith("_") for part in parts):
-            continue
-        if parts[0] == "testing" and parts[-1] not in KIT:
+        if parts[0] in {"spark", "testing"} or short in PRIVATE or any(part.startswith("_") for part in parts):
             continue
         yield short, importlib.import_module(found.name)
 
@@ -761,14 +703,12 @@ def _found() -> Iterator[_Found]:
             if getattr(thing, "__module__", None) != module.__name__:
                 continue
             name = f"{short}.{public}"
-            if inspect.isroutine(thing) and name not in WRITTEN | UNCHECKED:
+            if inspect.isroutine(thing) and name not in UNCHECKED:
                 yield _Found(name, thing, None)
             elif (
                 inspect.isclass(thing) and not issubclass(thing, enum.Enum | BaseException) and not _is_abstract(thing)
             ):
                 yield _Found(name, thing, None)
-                if name in WRITTEN:
-                    continue
                 yield from (found for found in _members(name, thing) if found.name not in UNCHECKED)
 
 

@@ -48,7 +48,7 @@ from keyshared.errors import (
     WindowFullError,
     shown,
 )
-from keyshared.testing.errors import DriverError, GuaranteesError, HistoryError, UnsupportedError
+from keyshared.testing.errors import ClaimsError, DriverError, HistoryError, UnsupportedError
 
 RENDERED = [
     (BatchError(), {}, "no batch has begun; call start_batch first, once for each end_batch"),
@@ -360,7 +360,7 @@ def test_the_errors_of_the_kit_can_be_shown_too(make: Callable[[], Any]) -> None
     for error in (
         HistoryError(1, "line", "offset", value, "be an int"),
         HistoryError(1, "row", None, value, "be a dict"),
-        GuaranteesError("window", value, "be an int"),
+        ClaimsError("window", value, "be an int"),
         UnsupportedError("D" * 1_000, "nack"),
         DriverError("D" * 1_000, "nack", "x" * 1_000, "True"),
     ):

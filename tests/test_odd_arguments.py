@@ -18,10 +18,10 @@ from keyshared.errors import ArgumentError, ConfigError, InvariantError, KeyShar
 from keyshared.offsets import required_margin
 from keyshared.placement import RangeMap, gained, lost
 from keyshared.segments import SegmentMap, SegmentProgress
-from keyshared.testing import GuaranteesError, HistoryError, HistoryFileError, MergeError, UnsupportedError
+from keyshared.testing import ClaimsError, HistoryError, HistoryFileError, MergeError, UnsupportedError
 
 CALLS = {call.name: call for call in public_calls()}
-ALLOWED = (TypeError, KeySharedError, GuaranteesError, HistoryError, HistoryFileError, MergeError, UnsupportedError)
+ALLOWED = (TypeError, KeySharedError, ClaimsError, HistoryError, HistoryFileError, MergeError, UnsupportedError)
 
 # What makes a configuration or a policy. A placement takes settings, and names, ranges and loads as well.
 CONFIGURATIONS = frozenset(

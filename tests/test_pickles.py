@@ -9,8 +9,8 @@ from tests.public_calls import BUILD
 
 __all__ = ["TRAVELLING", "check_travels"]
 
-# A simulation is a generator that runs; a recorder stands in for the dispatcher that it watches.
-TRAVELLING = sorted(BUILD.keys() - {"simulate.simulation.Simulation", "testing.adapters.recorder.Recorder"})
+# A simulation is a generator that runs.
+TRAVELLING = sorted(BUILD.keys() - {"simulate.simulation.Simulation"})
 
 
 def check_travels(made: Any, dumps: Callable[[Any], bytes]) -> None:

@@ -18,25 +18,17 @@ BY_PATH: Final = frozenset(
     [
         "keyshared.hashing.celeriant",
         "keyshared.hashing.pulsar",
-        "keyshared.testing.adapters.dispatcher",
-        "keyshared.testing.adapters.leases",
-        "keyshared.testing.adapters.recorder",
-        "keyshared.testing.adapters.simulated",
-        "keyshared.testing.adapters.window",
+        "keyshared.testing.dispatcher",
         "keyshared.testing.history",
         "keyshared.testing.machine",
-        "keyshared.testing.recorders.celery",
-        "keyshared.testing.recorders.jetstream",
         "keyshared.testing.recorders.kafka",
         "keyshared.testing.recorders.log",
         "keyshared.testing.recorders.redis_streams",
         "keyshared.testing.recorders.sqs",
-        "keyshared.testing.replay",
+        "keyshared.testing.find",
         "keyshared.testing.rows",
         "keyshared.testing.steps",
         "keyshared.testing.strategies",
-        "keyshared.testing.terminal",
-        "keyshared.testing.trial",
     ]
 )
 """Modules inside a package that are imported by their own path; of all others the package names what is public."""

@@ -18,12 +18,12 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from examples.subjects.exhibits import EXHIBITS, Exhibit  # noqa: E402  # found only now
-from hypothesis import settings  # noqa: E402  # likewise
 
 from keyshared.testing import steps  # noqa: E402  # likewise
+from keyshared.testing.find import BUDGET as USUAL  # noqa: E402  # likewise
+from keyshared.testing.find import Budget, Finding, find_violations  # noqa: E402  # likewise
 from keyshared.testing.machine import KeySharedMachine  # noqa: E402  # likewise
 from keyshared.testing.steps import Schedule  # noqa: E402  # likewise
-from keyshared.testing.trial import Finding, find_violations  # noqa: E402  # likewise
 
 GALLERY: Final = ROOT / "docs" / "gallery"
 SUBJECTS: Final = ROOT / "examples" / "subjects"
@@ -31,7 +31,7 @@ BEGIN: Final = "<!-- drawn by tools/draw_gallery.py -->\n"
 END: Final = "<!-- end -->"
 NOTHING: Final = "nothing"
 TRIES: Final = 300  # with fewer, some dice find nothing where others do
-BUDGET: Final = settings(max_examples=TRIES, stateful_step_count=30, derandomize=True, database=None, deadline=None)
+BUDGET: Final = USUAL._replace(tries=TRIES, steps=30)
 ROW: Final = re.compile(r"^\| `(\w+)` \| .* \| ([\w, -]+) \| (\w+) \|$", re.MULTILINE)
 WAY: Final = re.compile(r"^### `(\w+)` breaks ([\w-]+)\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -142,13 +142,13 @@ def versions(exhibit: Exhibit) -> Iterable[str]:
     yield from (f"{name} {version(name)}" for name in exhibit.packages)
 
 
-def draw(exhibit: Exhibit, budget: settings) -> str:
+def draw(exhibit: Exhibit, budget: Budget) -> str:
     """Run the machines of a system, and return the drawn part of its page."""
     tried = [(machine, find_violations(machine, budget)) for machine in machines(exhibit)]
     named = ", ".join(versions(exhibit))
     table = "".join(draw_rows(machine, found) for machine, found in tried)
     ways = "".join(
-        f"### `{machine.__name__}` breaks {each.violation.promise}\n\n```text\n{each}\n```\n\n"
+        f"### `{machine.__name__}` breaks {each.what}\n\n```text\n{each}\n```\n\n"
         for machine, found in tried
         for each in found
     )
@@ -162,8 +162,8 @@ def draw(exhibit: Exhibit, budget: settings) -> str:
 def draw_rows(machine: type[KeySharedMachine], found: Sequence[Finding]) -> str:
     """Return a row for the promises that a machine claims and that are broken, and one for the others."""
     about = (machine.driver_class.__doc__ or "").partition("\n")[0].replace("``", "`")
-    claimed = {str(promise) for promise in machine.guarantees.promises}
-    broken = {str(each.violation.promise) for each in found}
+    claimed = {str(promise) for promise in machine.claims.promises}
+    broken = {each.what for each in found}
     parts = {"breaks": sorted(broken), NOTHING: sorted(claimed - broken)}
     return "".join(
         f"| `{machine.__name__}` | {about} | {', '.join(promises)} | {said} |\n"
@@ -223,7 +223,7 @@ def main() -> int:
     for exhibit in EXHIBITS if not asked.map_only else ():
         if exhibit.page in asked.pages or not asked.pages:
             print(f"{exhibit.page} ...", file=sys.stderr, flush=True)
-            write(page_of(exhibit), draw(exhibit, settings(BUDGET, max_examples=asked.tries)))
+            write(page_of(exhibit), draw(exhibit, BUDGET._replace(tries=asked.tries)))
     write(GALLERY / "index.md", draw_index())
     return 0
 

@@ -13,7 +13,7 @@ import kombu
 import redis
 from examples.subjects.servers import redis_socket
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS, Fail, Nack, NackLate
 
@@ -106,9 +106,7 @@ class OneWorkerMachine(KeySharedMachine):
     driver_class = QueueOfKeyDriver
     untried = LATE_ANSWERS
     max_consumers = 1
-    guarantees = Guarantees(
-        promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, ack_timeout_ms=VISIBILITY_MS
-    )
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, ack_timeout_ms=VISIBILITY_MS)
     rest_ms = VISIBILITY_MS
 
 
@@ -126,5 +124,5 @@ class LateAckMachine(KeySharedMachine):
 
     driver_class = QueueOfKeyDriver
     untried = frozenset({Nack, NackLate, Fail})
-    guarantees = Guarantees(promises={Promise.FENCE}, ack_timeout_ms=VISIBILITY_MS)
+    claims = Claims(promises={Promise.FENCE}, ack_timeout_ms=VISIBILITY_MS)
     rest_ms = VISIBILITY_MS

@@ -12,9 +12,8 @@ import redis
 from examples.subjects.servers import redis_socket
 from huey import RedisExpireHuey
 from huey.exceptions import TaskLockedException
-from hypothesis import strategies as st
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS
 
@@ -113,7 +112,7 @@ class LockMachine(KeySharedMachine):
 
     driver_class = LockDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER})
+    claims = Claims(promises={Promise.ONE_HOLDER})
 
 
 class ExpiringDriver(LockDriver):
@@ -127,7 +126,7 @@ class InTimeLockMachine(KeySharedMachine):
 
     driver_class = ExpiringDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER}, ack_timeout_ms=LOCKED_MS)
+    claims = Claims(promises={Promise.ONE_HOLDER}, ack_timeout_ms=LOCKED_MS)
     rest_ms = LOCKED_MS
 
 
@@ -141,6 +140,6 @@ class LateLockMachine(KeySharedMachine):
     """The same, where tasks may end after their lock has expired. One key: three tasks of it have to meet."""
 
     driver_class = SlowDriver
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER}, ack_timeout_ms=LOCKED_MS)
+    claims = Claims(promises={Promise.ONE_HOLDER}, ack_timeout_ms=LOCKED_MS)
     rest_ms = LOCKED_MS
-    keys = st.just(b"customer-7")
+    keys = (b"customer-7",)

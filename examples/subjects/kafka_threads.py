@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 
 PATIENCE_S = 60
@@ -116,7 +116,7 @@ class CommitEachMachine(KeySharedMachine):
     """The order of keys that a partition promises, and a commit that nothing is lost by."""
 
     driver_class = CommitEachDriver
-    guarantees = Guarantees(
+    claims = Claims(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.SAFE_CURSOR, Promise.NO_LOSS}, per_consumer=1
     )
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from zlib import crc32
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
-from keyshared.testing.history import Happening, Owned
+from keyshared.testing import Claims, Delivery, Driver, Promise
+from keyshared.testing.history import Event, Owned
 from keyshared.testing.machine import KeySharedMachine
 
 
@@ -87,7 +87,7 @@ class LanePoolDriver(Driver):
         del self.taken[consumer]
         return self.pool.done(consumer, delivery.offset)
 
-    def notices(self) -> Sequence[Happening]:
+    def notices(self) -> Sequence[Event]:
         owners = {key: self.pool.worker_of(key) for key in dict.fromkeys(self.keys)}
         changed = [Owned(key=key, consumer=owner) for key, owner in owners.items() if self.told.get(key, ...) != owner]
         self.told = owners
@@ -98,16 +98,16 @@ class LanePoolMachine(KeySharedMachine):
     """The promises of its author: one worker for each key, in order, and nothing is lost."""
 
     driver_class = LanePoolDriver
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, per_consumer=1)
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, per_consumer=1)
 
 
 class LanePlacementMachine(LanePoolMachine):
     """The same pool, asked only whether keys move to the newcomer alone: ``% n`` moves nearly all."""
 
-    guarantees = Guarantees(promises={Promise.MINIMAL_MOVE})
+    claims = Claims(promises={Promise.MINIMAL_MOVE})
 
 
 class LaneProgressMachine(LanePoolMachine):
     """The same pool with a worker that has room for a second message of another key, as a hash of keys suggests."""
 
-    guarantees = Guarantees(promises={Promise.PROGRESS}, per_consumer=2)
+    claims = Claims(promises={Promise.PROGRESS}, per_consumer=2)

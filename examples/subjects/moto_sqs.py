@@ -10,7 +10,7 @@ import boto3
 from moto import mock_aws
 from moto.sqs import models
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS
 
@@ -93,7 +93,7 @@ class FifoMachine(KeySharedMachine):
 
     driver_class = FifoDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(
+    claims = Claims(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS},
         per_key=None,
         ack_timeout_ms=HIDDEN_S * 1_000,
@@ -117,5 +117,5 @@ class OldHandleMachine(KeySharedMachine):
     """Asked whether an old receipt handle still counts."""
 
     driver_class = OneByOneDriver
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.FENCE}, ack_timeout_ms=HIDDEN_S * 1_000)
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.FENCE}, ack_timeout_ms=HIDDEN_S * 1_000)
     rest_ms = HIDDEN_S * 1_000

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import nats
 from examples.subjects.servers import PARTITIONS, PATIENCE_S, nats_address
 
-from keyshared.testing import AsyncDriver, Delivery, Guarantees, Promise
+from keyshared.testing import AsyncDriver, Claims, Delivery, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS
 
@@ -107,9 +107,7 @@ class SharedConsumerMachine(KeySharedMachine):
 
     driver_class = SharedConsumerDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(
-        promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, ack_timeout_ms=ACK_WAIT_MS
-    )
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, ack_timeout_ms=ACK_WAIT_MS)
     rest_ms = ACK_WAIT_MS
 
 
@@ -130,5 +128,5 @@ class LateAckMachine(KeySharedMachine):
     """The same, asked whether a late ack counts while another worker has the message."""
 
     driver_class = PartitionDriver
-    guarantees = Guarantees(promises={Promise.FENCE}, ack_timeout_ms=ACK_WAIT_MS)
+    claims = Claims(promises={Promise.FENCE}, ack_timeout_ms=ACK_WAIT_MS)
     rest_ms = ACK_WAIT_MS

@@ -8,7 +8,7 @@ from typing import Any
 
 from persistqueue import Empty, SQLiteAckQueue
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS
 
@@ -80,7 +80,7 @@ class OneThreadMachine(KeySharedMachine):
     driver_class = AckQueueDriver
     untried = LATE_ANSWERS
     max_consumers = 1
-    guarantees = Guarantees(promises={Promise.KEY_ORDER, Promise.NO_LOSS}, total_order=True)
+    claims = Claims(promises={Promise.KEY_ORDER, Promise.NO_LOSS}, total_order=True)
 
 
 class ThreadsMachine(KeySharedMachine):
@@ -88,7 +88,7 @@ class ThreadsMachine(KeySharedMachine):
 
     driver_class = AckQueueDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS})
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS})
 
 
 class LateAnswerMachine(KeySharedMachine):
@@ -96,4 +96,4 @@ class LateAnswerMachine(KeySharedMachine):
 
     driver_class = AckQueueDriver
     max_consumers = 1
-    guarantees = Guarantees(promises={Promise.FENCE, Promise.ONE_HOLDER}, total_order=True)
+    claims = Claims(promises={Promise.FENCE, Promise.ONE_HOLDER}, total_order=True)

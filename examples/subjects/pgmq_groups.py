@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import psycopg
 from examples.subjects.servers import postgres_address
-from hypothesis import strategies as st
 from pgmq.install import get_embedded_install_sql
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS
 
@@ -86,13 +85,13 @@ class GroupedMachine(KeySharedMachine):
 
     driver_class = GroupedDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(
+    claims = Claims(
         promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS},
         per_key=None,
         ack_timeout_ms=HIDDEN_MS,
     )
     rest_ms = 10 * HIDDEN_MS  # delays that outlast the hiding are drawn more often, and show holes
-    keys = st.sampled_from([b"a", b"b"])
+    keys = (b"a", b"b")
 
 
 class HeadDriver(GroupedDriver):
@@ -111,5 +110,5 @@ class LateAnswerMachine(KeySharedMachine):
     """Asked whether a late ``delete`` or ``set_vt`` counts while another worker has the message in hand."""
 
     driver_class = GroupedDriver
-    guarantees = Guarantees(promises={Promise.FENCE}, per_key=None, ack_timeout_ms=HIDDEN_MS)
+    claims = Claims(promises={Promise.FENCE}, per_key=None, ack_timeout_ms=HIDDEN_MS)
     rest_ms = HIDDEN_MS

@@ -7,7 +7,7 @@ from typing import ClassVar
 import psycopg
 from examples.subjects.servers import postgres_address
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 
 SCHEMA = """
@@ -102,6 +102,4 @@ class SkipLockedMachine(KeySharedMachine):
     """What the usual queue table promises if one reads it as Key-Shared."""
 
     driver_class = SkipLockedDriver
-    guarantees = Guarantees(
-        promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.PROGRESS}, per_consumer=2
-    )
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.PROGRESS}, per_consumer=2)

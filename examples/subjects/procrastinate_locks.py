@@ -12,7 +12,7 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 
-from keyshared.testing import AsyncDriver, Delivery, Guarantees, Promise
+from keyshared.testing import AsyncDriver, Claims, Delivery, Promise
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import LATE_ANSWERS
 
@@ -99,7 +99,7 @@ class LockMachine(KeySharedMachine):
 
     driver_class = LockDriver
     untried = LATE_ANSWERS
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS})
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS})
     rest_ms = STALLED_S * 1_000 + 1
 
 
@@ -107,7 +107,7 @@ class LateAnswerMachine(KeySharedMachine):
     """Workers that were taken for dead answer all the same."""
 
     driver_class = LockDriver
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.FENCE})
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.FENCE})
     rest_ms = STALLED_S * 1_000 + 1
 
 

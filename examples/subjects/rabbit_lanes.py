@@ -9,7 +9,7 @@ import aio_pika
 from aio_pika.exceptions import ChannelInvalidStateError, MessageProcessError
 from examples.subjects.servers import rabbit_address
 
-from keyshared.testing import AsyncDriver, Delivery, Guarantees, Promise
+from keyshared.testing import AsyncDriver, Claims, Delivery, Promise
 from keyshared.testing.machine import KeySharedMachine
 
 LANES = 2
@@ -116,7 +116,7 @@ class LaneMachine(KeySharedMachine):
     """What the manual says of a single active consumer, for keys that share the queue of their hash."""
 
     driver_class = LaneDriver
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.FENCE})
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.FENCE})
 
 
 class CancelDriver(LaneDriver):
@@ -151,4 +151,4 @@ class GrowingMachine(LaneMachine):
     """Asked whether the order of keys survives when the hash is given more queues."""
 
     driver_class = GrowingDriver
-    guarantees = Guarantees(promises={Promise.KEY_ORDER})
+    claims = Claims(promises={Promise.KEY_ORDER})

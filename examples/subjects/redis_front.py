@@ -8,9 +8,9 @@ import redis
 from examples.subjects.servers import redis_socket
 
 from keyshared.effects import DeadLetter, Dropped, Effect, Settled, Skipped
-from keyshared.testing import Delivery, Guarantees
-from keyshared.testing.adapters.dispatcher import DispatcherDriver
-from keyshared.testing.history import Expired, Happening, Released
+from keyshared.testing import Claims, Delivery
+from keyshared.testing.dispatcher import DispatcherDriver
+from keyshared.testing.history import Event, Expired, Released
 from keyshared.testing.machine import KeySharedMachine
 
 GROUP = "workers"
@@ -92,7 +92,7 @@ class FrontDriver(DispatcherDriver):
             for effect in effects:
                 self._act(effect)
 
-    def notices(self) -> Sequence[Happening]:
+    def notices(self) -> Sequence[Event]:
         """Number attempts here too."""
         return [
             replace(each, attempt=self._across(each.attempt)) if isinstance(each, Expired | Released) else each
@@ -138,6 +138,6 @@ class FrontMachine(KeySharedMachine):
     """Everything that the kit can judge, over the same Redis."""
 
     driver_class = FrontDriver
-    guarantees = Guarantees(per_consumer=2, may_dead_letter=True)
+    claims = Claims(per_consumer=2, may_dead_letter=True)
     retry_ms = 10
     rest_ms = 100

@@ -7,7 +7,7 @@ from zlib import crc32
 import redis
 from examples.subjects.servers import redis_socket
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.machine import KeySharedMachine
 
 GROUP = "workers"
@@ -91,14 +91,14 @@ class GroupMachine(KeySharedMachine):
     """What the tutorials' group promises if one reads it as Key-Shared."""
 
     driver_class = GroupDriver
-    guarantees = Guarantees(promises=ORDERED, ack_timeout_ms=CLAIM_AFTER_MS)
+    claims = Claims(promises=ORDERED, ack_timeout_ms=CLAIM_AFTER_MS)
     rest_ms = CLAIM_AFTER_MS
 
 
 class LateAckMachine(GroupMachine):
     """The same group, asked whether a late ack can end what another consumer has in hand by now."""
 
-    guarantees = Guarantees(promises={Promise.FENCE}, ack_timeout_ms=CLAIM_AFTER_MS)
+    claims = Claims(promises={Promise.FENCE}, ack_timeout_ms=CLAIM_AFTER_MS)
 
 
 def stream_of(lane: int) -> str:

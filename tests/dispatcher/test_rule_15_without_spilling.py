@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
+from tests.kit.recorder import Recorder
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared.config import Poison, Unmatched
@@ -22,9 +23,8 @@ from keyshared.effects import (
     Spilled,
 )
 from keyshared.errors import KeyFullError, SnapshotError, WindowFullError
-from keyshared.testing import Guarantees, Promise, check_history
+from keyshared.testing import Claims, Promise, check_history
 from keyshared.testing import history as past
-from keyshared.testing.adapters.recorder import Recorder
 
 
 def unspilled(*consumers: str, window: int = 10, **config: Any) -> Watched:
@@ -40,7 +40,7 @@ def test_what_no_filter_accepts_takes_no_place_in_a_batch() -> None:
     assert [Skipped(offset, b"a1", SkipReason.UNMATCHED) for offset in (0, 1)] == effects[:2]
     told = [each for each in recorder.history if isinstance(each, past.Published | past.Skipped)]
     assert [0, 0, 1, 1, 2] == [each.offset for each in told]
-    claims = Guarantees(promises={Promise.BOUNDS, Promise.NO_LOSS}, waiting_per_key=1, spills=False, may_skip=True)
+    claims = Claims(promises={Promise.BOUNDS, Promise.NO_LOSS}, waiting_per_key=1, spills=False, may_skip=True)
     assert [] == check_history(recorder.history, claims)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 from tests.broken import BatchWithAHole
+from tests.kit.recorder import Recorder
 
 from keyshared.config import DispatcherConfig, OnEvict, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
@@ -24,8 +25,7 @@ from keyshared.effects import (
     ReleaseReason,
 )
 from keyshared.errors import ArgumentError
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, Promise, check_history
 
 AT_ONCE = RetryPolicy(max_redeliveries=2, base_delay_ms=0)
 
@@ -309,5 +309,5 @@ def test_a_hole_in_a_batch_is_found(broken: type[Any], found: list[Promise]) -> 
     recorder.nack(1, "ann", 1)
     recorder.release(0, "ann", 1)
     promises = frozenset({Promise.KEY_ORDER, Promise.WHOLE_BATCH, Promise.FAIRNESS})
-    claims = Guarantees(promises=promises, per_key=3, batches=True, fairness=0)
+    claims = Claims(promises=promises, per_key=3, batches=True, fairness=0)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]

@@ -9,8 +9,8 @@ from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy,
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
 from keyshared.effects import BlockReason, Spilled
 from keyshared.errors import ConfigError
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.history import Delivered, Happening, Published
+from keyshared.testing import Claims, Promise, check_history
+from keyshared.testing.history import Delivered, Event, Published
 
 
 def offsets(dispatcher: KeySharedDispatcher) -> list[int]:
@@ -119,11 +119,11 @@ def test_a_restart_keeps_who_is_served_next_and_a_higher_limit_counts_at_once() 
 
 
 def test_the_kit_blames_a_delivery_beyond_the_claim() -> None:
-    history: list[Happening] = [
+    history: list[Event] = [
         *(Published(offset=0, key=b"k"), Published(offset=1, key=b"l")),
         *(Delivered(offset=0, key=b"k", consumer="a"), Delivered(offset=1, key=b"l", consumer="b")),
     ]
-    (found,) = check_history(history, Guarantees(open_at_once=1))
+    (found,) = check_history(history, Claims(open_at_once=1))
     assert (Promise.BOUNDS, (2, 3)) == (found.promise, found.proof)
     assert "offset 1 is open delivery 2 of all, of which 1 may be open" == found.explanation
 

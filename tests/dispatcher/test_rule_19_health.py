@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, fill, subscription
 from tests.broken import CountsAreLostOverARestart, CountsTheOfferTwice
+from tests.kit.recorder import Recorder
 
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.dispatcher import Health, KeySharedDispatcher, StoredLetter
 from keyshared.effects import Done, Ending
 from keyshared.errors import ArgumentError, SnapshotError
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, Promise, check_history
 
 
 def measured(*consumers: str, **config: Any) -> Watched:
@@ -206,5 +206,5 @@ def test_counts_that_do_not_survive_a_restart_are_found(broken: type[Any], found
     recorder.ack(1, "ann", 1)
     recorder.restarted(broken.restore(recorder.snapshot(), AlphabetRing(), config, now_ms=0), now_ms=0)
     fill(recorder, "a1", "a2", "a3")  # type: ignore[arg-type]  # as above
-    claims = Guarantees(promises={Promise.HEALTH_ADDS_UP}, measures=True)
+    claims = Claims(promises={Promise.HEALTH_ADDS_UP}, measures=True)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]

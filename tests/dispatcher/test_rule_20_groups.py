@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
+from tests.kit.recorder import Recorder
 
 from keyshared._core.snapshot import sealed
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, GroupStats, KeySharedDispatcher
 from keyshared.effects import BlockReason, Effect, Load, Spilled
 from keyshared.errors import ArgumentError, ConfigError, SnapshotError
-from keyshared.testing import Guarantees, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, check_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -540,4 +540,4 @@ def test_the_kit_judges_groups() -> None:
         for each in mine.in_flight():
             mine.ack(*each.receipt)
     mine.resume_group("z")
-    assert [] == check_history(mine.history, Guarantees(group_of=named, fairness=0))
+    assert [] == check_history(mine.history, Claims(group_of=named, fairness=0))

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
+from tests.kit.recorder import Recorder
 
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import Effect, Skipped, SkipReason
 from keyshared.errors import ConfigError, SnapshotError, WindowFullError
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, Promise, check_history
 
 LATER = RetryPolicy(base_delay_ms=50)
 
@@ -160,9 +160,9 @@ def test_the_promise_is_claimed_of_the_keys_of_the_rule() -> None:
     recorder: Any = Recorder(mixed("ann"))
     for offset, key in enumerate(("as", "ae", "as", "ae", "as", "ae")):
         recorder.offer(offset, key)
-    assert [] == check_history(recorder.history, Guarantees(latest_only=is_state))
-    everything = check_history(recorder.history, Guarantees(latest_only=True))
-    nothing = check_history(recorder.history, Guarantees())
+    assert [] == check_history(recorder.history, Claims(latest_only=is_state))
+    everything = check_history(recorder.history, Claims(latest_only=True))
+    nothing = check_history(recorder.history, Claims())
     assert ({Promise.LATEST_ONLY}, {Promise.NO_LOSS}) == (
         {violation.promise for violation in everything},
         {violation.promise for violation in nothing},

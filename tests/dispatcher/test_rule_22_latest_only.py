@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription, then
 from tests.broken import LetterBehindSleeps, NewestGoesToTheTail, VoidLoadWakesNobody
+from tests.kit.recorder import Recorder
 
 from keyshared._core.values import Full
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
@@ -34,8 +35,7 @@ from keyshared.errors import (
 )
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
-from keyshared.testing import Guarantees, Promise, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, Promise, check_history
 
 AT_ONCE = RetryPolicy(max_redeliveries=0, base_delay_ms=0)
 
@@ -378,7 +378,7 @@ def test_a_key_that_loses_its_place_is_found(broken: type[Any], found: list[Prom
     recorder.add_consumer("ann")
     fill(recorder, "a9", "a1", "a2", "a1")  # type: ignore[arg-type]  # it has any call
     recorder.ack(0, "ann", 1)
-    claims = Guarantees(promises={Promise.FAIRNESS, Promise.LATEST_ONLY}, latest_only=True, per_consumer=1, fairness=0)
+    claims = Claims(promises={Promise.FAIRNESS, Promise.LATEST_ONLY}, latest_only=True, per_consumer=1, fairness=0)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]
 
 
@@ -389,7 +389,7 @@ def test_a_key_that_waits_for_a_load_that_is_void_is_found(broken: type[Any], fo
     fill(recorder, "a1", "a1")  # type: ignore[arg-type]  # it has any call
     recorder.ack(0, "ann", 1)
     recorder.offer(2, "a1")
-    claims = Guarantees(promises={Promise.PROGRESS, Promise.LATEST_ONLY}, latest_only=True)
+    claims = Claims(promises={Promise.PROGRESS, Promise.LATEST_ONLY}, latest_only=True)
     assert found == [violation.promise for violation in check_history(recorder.history, claims)]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.machine import KeySharedMachine
 
@@ -152,7 +152,7 @@ class AskedMachine(KeySharedMachine):
     """One of a key at a time, to whoever asks first."""
 
     driver_class: ClassVar[type[AnyDriver]] = AskedDriver
-    guarantees = Guarantees(
+    claims = Claims(
         promises={
             *(Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.BOUNDS, Promise.FENCE, Promise.PROGRESS),
         },
@@ -177,9 +177,7 @@ class GroupedMachine(AskedMachine):
     """Some of a key at a time, at one consumer."""
 
     driver_class = GroupedDriver
-    guarantees = Guarantees(
-        promises=AskedMachine.guarantees.promises, per_key=None, per_consumer=LIMIT, ack_timeout_ms=LEASE_MS
-    )
+    claims = Claims(promises=AskedMachine.claims.promises, per_key=None, per_consumer=LIMIT, ack_timeout_ms=LEASE_MS)
 
 
 class SplitsTheGroup(GroupedBroker):

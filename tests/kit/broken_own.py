@@ -21,13 +21,13 @@ from tests.kit.own_machines import (
     TellingQueueMachine,
     WindowMachine,
 )
+from tests.kit.window_driver import WindowDriver
 
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Done, Ignored
 from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseConfig, LeaseQueue, NothingToLease, Reservation
 from keyshared.testing import Promise
-from keyshared.testing.adapters.dispatcher import DispatcherDriver
-from keyshared.testing.adapters.window import WindowDriver
+from keyshared.testing.dispatcher import DispatcherDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import Restart
 from keyshared.window import Entry, InFlightWindow

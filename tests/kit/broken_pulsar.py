@@ -9,7 +9,7 @@ from tests.kit.fault import Fault
 from tests.kit.small_broker import Message, SmallBroker
 
 from keyshared.testing import Promise
-from keyshared.testing.strategies import KEYS
+from keyshared.testing.draw import KEYS
 
 __all__ = ["FAULTS"]
 

@@ -38,7 +38,7 @@ class JitteryMachine(SmallMachine):
     """The claims of the small broker, within a tolerance."""
 
     driver_class: ClassVar[type[AnyDriver]] = type("JitteryDriver", (SmallDriver,), {"broker_class": JitteryBroker})
-    guarantees = replace(SmallMachine.guarantees, tolerance_ms=TOLERANCE_MS)
+    claims = replace(SmallMachine.claims, tolerance_ms=TOLERANCE_MS)
 
 
 class ExpiresEarlyMachine(JitteryMachine):

@@ -9,7 +9,7 @@ from tests.kit import file_broker
 from tests.kit.file_broker import FileBroker
 from tests.kit.process import Process
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.machine import KeySharedMachine
 
@@ -62,9 +62,7 @@ class KilledMachine(KeySharedMachine):
     """What it claims: nothing that was answered for is lost or comes again, also if it is killed."""
 
     driver_class: ClassVar[type[AnyDriver]] = KilledDriver
-    guarantees = Guarantees(
-        promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.FENCE}, per_consumer=1
-    )
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS, Promise.FENCE}, per_consumer=1)
 
 
 def broken(broker: type[FileBroker]) -> type[KilledMachine]:

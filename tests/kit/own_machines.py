@@ -7,21 +7,21 @@ from typing import ClassVar
 from tests.kit.asked_broker import AskedMachine, GroupedMachine
 from tests.kit.jittery_broker import JitteryMachine
 from tests.kit.later_broker import LaterMachine
+from tests.kit.lease_driver import LeaseQueueDriver
 from tests.kit.mortal_broker import MortalMachine
 from tests.kit.small_broker import SmallMachine
+from tests.kit.window_driver import WindowDriver
 
 from keyshared.config import KeySessions, OnEvict, Poison
 from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseAnswer, Reservation
-from keyshared.testing import Delivery, Guarantees, Promise
-from keyshared.testing import history as past
-from keyshared.testing.adapters.dispatcher import DispatcherDriver, RouterDriver
-from keyshared.testing.adapters.leases import LeaseQueueDriver
-from keyshared.testing.adapters.window import WindowDriver
+from keyshared.testing import Claims, Delivery, Promise
+from keyshared.testing import history as h
+from keyshared.testing.dispatcher import DispatcherDriver, RouterDriver
+from keyshared.testing.draw import KEYS
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import StopReading
-from keyshared.testing.strategies import keys
 
 __all__ = [
     "MACHINES",
@@ -34,19 +34,19 @@ __all__ = [
     "WindowMachine",
 ]
 
-SHOWN = SmallMachine.guarantees.promises | {Promise.FAIRNESS, Promise.ATTEMPTS}
+SHOWN = SmallMachine.claims.promises | {Promise.FAIRNESS, Promise.ATTEMPTS}
 
 
 class DispatcherMachine(KeySharedMachine):
     """The dispatcher with one delivery of a key at a time, and messages without a key among the others."""
 
     driver_class: ClassVar[type[AnyDriver]] = DispatcherDriver
-    guarantees = Guarantees(
+    claims = Claims(
         promises=SHOWN, per_consumer=2, fairness=0, max_attempts=3, may_dead_letter=True, cursor_keeps_up=True
     )
     retry_ms = 10
     rest_ms = 100
-    keys = keys(keyless=True)
+    keys = (*KEYS, None)
 
 
 class PipelinedDriver(DispatcherDriver):
@@ -59,7 +59,7 @@ class PipelinedMachine(DispatcherMachine):
     """The dispatcher with two deliveries of a key at a time."""
 
     driver_class = PipelinedDriver
-    guarantees = replace(DispatcherMachine.guarantees, per_key=2)
+    claims = replace(DispatcherMachine.claims, per_key=2)
 
 
 class TellingDriver(DispatcherDriver):
@@ -72,7 +72,7 @@ class TellingMachine(DispatcherMachine):
     """The dispatcher that tells its transport how each message ended."""
 
     driver_class = TellingDriver
-    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+    claims = replace(DispatcherMachine.claims, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
 
 
 class BatchingDriver(DispatcherDriver):
@@ -85,7 +85,7 @@ class BatchingMachine(DispatcherMachine):
     """The dispatcher with batches of a key."""
 
     driver_class = BatchingDriver
-    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+    claims = replace(DispatcherMachine.claims, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
 
 
 class KeepingDriver(DispatcherDriver):
@@ -98,7 +98,7 @@ class KeepingMachine(DispatcherMachine):
     """The dispatcher with sessions of keys."""
 
     driver_class = KeepingDriver
-    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.ONE_SESSION}, sessions=True)
+    claims = replace(DispatcherMachine.claims, promises=SHOWN | {Promise.ONE_SESSION}, sessions=True)
 
 
 class LatestDriver(DispatcherDriver):
@@ -111,7 +111,7 @@ class LatestMachine(DispatcherMachine):
     """The dispatcher for which only the latest message of a key counts."""
 
     driver_class = LatestDriver
-    guarantees = replace(DispatcherMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
+    claims = replace(DispatcherMachine.claims, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
     # What lies in an inbox is out, and the history cannot know it.
     untried = frozenset({StopReading})
 
@@ -127,14 +127,14 @@ class TotalOrderMachine(DispatcherMachine):
     """The dispatcher with the whole log in order."""
 
     driver_class = TotalOrderDriver
-    guarantees = replace(DispatcherMachine.guarantees, total_order=True)
+    claims = replace(DispatcherMachine.claims, total_order=True)
 
 
 class RouterMachine(KeySharedMachine):
     """The router, which promises nothing but where messages go."""
 
     driver_class = RouterDriver
-    guarantees = Guarantees(promises={Promise.AFFINITY, Promise.MINIMAL_MOVE})
+    claims = Claims(promises={Promise.AFFINITY, Promise.MINIMAL_MOVE})
 
 
 class LeaseQueueMachine(DispatcherMachine):
@@ -158,7 +158,7 @@ class AbortingMachine(LeaseQueueMachine):
     """The lease queue of a host whose writes fail half of the time."""
 
     driver_class = AbortingDriver
-    guarantees = replace(LeaseQueueMachine.guarantees, fairness=None)  # what is given back has lost its place
+    claims = replace(LeaseQueueMachine.claims, fairness=None)  # what is given back has lost its place
 
 
 class LineDriver(LeaseQueueDriver):
@@ -171,8 +171,8 @@ class LineMachine(LeaseQueueMachine):
     """The lease queue with the whole queue in order; nobody owns anything."""
 
     driver_class = LineDriver
-    guarantees = replace(
-        LeaseQueueMachine.guarantees,
+    claims = replace(
+        LeaseQueueMachine.claims,
         promises=SHOWN - {Promise.AFFINITY, Promise.MINIMAL_MOVE},
         total_order=True,
     )
@@ -188,7 +188,7 @@ class TellingQueueMachine(LeaseQueueMachine):
     """The lease queue that tells its transport how each message ended."""
 
     driver_class = TellingQueueDriver
-    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
+    claims = replace(LeaseQueueMachine.claims, promises=SHOWN | {Promise.SETTLED_ONCE}, tells_done=True)
 
 
 class TableQueueDriver(TellingQueueDriver):
@@ -202,9 +202,7 @@ class TableQueueDriver(TellingQueueDriver):
         """Begin anew with the rows that are left, in order; nobody knows who had what."""
         self.epoch += 1
         for lease in self.queue.leases():
-            self.told += [
-                past.Released(offset=each, consumer=lease.consumer, attempt=lease.id) for each in lease.offsets
-            ]
+            self.told += [h.Released(offset=each, consumer=lease.consumer, attempt=lease.id) for each in lease.offsets]
         config = replace(self.config, start=self.queue.keep_from)
         self.queue = self.queue_class(self.make_placement(), config, epoch=self.epoch)
         self.consumers.clear()
@@ -223,8 +221,8 @@ class TableQueueMachine(LeaseQueueMachine):
     """The lease queue of a host that keeps messages and an epoch, and nothing else."""
 
     driver_class = TableQueueDriver
-    guarantees = replace(
-        LeaseQueueMachine.guarantees,
+    claims = replace(
+        LeaseQueueMachine.claims,
         promises=(SHOWN | {Promise.SETTLED_ONCE}) - {Promise.ATTEMPTS},  # deliveries are counted anew
         max_attempts=None,
         cursor_keeps_up=False,  # a row that went above the cursor is a gap: the next new message shows how far it goes
@@ -242,7 +240,7 @@ class BatchingQueueMachine(LeaseQueueMachine):
     """The lease queue with batches of a key."""
 
     driver_class = BatchingQueueDriver
-    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
+    claims = replace(LeaseQueueMachine.claims, promises=SHOWN | {Promise.WHOLE_BATCH}, per_key=2, batches=True)
 
 
 class LatestQueueDriver(LeaseQueueDriver):
@@ -255,14 +253,14 @@ class LatestQueueMachine(LeaseQueueMachine):
     """The lease queue for which only the latest message of a key counts."""
 
     driver_class = LatestQueueDriver
-    guarantees = replace(LeaseQueueMachine.guarantees, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
+    claims = replace(LeaseQueueMachine.claims, promises=SHOWN | {Promise.LATEST_ONLY}, latest_only=True)
 
 
 class WindowMachine(DispatcherMachine):
     """The bare window, with retries around it and nothing stored but its cursor."""
 
     driver_class = WindowDriver
-    guarantees = replace(DispatcherMachine.guarantees, max_attempts=None)  # how often to retry is its host's affair
+    claims = replace(DispatcherMachine.claims, max_attempts=None)  # how often to retry is its host's affair
 
 
 class PipelinedWindowDriver(WindowDriver):
@@ -275,7 +273,7 @@ class PipelinedWindowMachine(WindowMachine):
     """The bare window with two deliveries of a key at a time."""
 
     driver_class = PipelinedWindowDriver
-    guarantees = replace(WindowMachine.guarantees, per_key=2)
+    claims = replace(WindowMachine.claims, per_key=2)
 
 
 MACHINES = (

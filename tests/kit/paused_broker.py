@@ -11,7 +11,7 @@ from tests.kit import shared_file
 from tests.kit.process import Process
 from tests.kit.shared_file import SharedFile
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import BeginReceive, Connect, Publish, Schedule
@@ -77,7 +77,7 @@ class PausedMachine(KeySharedMachine):
     """What it claims: whoever is paused, a key is at one consumer, in order, and nothing is lost."""
 
     driver_class: ClassVar[type[AnyDriver]] = PausedDriver
-    guarantees = Guarantees(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, per_consumer=1)
+    claims = Claims(promises={Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.NO_LOSS}, per_consumer=1)
 
 
 def paused(process: type[SharedFile]) -> type[PausedMachine]:

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 from zlib import crc32
 
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
+from keyshared.testing import Claims, Delivery, Driver, Promise
+from keyshared.testing.claims import JUDGED
 from keyshared.testing.driver import AnyDriver
-from keyshared.testing.guarantees import JUDGED
-from keyshared.testing.history import DeadLettered, Happening, Owned
+from keyshared.testing.history import DeadLettered, Event, Owned
 from keyshared.testing.machine import KeySharedMachine
 
 __all__ = ["ACK_TIMEOUT_MS", "LIMIT", "RETRY_MS", "WINDOW", "Message", "SmallBroker", "SmallDriver", "SmallMachine"]
@@ -45,7 +45,7 @@ class SmallBroker:
     messages: dict[int, Message] = field(default_factory=dict)
     filters: dict[str, tuple[str, ...]] = field(default_factory=dict)
     inboxes: dict[str, list[Delivery]] = field(default_factory=dict)
-    notices: list[Happening] = field(default_factory=list)
+    notices: list[Event] = field(default_factory=list)
     owned: dict[bytes, str | None] = field(default_factory=dict)
     now: int = 0
 
@@ -193,9 +193,9 @@ class SmallBroker:
     def open_at(self, name: str) -> list[Message]:
         return [message for message in self.messages.values() if self.is_open_at(message, name)]
 
-    def tell(self) -> list[Happening]:
+    def tell(self) -> list[Event]:
         """Everything that it says of itself since the last call, owners first."""
-        told: list[Happening] = []
+        told: list[Event] = []
         for key in dict.fromkeys(key for key in self.log if key is not None):
             owner = self.owner_of_key(key)
             if key not in self.owned or self.owned[key] != owner:
@@ -245,7 +245,7 @@ class SmallDriver(Driver):
     def restart(self) -> None:
         self.broker.crash()
 
-    def notices(self) -> Sequence[Happening]:
+    def notices(self) -> Sequence[Event]:
         return self.broker.tell()
 
 
@@ -253,7 +253,7 @@ class SmallMachine(KeySharedMachine):
     """Everything that the small broker claims."""
 
     driver_class: ClassVar[type[AnyDriver]] = SmallDriver
-    guarantees = Guarantees(
+    claims = Claims(
         promises=JUDGED
         - {Promise.FAIRNESS, Promise.ATTEMPTS, Promise.ISOLATION, Promise.ONE_SESSION, Promise.SETTLED_ONCE}
         - {

@@ -2,27 +2,28 @@
 
 import pytest
 from tests.kit.all_faults import FAULTS
-from tools.draw_kit_table import PAGE, cut, is_current, rows
+from tools.draw_kit_table import PAGE, TABLE_PAGE, cut, is_current, rows
 
-ROWS = rows(cut(PAGE.read_text("utf-8"), "table")[1])
+PROVE, VERIFICATION = PAGE.read_text("utf-8"), TABLE_PAGE.read_text("utf-8")
+ROWS = rows(cut(VERIFICATION, "table")[1])
 
 
-def test_the_page_is_current() -> None:
-    assert is_current(PAGE.read_text("utf-8"))
+def test_the_pages_are_current() -> None:
+    assert is_current(PROVE, VERIFICATION)
 
 
 @pytest.mark.parametrize("name", ["CursorOneTooFar", "SplitsStartNoDrain"])
 def test_a_page_without_a_fault_is_not_current(name: str) -> None:
-    lines = PAGE.read_text("utf-8").splitlines(keepends=True)
-    assert not is_current("".join(line for line in lines if not line.startswith(f"| `{name}`")))
+    lines = VERIFICATION.splitlines(keepends=True)
+    assert not is_current(PROVE, "".join(line for line in lines if not line.startswith(f"| `{name}`")))
 
 
 def test_a_page_with_a_promise_that_a_fault_does_not_break_is_not_current() -> None:
-    assert not is_current(PAGE.read_text("utf-8").replace("| safe-cursor |", "| fairness |"))
+    assert not is_current(PROVE, VERIFICATION.replace("| safe-cursor |", "| fairness |"))
 
 
 def test_a_page_with_a_sample_of_something_else_is_not_current() -> None:
-    assert not is_current(PAGE.read_text("utf-8").replace("\none-holder: ", "\nno-loss: "))
+    assert not is_current(PROVE.replace("\none-holder: ", "\nno-loss: "), VERIFICATION)
 
 
 def test_a_page_without_a_place_for_the_table_is_no_such_page() -> None:

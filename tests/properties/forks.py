@@ -8,10 +8,10 @@ from io import BytesIO
 from types import FunctionType, MethodType
 from typing import Any
 
+from tests.kit.recorder import Recorder
 from tests.placements import Ranking
 
 from keyshared.glob import KeyFilter
-from keyshared.testing.adapters.recorder import Recorder
 
 __all__ = ["copies_of"]
 

@@ -26,8 +26,8 @@ from keyshared.config import (
     Unmatched,
 )
 from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, KeyEnding, Load
-from keyshared.testing import Guarantees, Promise
-from keyshared.testing.guarantees import JUDGED
+from keyshared.testing import Claims, Promise
+from keyshared.testing.claims import JUDGED
 
 __all__ = [
     "BATCHES",
@@ -40,7 +40,7 @@ __all__ = [
     "World",
     "any_config",
     "any_mix",
-    "guarantees_of",
+    "claims_of",
     "mixed",
     "observe",
     "place_of",
@@ -189,9 +189,9 @@ def group_of(key: bytes) -> str:
     return GROUPS.get(key, "other") or ""
 
 
-def guarantees_of(
+def claims_of(
     config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF, rules: Rules | None = None
-) -> Guarantees:
+) -> Claims:
     """What a dispatcher with this configuration claims, over a placement with these slots."""
     redeliveries, batches = config.retry.max_redeliveries, config.batch_per_key > 1
     limit, group = (None, None) if rules is None else (rules.limit_of, rules.group_of)
@@ -204,7 +204,7 @@ def guarantees_of(
         *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
         *(() if config.sessions else (Promise.ONE_SESSION,)),
     }
-    return Guarantees(
+    return Claims(
         promises=JUDGED - unclaimed,
         per_key=config.batch_per_key if batches else config.max_in_flight_per_key if limit is None else None,
         batches=batches,

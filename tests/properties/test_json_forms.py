@@ -23,7 +23,7 @@ from keyshared.offsets import ProvenanceVector
 from keyshared.placement import RangeMap
 from keyshared.ring import HashRing
 from keyshared.segments import SegmentMap, SegmentProgress
-from keyshared.testing.history import Acked, Happening, Published
+from keyshared.testing.history import Acked, Event, Published
 from keyshared.testing.rows import read_jsonl, to_rows
 
 Form = tuple[Any, Callable[[Any], Any]]  # what was written, and what reading it comes to
@@ -136,13 +136,13 @@ def journal(choose: Random) -> Form:
 
 
 def history(choose: Random) -> Form:
-    happenings: list[Happening] = [Published(offset=0, key=b"a"), Acked(consumer="c", offset=0)]
-    happenings = happenings[: choose.randrange(3)]
+    events: list[Event] = [Published(offset=0, key=b"a"), Acked(consumer="c", offset=0)]
+    events = events[: choose.randrange(3)]
 
     def read(data: Any) -> Any:
         return list(read_jsonl(json.dumps(row) for row in data))
 
-    return json.loads(json.dumps(list(to_rows(happenings)), default=bytes.decode)), read
+    return json.loads(json.dumps(list(to_rows(events)), default=bytes.decode)), read
 
 
 FORMS = (

@@ -4,15 +4,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.kit.recorder import Recorder
 
 from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.ring import HashRing
-from keyshared.testing import Guarantees, check_history
-from keyshared.testing.adapters.recorder import Recorder
+from keyshared.testing import Claims, check_history
 
 CONFIG = DispatcherConfig(max_in_flight_per_consumer=1, retry=RetryPolicy(base_delay_ms=10, max_delay_ms=10))
-IN_TURN = Guarantees(promises={"fairness"}, fairness=0, per_consumer=1)
+IN_TURN = Claims(promises={"fairness"}, fairness=0, per_consumer=1)
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from tests.kit.recorder import Recorder
 from tests.properties.calls import Step
 from tests.properties.own_effects import OwnEffects
-from tests.properties.schedules import guarantees_of
+from tests.properties.schedules import claims_of
 
 from keyshared.config import DispatcherConfig
 from keyshared.testing import Checker, Promise, Violation
-from keyshared.testing.adapters.recorder import Recorder
 
 __all__ = ["Watch"]
 
@@ -26,7 +26,7 @@ class Watch:
         self.dispatcher = dispatcher
         self.recorder: Any = Recorder(dispatcher)
         rules = getattr(dispatcher, "rules", None)
-        self.claims = guarantees_of(config, dispatcher.placement.ranges.slot_of, rules)
+        self.claims = claims_of(config, dispatcher.placement.ranges.slot_of, rules)
         if dispatcher.acked_ranges():  # by an earlier life, of which this history tells nothing until it is read again
             self.claims = replace(self.claims, promises=self.claims.promises - {Promise.TOKEN_BUDGET})
         self.checker = Checker(self.claims)
@@ -35,7 +35,7 @@ class Watch:
     def see(self, step: Step) -> list[Violation]:
         """What the latest step breaks."""
         history = self.recorder.history
-        found = [violation for happening in history for violation in self.checker.feed(happening)]
+        found = [violation for event in history for violation in self.checker.feed(event)]
         history.clear()
         if step.call.is_out_of_turn:
             found = [violation for violation in found if violation.promise is not Promise.FAIRNESS]

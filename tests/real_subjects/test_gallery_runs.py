@@ -5,14 +5,12 @@ from importlib import import_module
 
 import pytest
 from examples.subjects.exhibits import EXHIBITS, Exhibit
-from hypothesis import Phase, settings
 from tests.kit.dice import find_by_some_dice
 from tools.draw_gallery import BUDGET, Program, Row, cut, machines, page_of, program_of, programs, rows
 from tools.find_servers import SERVERS, locate
 
+from keyshared.testing.find import find_violation, run_schedule
 from keyshared.testing.machine import KeySharedMachine
-from keyshared.testing.replay import run_schedule
-from keyshared.testing.trial import find_violation
 
 
 def name_of(part: Exhibit | Row | Program | str) -> str:
@@ -27,8 +25,8 @@ def name_of(part: Exhibit | Row | Program | str) -> str:
             return part
 
 
-FIRST = settings(BUDGET, phases=(Phase.generate,))  # shortening costs more than finding
-FEW = settings(FIRST, max_examples=50)  # where nothing is found, each of them is made
+FIRST = BUDGET._replace(shortens=False)  # shortening costs more than finding
+FEW = FIRST._replace(tries=50)  # where nothing is found, each of them is made
 ROWS = [(exhibit, row) for exhibit in EXHIBITS for row in rows(cut(page_of(exhibit))[1])]
 BROKEN = [(exhibit, row) for exhibit, row in ROWS if row.schedule is not None]
 TRIED = list(dict.fromkeys((exhibit, row.machine) for exhibit, row in ROWS))
@@ -49,32 +47,30 @@ def machine_of(exhibit: Exhibit, name: str) -> type[KeySharedMachine]:
 
 
 def claiming(machine: type[KeySharedMachine], promises: set[str]) -> type[KeySharedMachine]:
-    claims = replace(machine.guarantees, promises=promises)
-    return type(machine.__name__, (machine,), {"guarantees": claims})
+    claims = replace(machine.claims, promises=promises)
+    return type(machine.__name__, (machine,), {"claims": claims})
 
 
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=name_of)
 def test_a_page_names_every_machine_and_every_promise_that_it_claims(exhibit: Exhibit) -> None:
     named = {(row.machine, row.promise) for row in rows(cut(page_of(exhibit))[1])}
-    assert named == {
-        (each.__name__, str(promise)) for each in machines(exhibit) for promise in each.guarantees.promises
-    }
+    assert named == {(each.__name__, str(promise)) for each in machines(exhibit) for promise in each.claims.promises}
 
 
 @broken
 def test_a_schedule_of_the_page_still_breaks_its_promise(exhibit: Exhibit, row: Row) -> None:
     machine = claiming(machine_of(exhibit, row.machine), {row.promise})
-    world = machine.world()
-    replay = run_schedule(
+    harness = machine.harness()
+    run = run_schedule(
         machine.driver_class,
         row.schedule or (),
-        world.guarantees,
-        max_outstanding=world.max_outstanding,
-        retry_ms=world.retry_ms,
-        rest_ms=world.rest_ms,
+        harness.claims,
+        max_outstanding=harness.max_outstanding,
+        retry_ms=harness.retry_ms,
+        rest_ms=harness.rest_ms,
     )
-    assert replay.violation is not None, replay.history
-    assert replay.violation.promise == row.promise
+    assert run.violation is not None, run.history
+    assert run.violation.promise == row.promise
 
 
 @broken
@@ -83,7 +79,7 @@ def test_the_kit_finds_what_the_page_says(exhibit: Exhibit, row: Row) -> None:
     machine = claiming(machine_of(exhibit, row.machine), {row.promise})
     finding = find_by_some_dice(machine, FIRST)
     assert finding is not None
-    assert finding.violation.promise == row.promise
+    assert finding.what == row.promise
 
 
 @pytest.mark.parametrize(("exhibit", "name"), TRIED, ids=name_of)

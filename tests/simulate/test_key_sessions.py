@@ -1,14 +1,14 @@
 """Sessions of keys in a simulation: its workers flush what they keep, and take their time for it."""
 
 import pytest
+from tests.kit.simulated import from_simulation
 
 from keyshared.config import DispatcherConfig, KeySessions
 from keyshared.errors import ConfigError
 from keyshared.simulate import Arrival, Crash, Event, Fixed, Group, Row, SimulatedConsumer, Simulation
-from keyshared.testing import Guarantees, check_history
-from keyshared.testing.adapters.simulated import from_simulation
+from keyshared.testing import Claims, check_history
 
-CLAIMS = Guarantees(promises={"one-session"}, sessions=True, linger_ms=0)
+CLAIMS = Claims(promises={"one-session"}, sessions=True, linger_ms=0)
 
 
 def told(sessions: KeySessions, flush_ms: int, *changes: Crash) -> list[tuple[int, Event, int | None, str | None]]:

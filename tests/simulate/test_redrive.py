@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from tests.histories import HistoryJudge
+from tests.kit.simulated import from_simulation
 
 from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.hashing.named import Key
@@ -25,8 +26,7 @@ from keyshared.simulate import (
     Unblock,
     summarize,
 )
-from keyshared.testing import Guarantees, check_history
-from keyshared.testing.adapters.simulated import from_simulation
+from keyshared.testing import Claims, check_history
 from keyshared.testing.history import Redriven
 
 LAST = RetryPolicy(max_redeliveries=0)
@@ -127,8 +127,8 @@ def test_the_checker_reads_it_and_finds_the_promise_kept() -> None:
     rows, _ = run(plan(Redrive(20, "k"), Redrive(100, "l"), Redrive(200, "other")), ["k", "k", "l", None])
     history = from_simulation(rows)
 
-    assert [0, 2] == [happening.offset for happening in history if isinstance(happening, Redriven)]
-    assert [] == check_history(history, Guarantees())
+    assert [0, 2] == [event.offset for event in history if isinstance(event, Redriven)]
+    assert [] == check_history(history, Claims())
 
 
 def test_a_journal_of_the_same_calls_replays_it() -> None:

@@ -23,8 +23,8 @@ from keyshared.simulate import (
     SimulatedConsumer,
     simulated_deliveries,
 )
-from keyshared.testing import Guarantees, HistoryError, to_rows
-from keyshared.testing.history import Acked, Committed, Connected, Delivered, Happening, Published
+from keyshared.testing import Claims, HistoryError, to_rows
+from keyshared.testing.history import Acked, Committed, Connected, Delivered, Event, Published
 
 pytest.importorskip("pyspark")
 from py4j.protocol import Py4JJavaError
@@ -114,7 +114,7 @@ def never_delivered(log: Log) -> None:
     log[1] |= dict.fromkeys(["consumer", "attempt", "outcome", "sequence", "end_sequence"])
 
 
-def ended_after_its_ack(log: Log) -> None:
+def acked_while_open(log: Log) -> None:
     log[3] |= {"end_sequence": 10, "outcome": "timed_out"}
     log.append(log[3] | {"attempt": 2, "outcome": "acked", "sequence": 8, "end_sequence": 9})
 
@@ -126,7 +126,7 @@ def ended_after_its_ack(log: Log) -> None:
         (overtaken, "key-order", "offset 1 overtook offset 0 of its key"),
         (not_done, "no-loss", "offset 1"),
         (never_delivered, "no-loss", "offset 1"),
-        (ended_after_its_ack, "fence", "offset 3"),
+        (acked_while_open, "one-holder", "offset 3"),
     ],
 )
 def test_a_planted_fault_breaks_its_promise_and_is_proved(
@@ -204,7 +204,7 @@ def test_ends_come_before_starts_at_one_place_and_unknown_outcomes_release(spark
     assert ["Published", "Released", "Settled", "Connected", "AtRest"] == [type(event).__name__ for event in events]
 
 
-HISTORY: list[Happening] = [
+HISTORY: list[Event] = [
     Connected(consumer="a"),
     Published(offset=0, key=b"k"),
     Published(offset=1, key=b"k"),
@@ -215,9 +215,7 @@ HISTORY: list[Happening] = [
 
 
 def test_a_history_is_judged_by_the_claims(spark: "SparkSession") -> None:
-    columns = (
-        "topic string, partition int, sequence bigint, version int, happening string, at_ms bigint, offset bigint, "
-    )
+    columns = "topic string, partition int, sequence bigint, version int, event string, at_ms bigint, offset bigint, "
     columns += "key binary, consumer string, attempt bigint, counted boolean, resume_offset bigint"
     names = [column.split()[0] for column in columns.split(", ")][3:]
     rows = [
@@ -226,7 +224,7 @@ def test_a_history_is_judged_by_the_claims(spark: "SparkSession") -> None:
         for partition in (0, 1)
     ]
     df = spark.createDataFrame(rows, columns)
-    found = audit(df, Guarantees(promises={"safe-cursor", "one-holder"})).collect()
+    found = audit(df, Claims(promises={"safe-cursor", "one-holder"})).collect()
     assert {(row.topic, row.partition, row.promise): (row.events, row.violations) for row in found} == {
         ("t", partition, promise): (6, count)
         for partition in (0, 1)
@@ -252,7 +250,7 @@ def test_a_wrong_column_is_refused_before_any_job(spark: "SparkSession", change:
         audit(changed, topic_partition="shard")
     with pytest.raises(ArgumentError, match="most is -1"):
         audit(df, topic_partition="shard", most=-1)
-    with pytest.raises(ArgumentError, match="guarantees is 'all'"):
+    with pytest.raises(ArgumentError, match="claims is 'all'"):
         audit(df, "all", topic_partition="shard")  # type: ignore[arg-type]  # that is the mistake
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeAlias
 
+from tests.kit.recorder import Recorder
 from tests.placements import RankedPlacement
 from tests.properties.driving import drive
-from tests.properties.schedules import guarantees_of, random_world
+from tests.properties.schedules import claims_of, random_world
 
-from keyshared.testing import Checker, Guarantees, Promise, Violation
-from keyshared.testing.adapters.recorder import Recorder
-from keyshared.testing.history import Happening
+from keyshared.testing import Checker, Claims, Promise, Violation
+from keyshared.testing.history import Event
 
 __all__ = ["first_broken", "mutated", "recorded"]
 
@@ -20,31 +20,31 @@ Factory: TypeAlias = Callable[..., Any]  # of a placement and a configuration, p
 
 def recorded(
     factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
-) -> tuple[Guarantees, list[Happening]]:
+) -> tuple[Claims, list[Event]]:
     """What a dispatcher claims, and what happened to it under a random schedule."""
     world = random_world(seed, with_rules=True)
     recorder: Any = Recorder(factory(start(), world.config, **world.settings))
-    guarantees = guarantees_of(world.config, rules=world.rules)
+    claims = claims_of(world.config, rules=world.rules)
     for _ in range(calls):
         call = world.next_call()
         drive(recorder, world, call)
         if call.is_out_of_turn:
-            guarantees = replace(guarantees, fairness=None)
-    return guarantees, recorder.history
+            claims = replace(claims, fairness=None)
+    return claims, recorder.history
 
 
 def first_broken(
     factory: Factory, seed: int, calls: int, start: Callable[[], RankedPlacement] = RankedPlacement
 ) -> list[Violation]:
-    """What the first happening that breaks anything breaks; nothing is asked of the dispatcher after that."""
+    """What the first event that breaks anything breaks; nothing is asked of the dispatcher after that."""
     world = random_world(seed, with_rules=True)
     recorder: Any = Recorder(factory(start(), world.config, **world.settings))
-    checker = Checker(guarantees_of(world.config, rules=world.rules))
+    checker = Checker(claims_of(world.config, rules=world.rules))
     for _ in range(calls):
         call = world.next_call()
         drive(recorder, world, call)
-        for happening in recorder.history:
-            found = checker.feed(happening)
+        for event in recorder.history:
+            found = checker.feed(event)
             if call.is_out_of_turn:
                 found = [violation for violation in found if violation.promise is not Promise.FAIRNESS]
             if found:
@@ -53,8 +53,8 @@ def first_broken(
     return []
 
 
-def mutated(history: Sequence[Happening], random: Random, mistakes: int) -> list[Happening]:
-    """A history in which some happenings are lost, doubled, or have changed places with others nearby."""
+def mutated(history: Sequence[Event], random: Random, mistakes: int) -> list[Event]:
+    """A history in which some events are lost, doubled, or have changed places with others nearby."""
     copy = list(history)
     for _ in range(mistakes):
         at = random.randrange(len(copy))

@@ -10,8 +10,8 @@ from keyshared.testing.history import (
     AtRest,
     Connected,
     Delivered,
+    Event,
     Gone,
-    Happening,
     Held,
     HoldReason,
     PlacementChanged,
@@ -37,45 +37,46 @@ class SlowGroups(SlowTurns):
         group_of = self.judge.claims.group_of
         return {(each.owner, group_of(key)) for key, each in self.waiting.items() if each.quiet is not None}
 
-    def pass_over(self, happening: Delivered) -> bool:
+    def pass_over(self, event: Delivered) -> bool:
         judge = self.judge
-        message, claims = judge.outstanding.get(happening.offset), judge.claims
-        if claims.group_of is None or message is None or message.key is None or not judge.log_is_told:
+        message, claims = judge.outstanding.get(event.offset), judge.claims
+        if claims.group_of is None or message is None or message.key is None:
             return False
-        lane = judge.lane(happening.offset, happening.key)
+        lane = judge.lane(event.offset, event.key)
         if claims.batches and any(each.is_surely("open") for each in lane if each is not message):
             return False
         group = claims.group_of(message.key)
         weight = 1 if claims.weight_of is None else claims.weight_of(group)
-        self.had[happening.consumer, group] = []
-        if happening.offset in self.called:
+        self.had[event.consumer, group] = []
+        if event.offset in self.called:
             return False
         broken = False
         for queue in self.queues():
-            if queue[0] == happening.consumer and queue[1] != group:
+            if queue[0] == event.consumer and queue[1] != group:
                 self.had.setdefault(queue, []).append(group)
                 broken |= self.had[queue].count(group) == weight + 1
         return broken
 
-    def look(self, happening: Happening) -> None:
+    def look(self, event: Event) -> None:
         judge = self.judge
         if judge.claims.group_of is None:
             return
         self.called &= judge.outstanding.keys()
-        if isinstance(happening, Held) and happening.reason is HoldReason.LOADING:
-            self.called |= judge.outstanding.keys() & {happening.offset}
-        if isinstance(happening, Delivered):
-            self.called.discard(happening.offset)
-        self.acks = 0 if isinstance(happening, Quiet | AtRest) else self.acks + isinstance(happening, Acked)
+        if isinstance(event, Held) and event.reason is HoldReason.LOADING:
+            self.called |= judge.outstanding.keys() & {event.offset}
+        if isinstance(event, Delivered):
+            self.called.discard(event.offset)
+        self.acks = 0 if isinstance(event, Quiet | AtRest) else self.acks + isinstance(event, Acked)
         found = {key: self.who_waits(key, lane) for key, lane in judge.lanes() if key is not None}
         self.waiting = {key: self.same(key, each) for key, each in found.items() if each is not None}
         self.forget()
         for key, each in self.waiting.items():
-            if isinstance(happening, Quiet | AtRest) and each.quiet is None and self.unit_is_free(key, each.owner):
+            is_quiet = isinstance(event, Quiet | AtRest) and not judge.is_behind()
+            if is_quiet and each.quiet is None and self.unit_is_free(key, each.owner):
                 each.quiet = self.row
-            several = isinstance(happening, Acked) and self.acks > 1
-            anybody = isinstance(happening, Connected | Gone | PlacementChanged)
-            if several or anybody or self.waits_anew(key, each, happening):
+            several = isinstance(event, Acked) and self.acks > 1
+            anybody = isinstance(event, Connected | Gone | PlacementChanged)
+            if several or anybody or self.waits_anew(key, each, event):
                 each.quiet = None
         self.forget()
 

@@ -1,21 +1,20 @@
 """All promises that one history can show, judged from docs/history.md and docs/contract.md alone.
 
 Slow and obvious: it shares no code with the checker but the values of a history and what is claimed. It looks at
-everything again in each row, and forgets nothing. Where a history leaves it open what has become of a message, it keeps
-all the possibilities, and says that a promise is broken only if it is whichever of them is true.
+everything again in each row, and forgets nothing.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from tests.testing.slow_books import DONE, EXPIRED, OPEN, WAITS, Consumer, Message, SlowBooks
 from tests.testing.slow_groups import SlowGroups
 from tests.testing.slow_sessions import SlowSessions
 from tests.testing.slow_turns import SlowTurns
 
 from keyshared.cursor.token import Position, write_token
-from keyshared.testing.guarantees import Guarantees, Promise
+from keyshared.testing.claims import Claims, Promise
 from keyshared.testing.history import (
     Acked,
     AtRest,
@@ -25,12 +24,13 @@ from keyshared.testing.history import (
     Delivered,
     Done,
     Dropped,
+    Event,
     Expired,
     Freed,
     Gone,
-    Happening,
     Held,
     HoldReason,
+    LimitChanged,
     Measured,
     Nacked,
     Owned,
@@ -39,231 +39,608 @@ from keyshared.testing.history import (
     Quiet,
     Redriven,
     Released,
+    Resumed,
+    Rewound,
     Settled,
     SettledBy,
     Skipped,
+    Suspended,
+    Unclear,
 )
 
-__all__ = ["THE_END", "contradicts", "found_in", "found_in_all"]
+__all__ = ["SlowJudge", "contradicts", "found_in", "found_in_all"]
 
 Found: TypeAlias = set[tuple[Promise, int]]
-THE_END = -1
-"""Instead of a row: what shows when the history is over."""
+LaneName: TypeAlias = tuple[str, bytes | int]
 
 
-def contradicts(history: Sequence[Happening]) -> bool:
+def contradicts(history: Sequence[Event]) -> bool:
     """Whether the offsets of what is published do not grow, or something comes back that may still be published."""
-    for row, happening in enumerate(history):
+    for row, event in enumerate(history):
         before = history[:row]
         published = [other.offset for other in before if isinstance(other, Published)]
         redriven = [other.offset for other in before if isinstance(other, Redriven)]
-        if isinstance(happening, Published) and any(happening.offset <= other for other in [*published, *redriven]):
+        if isinstance(event, Published) and any(event.offset <= other for other in [*published, *redriven]):
             return True
-        if isinstance(happening, Redriven) and published and happening.offset > max(published):
+        if isinstance(event, Redriven) and published and event.offset > max(published):
             return True
     return False
 
 
-def found_in(history: Sequence[Happening], guarantees: Guarantees) -> Found:
+def found_in(history: Sequence[Event], claims: Claims) -> Found:
     """Which promises are broken, and in which rows that may be said."""
-    judge = SlowJudge(guarantees)
-    found = {(promise, row) for row, happening in enumerate(history) for promise in judge.take(happening)}
-    found |= {(Promise.NO_LOSS, THE_END) for _ in judge.unpublished}
-    found |= {(Promise.LATEST_ONLY, THE_END) for _ in judge.heirless}
-    return {(promise, row) for promise, row in found if promise in guarantees.promises}
+    judge = SlowJudge(claims)
+    found = {(promise, row) for row, event in enumerate(history) for promise in judge.take(event)}
+    return {(promise, row) for promise, row in found if promise in claims.promises}
 
 
-def found_in_all(history: Sequence[Happening], guarantees: Guarantees) -> Found:
+def found_in_all(history: Sequence[Event], claims: Claims) -> Found:
     """The same, said when the history is over: that something was overtaken which is lost is not said then."""
-    judge = SlowJudge(guarantees)
-    for happening in history:
-        judge.take(happening)
-    losses = judge.overtaken_losses() if Promise.NO_LOSS in guarantees.promises else set()
-    return found_in(history, guarantees) - {(Promise.KEY_ORDER, row) for row in losses}
+    judge = SlowJudge(claims)
+    for event in history:
+        judge.take(event)
+    losses = judge.overtaken_losses() if Promise.NO_LOSS in claims.promises else set()
+    return found_in(history, claims) - {(Promise.KEY_ORDER, row) for row in losses}
+
+
+@dataclass
+class Message:
+    """What is told of an outstanding message."""
+
+    offset: int
+    key: bytes | None
+    state: str = "waits"  # open; lapsed: it may be open, or wait
+    is_published: bool = True
+    deliveries: list[Delivered] = field(default_factory=list)
+    numbers: list[tuple[str, int]] = field(default_factory=list)  # that consumers have had, since the last rewind
+    last: int | None = None  # the number of its last delivery
+    due_ms: int | None = None
+    overdue_ms: int | None = None
+    came_back: bool = False
+    held: Held | None = None
+    has_late_ack: bool = False
+    redriven: Redriven | None = None
+    repeated: bool = False
+    revoked: bool = False
+    failures: int = 0
+    not_before_ms: int | None = None
+    said: str | None = None
+
+    @property
+    def consumer(self) -> str | None:
+        return self.deliveries[-1].consumer if self.deliveries else None
+
+    @property
+    def is_spilled(self) -> bool:
+        return self.held is not None and self.held.reason is HoldReason.SPILLED
+
+    @property
+    def is_kept_back(self) -> bool:
+        return self.held is not None and self.held.reason in {HoldReason.BLOCKED, HoldReason.OTHER}
+
+    def is_surely(self, *states: str) -> bool:
+        return self.state in states
+
+    def is_named_by(self, answer: Any) -> bool:
+        """Whether an answer names its last delivery, if that may still be open."""
+        numbers = {answer.attempt, self.last}
+        return self.state != "waits" and answer.consumer == self.consumer and (None in numbers or len(numbers) == 1)
+
+    def is_ambiguous(self, answer: Any) -> bool:
+        return len(self.deliveries) > 1 and answer.attempt is None
+
+
+@dataclass
+class Consumer:
+    """A session."""
+
+    name: str
+    limit: int | None
+    since: int
+    is_suspended: bool = False
+    has_room_since_ms: int | None = None
+    had_room: bool = False
+
+
+class SlowBooks:
+    """Everything that was told so far."""
+
+    def __init__(self, claims: Claims) -> None:
+        self.claims = claims
+        self.history: list[Event] = []
+        self.now: int | None = None
+        self.outstanding: dict[int, Message] = {}
+        self.unclear: dict[int, tuple[bytes | None, str | None]] = {}  # a key, and who may have it
+        self.let_go: set[int] = set()  # what was unclear, and is done
+        self.was_unclear = False
+        self.done: dict[int, bytes | None] = {}  # above the cursor
+        self.repeatable: set[int] = set()
+        self.ends = 0
+        self.untold: set[int] = set()
+        self.published: list[int] = []
+        self.newest: dict[LaneName, int] = {}
+        self.highest: int | None = None  # of what was told of before it was published
+        self.consumers: dict[str, Consumer] = {}
+        self.sessions: list[Consumer] = []
+        self.owned: dict[bytes, list[tuple[int, str | None]]] = {}
+        self.went_to: dict[bytes, tuple[int, str]] = {}
+        self.beyond: list[int] = []
+
+    # --- what was told ------------------------------------------------------------------------------------------
+
+    @property
+    def log_is_told(self) -> bool:
+        return bool(self.published)
+
+    @property
+    def consumers_are_told(self) -> bool:
+        return any(isinstance(earlier, Connected) for earlier in self.history)
+
+    def is_over(self, offset: int) -> bool:
+        return self.log_is_told and self.published[0] <= offset <= self.published[-1]
+
+    def is_behind(self) -> bool:
+        repeated = any(each.repeated for each in self.outstanding.values())
+        return bool(self.repeatable) or (self.claims.rewinds and repeated)
+
+    def lane(self, offset: int, key: bytes | None) -> list[Message]:
+        """What is outstanding of the key of a message, in order."""
+        message = self.outstanding.get(offset)
+        key = message.key if message is not None else key
+        if self.claims.total_order:
+            lane = list(self.outstanding.values())
+        elif key is None:
+            lane = [] if message is None else [message]
+        else:
+            lane = [each for each in self.outstanding.values() if each.key == key]
+        return sorted(lane, key=lambda each: each.offset)
+
+    def lane_name(self, message: Message) -> LaneName:
+        if self.claims.total_order:
+            return "key", b""
+        return ("offset", message.offset) if message.key is None else ("key", message.key)
+
+    def heir_of(self, message: Message) -> Message | None:
+        """What was published last of its key, if that is a newer message and outstanding."""
+        newest = self.newest.get(self.lane_name(message), -1)
+        heir = self.outstanding.get(newest)
+        is_new = heir is not None and newest > message.offset and heir.redriven is None and not heir.repeated
+        return heir if is_new else None
+
+    def lanes(self) -> list[tuple[bytes | None, list[Message]]]:
+        if self.claims.total_order:
+            return [(b"", self.lane(-1, b""))] if self.outstanding else []
+        keys = {each.key for each in self.outstanding.values()} - {None}
+        keyless = [(None, [each]) for each in self.outstanding.values() if each.key is None]
+        return [*((key, self.lane(-1, key)) for key in keys), *keyless]
+
+    def place(self, offset: int, key: bytes | None) -> bytes | None:
+        """The key by which it is said who owns a message."""
+        message = self.outstanding.get(offset)
+        return b"" if self.claims.total_order else key if message is None else message.key
+
+    def holds_its_key(self, message: Message) -> bool:
+        return not message.repeated and (self.claims.nack_holds_key or not message.came_back)
+
+    def is_unsure(self, key: bytes | None) -> bool:
+        """Whether a message of a key may be open or not, or what was done may have to be done again."""
+        lane = [] if key is None else self.lane(-1, key)
+        perhaps = any(each.state == "lapsed" or (each.repeated and each.state == "waits") for each in lane)
+        return perhaps or any(self.claims.total_order or of == key for of, _ in self.unclear.values())
+
+    def of_its_unit(self, key: bytes | None) -> list[Message]:
+        unit_of = self.claims.unit_of
+        if unit_of is None or key is None:
+            return []
+        return [
+            each for each in self.outstanding.values() if each.key is not None and unit_of(each.key) == unit_of(key)
+        ]
+
+    def unit_is_unsure(self, key: bytes | None) -> bool:
+        unit_of = self.claims.unit_of
+        if unit_of is None or key is None:
+            return False
+        keys = {each.key for each in self.outstanding.values()} | {of for of, _ in self.unclear.values()}
+        return any(self.is_unsure(other) for other in keys if other is not None and unit_of(other) == unit_of(key))
+
+    def window_is_full(self, loading: Message | None = None) -> bool:
+        loaded = [each for each in self.outstanding.values() if not each.is_spilled]
+        of_log = self.of_log()
+        most = self.claims.window
+        if most is not None and loading is not None and of_log and loading.offset <= min(of_log):
+            most += 1
+        return most is not None and len(loaded) >= most
+
+    def of_log(self) -> list[int]:
+        return sorted(each.offset for each in self.outstanding.values() if not (each.redriven or each.repeated))
+
+    def limit(self, consumer: str) -> int | None:
+        member = self.consumers.get(consumer)
+        return self.claims.per_consumer if member is None or member.limit is None else member.limit
+
+    def has_room(self, consumer: Consumer, *, also_for_loads: bool = True) -> bool:
+        limit = self.limit(consumer.name)
+        mine = [each for each in self.outstanding.values() if each.state != "waits" and each.consumer == consumer.name]
+        perhaps = [name for _, name in self.unclear.values() if name == consumer.name]
+        loads = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.LOADING]
+        taken = len(mine) + len(perhaps) + (len(loads) if also_for_loads else 0)
+        return not consumer.is_suspended and (limit is None or taken < limit)
+
+    def is_held(self, message: Message) -> bool:
+        if message.held is None:
+            return False
+        ends = message.held.until_ms if message.held.reason not in {HoldReason.SPILLED, HoldReason.LOADING} else None
+        return ends is None or self.now is None or self.now < ends + self.claims.tolerance_ms
+
+    # --- what it changes ----------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:  # one case for each kind
+        offset = getattr(event, "offset", None)
+        if offset in self.unclear or offset in self.let_go:
+            self.follow(event)
+            return
+        message = None if offset is None else self.outstanding.get(offset)
+        if message is not None and message.is_kept_back and isinstance(event, Held | Freed | Delivered):
+            message.failures = 0
+        match event:
+            case Published():
+                self.publish(event, message)
+            case Redriven():
+                if message is None:
+                    self.outstanding[event.offset] = Message(
+                        event.offset, event.key, redriven=event, last=event.attempt
+                    )
+            case Delivered():
+                self.deliver(event, message)
+            case Acked() if message is not None:
+                self.ack(message, event)
+            case Acked(counted=True) | Settled() | DeadLettered() | Dropped() | Skipped() if message is None:
+                self.tell(event.offset)
+            case Nacked() if message is not None:
+                self.nack(message, event)
+            case Expired() | Released() if message is not None:
+                self.end(message, event)
+            case Settled() | DeadLettered() | Dropped() | Skipped() if message is not None:
+                self.finish(message)
+            case Unclear():
+                self.lose_sight(event.offset, message)
+            case Done():
+                self.untold.discard(event.offset)
+            case Held() if message is not None:
+                message.held = event
+                if event.reason in {HoldReason.NOT_BEFORE, HoldReason.POSTPONED} and event.until_ms is None:
+                    message.not_before_ms = None
+            case Freed() if message is not None:
+                message.held = None
+            case _:
+                self.apply_to_others(event)
+
+    def apply_to_others(self, event: Event) -> None:
+        match event:
+            case Connected(consumer=name, limit=limit):
+                self.consumers[name] = Consumer(name, limit, len(self.history))
+                self.sessions.append(self.consumers[name])
+            case Gone(consumer=name):
+                self.consumers.pop(name, None)
+                for each in self.outstanding.values() if not event.drains else ():
+                    if each.consumer == name and each.state != "waits":
+                        self.give_back(each)
+                if not event.drains:
+                    self.unclear = {of: (key, None if at == name else at) for of, (key, at) in self.unclear.items()}
+            case Suspended(consumer=name) | Resumed(consumer=name) if name in self.consumers:
+                self.consumers[name].is_suspended = isinstance(event, Suspended)
+            case LimitChanged(consumer=name, limit=limit) if name in self.consumers:
+                self.consumers[name].limit = limit
+            case Owned(key=key, consumer=consumer):
+                self.owned.setdefault(key, []).append((len(self.history), consumer))
+            case Committed(resume_offset=resume):
+                self.let_go |= {of for of in self.unclear if of < resume}
+                self.unclear = {of: each for of, each in self.unclear.items() if of >= resume}
+                self.done = {of: key for of, key in self.done.items() if of >= resume}
+                self.repeatable &= self.done.keys()
+            case Rewound():
+                self.rewind(event)
+            case Quiet() | AtRest():
+                self.untold = set()
+                self.notice_expiries()
+            case _:
+                pass  # it is about no message that is outstanding, and no consumer that is there
+
+    def publish(self, event: Published, message: Message | None) -> None:
+        offset = event.offset
+        self.published.append(offset)
+        if message is not None or (self.highest is not None and offset <= self.highest):
+            self.lose_sight(offset, message, event.key)
+            return
+        self.outstanding[offset] = Message(offset, event.key, not_before_ms=event.until_ms)
+        self.newest[self.lane_name(self.outstanding[offset])] = offset
+
+    def deliver(self, event: Delivered, message: Message | None) -> None:
+        offset = event.offset
+        if message is None:
+            if self.is_over(offset) and offset not in self.repeatable:
+                return
+            if offset in self.repeatable:
+                self.repeatable.discard(offset)
+                message = Message(offset, self.done[offset], repeated=True)
+            else:
+                message = Message(offset, event.key, is_published=False)
+                self.tell(offset)
+            self.outstanding[offset] = message
+        if message.deliveries and None in {event.attempt, message.last}:
+            message.deliveries.append(event)
+            message.state = "open"
+            self.lose_sight(offset, message)
+            return
+        message.state, message.held, message.not_before_ms, message.revoked = "open", None, None, False
+        message.deliveries.append(event)
+        message.last = event.attempt
+        message.numbers.append((event.consumer, event.attempt or 0))
+        timeout = self.claims.ack_timeout_ms
+        message.due_ms = message.overdue_ms = None
+        if timeout is not None and self.now is not None:
+            message.due_ms = self.now + timeout - self.claims.tolerance_ms
+            message.overdue_ms = self.now + timeout + self.claims.tolerance_ms
+        place = self.place(offset, event.key)
+        if place is not None:
+            self.went_to[place] = (len(self.history), event.consumer)
+
+    def ack(self, message: Message, event: Acked) -> None:
+        is_open = message.state == "open" and message.is_named_by(event)
+        if event.counted:
+            self.finish(message)
+        elif event.counted is False:
+            message.has_late_ack |= not is_open
+            if message.is_named_by(event) and (message.revoked or not is_open):
+                self.give_back(message)
+        elif message.is_ambiguous(event) or not is_open or message.revoked:
+            self.lose_sight(message.offset, message)
+        else:
+            self.finish(message)
+
+    def nack(self, message: Message, event: Nacked) -> None:
+        is_named = message.is_named_by(event)
+        if (
+            (event.counted is None and message.is_ambiguous(event))
+            or (event.counted is None and is_named and message.state == "lapsed")
+            or (event.counted is None and not is_named and message.state == "open")
+        ):
+            self.lose_sight(message.offset, message)
+        elif is_named:
+            took = bool(event.counted) or (event.counted is None and message.state == "open")
+            if took:
+                message.failures += 1
+                message.said = event.reason if event.reason is not None else message.said
+            if took or message.revoked or message.state == "lapsed":
+                self.give_back(message)
+
+    def end(self, message: Message, event: Expired | Released) -> None:
+        if message.is_ambiguous(event):
+            self.lose_sight(message.offset, message)
+        elif message.is_named_by(event):
+            message.failures += isinstance(event, Expired)
+            if isinstance(event, Released) and event.until_ms is not None:
+                message.not_before_ms = event.until_ms
+            self.give_back(message)
+
+    def give_back(self, message: Message) -> None:
+        message.state, message.came_back, message.revoked = "waits", True, False
+
+    def finish(self, message: Message) -> None:
+        del self.outstanding[message.offset]
+        self.ends += 1
+        self.untold.add(message.offset)
+        if self.claims.rewinds and message.is_published:
+            self.done[message.offset] = message.key
+
+    def rewind(self, event: Rewound) -> None:
+        start = event.resume_offset
+        if self.claims.rewinds:
+            self.repeatable |= {offset for offset in self.done if start is None or offset >= start}
+        for message in self.outstanding.values():
+            message.revoked = message.state != "waits"
+            message.numbers = []
+            if message.state == "waits" and message.deliveries:
+                message.last = 0
+
+    def tell(self, offset: int) -> None:
+        if not self.is_over(offset):
+            self.highest = offset if self.highest is None else max(self.highest, offset)
+
+    def lose_sight(self, offset: int, message: Message | None, key: bytes | None = None) -> None:
+        """What becomes of a message is not known from here on."""
+        if message is None and isinstance(self.event, Unclear) and self.is_over(offset):
+            return
+        if message is None and isinstance(self.event, Unclear):
+            self.tell(offset)
+        self.was_unclear = True
+        if message is None:
+            own = None if isinstance(self.event, Unclear) else self.place(offset, key)
+            self.unclear[offset] = own, None
+            return
+        del self.outstanding[offset]
+        at = message.consumer if message.state != "waits" else None
+        self.unclear[offset] = self.place(offset, message.key), at
+
+    def follow(self, event: Event) -> None:
+        match event:
+            case Published(offset=offset):
+                self.published.append(offset)
+            case Delivered(offset=offset):
+                known, _ = self.unclear.get(offset, (None, None))
+                self.unclear[offset] = (self.place(offset, event.key) if known is None else known), event.consumer
+            case Acked(counted=True) | Settled() | DeadLettered() | Dropped() | Skipped():
+                self.let_go |= {event.offset} & self.unclear.keys()
+                self.unclear.pop(event.offset, None)
+            case _:
+                pass
+
+    def lapse(self) -> None:
+        for message in self.outstanding.values():
+            is_due = message.due_ms is not None and self.now is not None and self.now >= message.due_ms
+            if is_due and message.state == "open":
+                message.state = "lapsed"
+                message.due_ms = None
+
+    def notice_expiries(self) -> None:
+        for each in self.outstanding.values():
+            if each.state == "lapsed" and each.overdue_ms is not None and self.now is not None:
+                if self.now >= each.overdue_ms:
+                    self.give_back(each)
+
+    event: Event  # that is taken now
 
 
 class SlowJudge(SlowBooks):
     """Judges each row by everything that was told before it."""
 
-    def __init__(self, guarantees: Guarantees) -> None:
-        super().__init__(guarantees)
+    def __init__(self, claims: Claims) -> None:
+        super().__init__(claims)
         self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
         self.looked_ms: int | None = None
-        self.measured: tuple[int, int, int] | None = None  # what was counted last, was done then, and may have been
-        self.not_given_up: set[int] = set()  # what was blamed for that
-        self.heirless: list[tuple[str, bytes | int]] = []  # of which the last one was superseded, by nothing so far
+        self.measured: tuple[int, int] | None = None
+        self.not_given_up: set[int] = set()
         self.turns = SlowTurns(self)
         self.groups = SlowGroups(self)
-        self.token_is_full = False  # since a moment of quiet: the token was above three quarters, and never at one half
+        self.token_is_full = False
         self.key_sessions = SlowSessions(self)
         self.overtaken: list[tuple[int, Message, int]] = []  # in which row, what, and how often it had been delivered
-        self.lost: list[tuple[Message, int]] = []  # what, and how often it had been delivered
+        self.lost: list[tuple[Message, int]] = []
 
     # --- one row ------------------------------------------------------------------------------------------------
 
-    def take(self, happening: Happening) -> set[Promise]:
-        if happening.at_ms is not None and (self.now is None or happening.at_ms > self.now):
-            self.now = happening.at_ms
+    def take(self, event: Event) -> set[Promise]:
+        self.event = event
+        if event.at_ms is not None and (self.now is None or event.at_ms > self.now):
+            self.now = event.at_ms
         open_before = self.turns.surely_open()
-        for message in self.outstanding.values():
-            if message.due_ms is not None and self.now is not None and self.now >= message.due_ms:
-                message.due_ms = None
-                if OPEN in message.can_be:
-                    message.can_be |= {EXPIRED}
-                    message.came_back = True
+        self.lapse()
         self.turns.note_ends(open_before)
-        if isinstance(happening, AtRest):  # nothing more happens by itself
+        if isinstance(event, AtRest):  # nothing more happens by itself
             self.notice_expiries()
-        broken = {*self.overdue(), *self.judged(happening), *self.key_sessions.judged(happening)}
-        if isinstance(happening, Delivered) and self.turns.pass_over(happening):
-            broken.add(Promise.FAIRNESS)
-        if isinstance(happening, Delivered) and self.groups.pass_over(happening):
-            broken.add(Promise.GROUP_FAIRNESS)
+        broken = set(self.overdue())
+        if getattr(event, "offset", None) not in self.unclear.keys() | self.let_go:
+            broken |= {*self.judged(event), *self.key_sessions.judged(event)}
+            if isinstance(event, Delivered) and self.turns.pass_over(event):
+                broken.add(Promise.FAIRNESS)
+            if isinstance(event, Delivered) and self.groups.pass_over(event):
+                broken.add(Promise.GROUP_FAIRNESS)
         open_before = self.turns.surely_open()
-        if isinstance(happening, Settled) and happening.reason is SettledBy.SUPERSEDED:
-            superseded = self.outstanding.get(happening.offset)
+        if isinstance(event, Settled) and event.reason is SettledBy.SUPERSEDED:
+            superseded = self.outstanding.get(event.offset)
             if superseded is not None:
                 self.turns.hand_on(superseded)
-        self.apply(happening)
+        self.apply(event)
         self.turns.note_ends(open_before)
-        self.turns.look(happening)
-        self.groups.look(happening)
-        self.history.append(happening)
-        self.weigh(happening)
+        self.turns.look(event)
+        self.groups.look(event)
+        self.history.append(event)
+        self.weigh(event)
         self.key_sessions.look()
         self.look_again()
         return broken
 
-    def judged(self, happening: Happening) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one case for each kind
-        match happening:
+    def judged(self, event: Event) -> Iterator[Promise]:  # one case for each kind
+        match event:
             case Delivered():
-                yield from self.delivery(happening)
+                yield from self.delivery(event)
             case Published():
-                own = "key", b"" if self.claims.total_order else happening.key
-                self.heirless = [each for each in self.heirless if each != own]
-                yield from self.publication(happening)
+                yield from self.publication(event)
             case Redriven():
-                yield from self.return_of_a_message(happening)
+                if event.offset in self.outstanding:
+                    yield Promise.REDRIVE_ORDER
+                elif self.is_full():
+                    yield Promise.BOUNDS
             case Acked() | Nacked():
-                yield from self.answer(happening)
+                yield from self.answer(event)
             case Expired() | Released():
-                yield from self.end_of_a_delivery(happening)
+                message = self.outstanding.get(event.offset)
+                if message is not None and message.state == "open" and not message.is_named_by(event):
+                    yield Promise.FENCE
             case Settled() | DeadLettered() | Dropped() | Skipped():
-                yield from self.end_of_a_message(happening)
+                yield from self.end_of_a_message(event)
             case Done():
-                yield from self.word_of_an_end(happening)
+                if self.claims.tells_done and event.offset not in self.untold:
+                    if event.offset in self.outstanding or self.is_over(event.offset):
+                        yield Promise.SETTLED_ONCE
             case Held() | Freed():
-                message = self.outstanding.get(happening.offset)
-                again = isinstance(happening, Held) and happening.reason is HoldReason.SPILLED
+                message = self.outstanding.get(event.offset)
+                again = isinstance(event, Held) and event.reason is HoldReason.SPILLED
                 if message is not None and message.is_spilled and not again and self.window_is_full(message):
                     yield Promise.BOUNDS
                 spilling = {HoldReason.SPILLED, HoldReason.LOADING}
-                if isinstance(happening, Held) and happening.reason in spilling and not self.claims.spills:
+                if isinstance(event, Held) and event.reason in spilling and not self.claims.spills:
                     yield Promise.BOUNDS
             case Measured():
-                yield from self.count_of_what_is_done(happening)
+                before, self.measured = self.measured, (event.count, self.ends)
+                if before is not None and self.claims.measures and not self.was_unclear:
+                    if event.count - before[0] != self.ends - before[1]:
+                        yield Promise.HEALTH_ADDS_UP
             case Owned():
-                yield from self.owner(happening)
+                yield from self.owner(event)
             case Committed():
-                yield from self.cursor(happening)
+                yield from self.cursor(event)
             case Quiet() | AtRest():
-                yield from self.quiet(happening)
+                yield from self.quiet(event)
                 yield from self.not_superseded()
             case _:
                 pass  # it only changes what is judged later
 
     # --- the judgements -----------------------------------------------------------------------------------------
 
-    def delivery(self, happening: Delivered) -> Iterator[Promise]:  # noqa: C901, PLR0912  # one step for each promise
-        offset, consumer = happening.offset, happening.consumer
-        message, lane = self.outstanding.get(offset), self.lane(offset, happening.key)
+    def delivery(self, event: Delivered) -> Iterator[Promise]:  # one step for each promise
+        offset, consumer = event.offset, event.consumer
+        message, lane = self.outstanding.get(offset), self.lane(offset, event.key)
         others = [each for each in lane if each is not message]
-        key = happening.key if message is None else message.key
-        if message is not None and message.is_surely(OPEN):
+        key = event.key if message is None else message.key
+        if message is not None and message.state == "open":
             yield Promise.ONE_HOLDER
-        beside = [each for each in (*others, *self.of_its_unit(key)) if each is not message and each.is_surely(OPEN)]
-        if any(each.consumer != consumer for each in beside):
-            yield Promise.ONE_HOLDER
+        else:
+            beside = [each for each in (*others, *self.of_its_unit(key)) if each is not message]
+            if any(each.consumer != consumer for each in beside if each.state == "open"):
+                yield Promise.ONE_HOLDER
 
         is_over = message is None and self.is_over(offset)
-        waiting = [each for each in others if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
-        if self.log_is_told and not is_over and any(each.offset < offset for each in waiting):
+        waiting = [each for each in others if each.state == "waits" and self.holds_its_key(each)]
+        if not is_over and waiting and waiting[0].offset < offset:
             yield Promise.KEY_ORDER
             self.overtaken.append((len(self.history), waiting[0], len(waiting[0].deliveries)))
-        elif self.log_is_told and not is_over and any(self.is_passed_either_way(each, happening) for each in others):
-            yield Promise.KEY_ORDER
-
         if waiting and waiting[0].redriven is not None and waiting[0].offset < offset:
             yield Promise.REDRIVE_ORDER
 
-        open_of_key = [each for each in others if each.is_surely(OPEN)]
-        if (most := self.most_open(key)) is not None and len(open_of_key) >= most:
+        open_of_key = [each for each in others if each.state == "open"]
+        if lane and (most := self.most_open(key)) is not None and len(open_of_key) >= most:
             yield Promise.BOUNDS
         if self.claims.batches and open_of_key and not self.is_next_of_a_turn(offset, key):
             yield Promise.WHOLE_BATCH
         limit = self.limit(consumer)
-        at_consumer = [
-            each
-            for each in self.outstanding.values()
-            if each is not message and each.is_surely(OPEN) and each.consumer == consumer
-        ]
-        if limit is not None and len(at_consumer) >= limit:
+        all_open = [each for each in self.outstanding.values() if each is not message and each.state == "open"]
+        if limit is not None and sum(each.consumer == consumer for each in all_open) >= limit:
             yield Promise.BOUNDS
-        all_open = [each for each in self.outstanding.values() if each is not message and each.is_surely(OPEN)]
         if self.claims.open_at_once is not None and len(all_open) >= self.claims.open_at_once:
             yield Promise.BOUNDS
         if message is not None and message.is_spilled and self.window_is_full(message):
             yield Promise.BOUNDS
 
-        yield from self.place_of_a_delivery(happening)
+        yield from self.place_of_a_delivery(event)
 
-        last = None if message is None else message.last_attempt
-        if happening.attempt is not None and last is not None and happening.attempt <= last:
-            yield Promise.FENCE
-
+        if message is not None and event.attempt is not None:
+            had = [number for name, number in message.numbers if name == consumer]
+            if not message.deliveries and message.last is not None:
+                had.append(message.last)
+            if had and event.attempt <= max(had):
+                yield Promise.FENCE
         if message is not None and self.is_spent(message):
             yield Promise.ATTEMPTS
-
         wanted = None if message is None else message.not_before_ms
         if wanted is not None and self.now is not None and self.now < wanted - self.claims.tolerance_ms:
             yield Promise.NOT_EARLY
-
-        if self.log_is_told and (is_over or (message is not None and message.own_key != happening.key)):
+        if message is not None and message.key != event.key:
             yield Promise.NO_LOSS
-
+        if is_over and offset not in self.repeatable:
+            yield Promise.NO_LOSS
         if self.token_is_full and offset in self.outstanding_of_log()[1:]:
             yield Promise.TOKEN_BUDGET
-
-    def is_passed_either_way(self, older: Message, happening: Delivered) -> bool:
-        """Whether an older message waits, or is open, and then too many are or at two consumers: a nack was seen."""
-        if not older.nack_was_only_seen or OPEN not in older.can_be or DONE in older.can_be:
-            return False
-        if older.offset >= happening.offset or not self.holds_its_key(older):
-            return False
-        claimed, most = self.claims.promises, self.most_open(older.key)
-        lane = [each for each in self.lane(older.offset, older.key) if each.offset != happening.offset]
-        open_ones = [each for each in lane if each.is_surely(OPEN)]
-        too_many = Promise.BOUNDS in claimed and most is not None and len(open_ones) + 1 >= most
-        return too_many or (Promise.ONE_HOLDER in claimed and older.consumer != happening.consumer)
-
-    def apply(self, happening: Happening) -> None:
-        super().apply(happening)
-        if isinstance(happening, Delivered):
-            self.see_what_was_done(happening)
-
-    def see_what_was_done(self, happening: Delivered) -> None:
-        """What is open or done is done, if the delivery would break what is claimed while it is open."""
-        message = self.outstanding.get(happening.offset)
-        if message is None:
-            return
-        others = [each for each in self.lane(message.offset, message.key) if each is not message]
-        claimed, most = self.claims.promises, self.most_open(message.key)
-        beside = [each for each in others if each.is_surely(OPEN)]
-        is_full = Promise.BOUNDS in claimed and most is not None and len(beside) + 1 >= most
-        for each in others:
-            is_elsewhere = Promise.ONE_HOLDER in claimed and each.consumer != happening.consumer
-            if each.can_be == {OPEN, DONE} and (is_full or is_elsewhere):
-                self.finish(each)
 
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""
@@ -273,24 +650,18 @@ class SlowJudge(SlowBooks):
             return False
         return self.claims.total_order or last.offset == offset or (key is not None and last.key == key)
 
-    def is_batch_broken(self, message: Message) -> bool:
-        """Whether something older of its key has come back while it stayed open."""
-        older = [each for each in self.lane(message.offset, message.key) if each.offset < message.offset]
-        waiting = [each for each in older if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
-        return bool(waiting) and (waiting[0].redriven is None or bool(waiting[0].deliveries))
-
     def is_spent(self, message: Message) -> bool:
         most = self.claims.max_attempts
         return most is not None and message.failures >= most and not message.is_kept_back
 
-    def place_of_a_delivery(self, happening: Delivered) -> Iterator[Promise]:
-        consumer = happening.consumer
+    def place_of_a_delivery(self, event: Delivered) -> Iterator[Promise]:
+        consumer = event.consumer
         session = self.consumers.get(consumer)
         if session is None and self.consumers_are_told:
             yield Promise.AFFINITY
         if session is not None and session.is_suspended:
             yield Promise.AFFINITY
-        place = self.place(happening.offset, happening.key)
+        place = self.place(event.offset, event.key)
         if place is None:
             return
         if place in self.owned:
@@ -314,219 +685,160 @@ class SlowJudge(SlowBooks):
         if old_stayed and not new_joined and not came_and_went and not by_hand:
             yield Promise.MINIMAL_MOVE
 
-    def publication(self, happening: Published) -> Iterator[Promise]:
-        offset = happening.offset
-        if any(other < offset for other in self.unpublished):
-            yield Promise.NO_LOSS
-        message = self.outstanding.get(offset)
-        if message is not None and (message.key != happening.key or message.other_keys):
-            yield Promise.NO_LOSS
-        if self.keys_of_done.get(offset, set()) - {happening.key}:
-            yield Promise.NO_LOSS
-        yield from self.what_came_before(happening)
-        if message is None and offset not in self.done:
-            if self.is_full():
-                yield Promise.BOUNDS
-            if self.too_many_wait(self.place(offset, happening.key)):
-                yield Promise.BOUNDS
-            waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED)]
-            of_all = self.claims.look_ahead
-            if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
-                yield Promise.BOUNDS
-
-    def what_came_before(self, happening: Published) -> Iterator[Promise]:
-        """A delivery before the time that is told only now, and a cursor that has passed the message."""
-        offset = happening.offset
-        went_ms, until_ms = self.first_ms.get(offset), happening.until_ms
-        if until_ms is not None and went_ms is not None and went_ms < until_ms - self.claims.tolerance_ms:
-            yield Promise.NOT_EARLY
-        passed = [each for each in self.beyond if offset < each[0] and offset not in each[1]]
+    def publication(self, event: Published) -> Iterator[Promise]:
+        offset = event.offset
+        passed = [each for each in self.beyond if offset < each]
         if passed:
             yield Promise.SAFE_CURSOR
-        self.beyond = [each for each in self.beyond if each[0] > offset + 1 and each not in passed[:1]]
-
-    def too_many_wait(self, place: bytes | None) -> bool:
-        """Whether as many wait already as may, of a key that is published or of its owner's keys."""
-        if place is None:
-            return False
-        owners = {key: told[-1][1] for key, told in self.owned.items()}
-        waiting = [
-            self.place(each.offset, each.key)
-            for each in self.outstanding.values()
-            if each.is_surely(WAITS, EXPIRED) and self.place(each.offset, each.key) is not None
-        ]
-        most, owner = self.claims.waiting_per_key, owners.get(place)
-        if most is not None and waiting.count(place) >= most:
-            return True
-        most = self.claims.waiting_per_consumer
-        at_owner = [key for key in waiting if owner is not None and key is not None and owners.get(key) == owner]
-        return most is not None and len(at_owner) >= most
-
-    def is_full(self) -> bool:
-        tracked = [each for each in self.outstanding.values() if DONE not in each.can_be]
-        most = self.claims.max_tracked
-        return (most is not None and len(tracked) >= most) or self.window_is_full()
-
-    def return_of_a_message(self, happening: Redriven) -> Iterator[Promise]:
-        message = self.outstanding.get(happening.offset)
-        if message is not None and DONE not in message.can_be:
-            yield Promise.REDRIVE_ORDER
-        elif self.is_full():
+        self.beyond = [each for each in self.beyond if each > offset + 1 and each not in passed[:1]]
+        if offset in self.outstanding:
+            return
+        if self.is_full():
+            yield Promise.BOUNDS
+        waiting = [each for each in self.outstanding.values() if each.state == "waits"]
+        place, most = self.place(offset, event.key), self.claims.waiting_per_key
+        own = [each for each in waiting if place is not None and self.place(each.offset, each.key) == place]
+        if most is not None and len(own) >= most:
+            yield Promise.BOUNDS
+        of_all = self.claims.look_ahead
+        if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
             yield Promise.BOUNDS
 
-    def answer(self, happening: Acked | Nacked) -> Iterator[Promise]:
-        message = self.outstanding.get(happening.offset)
-        is_ack = isinstance(happening, Acked) and happening.counted is not False and self.claims.batches
-        may_break = is_ack and message is not None and self.log_is_told
-        if may_break and message is not None and self.names_open_one(message, happening):
-            yield from [Promise.WHOLE_BATCH] * self.is_batch_broken(message)
-        if happening.counted is None:
-            return
-        if not happening.counted:
-            if message is not None and self.names_open_one(message, happening) and self.log_is_told:
-                yield Promise.NO_LOSS
-        elif isinstance(happening, Nacked):
-            yield from self.end_of_a_delivery(happening)
-        elif message is None:
-            if not self.is_told_twice(happening) and self.log_is_told and self.is_over(happening.offset):
-                yield Promise.NO_LOSS
-        else:
-            named = self.names(message, happening)
-            if named == "none" or (named == "earlier" and message.is_surely(OPEN)):
-                yield Promise.FENCE
+    def is_full(self) -> bool:
+        most = self.claims.max_tracked
+        return (most is not None and len(self.outstanding) >= most) or self.window_is_full()
 
-    def names_open_one(self, message: Message, happening: Acked | Nacked) -> bool:
-        """Whether an answer can name nothing but a delivery that is surely open."""
-        may_be_late = self.may_also_name_earlier(message, happening)
-        return message.is_surely(OPEN) and self.names(message, happening) == "last" and not may_be_late
-
-    def is_told_twice(self, happening: Acked) -> bool:
-        """Whether an ack that has ended the message was seen by somebody, and the system says so too: once."""
-        seen = self.only_seen.get(happening.offset, [])
-        same = [each for each in seen if each.consumer == happening.consumer]
-        if not any(len({each.attempt, happening.attempt} - {None}) <= 1 for each in same):
-            return False
-        del self.only_seen[happening.offset]
-        return True
-
-    def end_of_a_delivery(self, happening: Nacked | Expired | Released) -> Iterator[Promise]:
-        message = self.outstanding.get(happening.offset)
+    def answer(self, event: Acked | Nacked) -> Iterator[Promise]:
+        message = self.outstanding.get(event.offset)
+        is_named = message is not None and message.is_named_by(event)
+        may_repeat = event.offset in self.repeatable
         if message is None:
-            if self.is_over(happening.offset):
-                yield Promise.FENCE
-        elif not isinstance(happening, Nacked) and self.unsaid_of(message, happening):
-            pass  # it says how a delivery ended that had no such row
-        elif not isinstance(happening, Nacked) and self.may_name_older(message, happening.attempt):
-            pass  # or one of before the history
-        elif self.names(message, happening) != "last" or not (
-            message.can_be & {OPEN, EXPIRED} or message.end_was_only_seen
-        ):
-            yield Promise.FENCE
-
-    def end_of_a_message(self, happening: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
-        known = self.outstanding.get(happening.offset)
-        is_told = known is not None and (known.said is not None or known.is_published)
-        if isinstance(happening, DeadLettered) and is_told and known is not None:
-            yield from [Promise.REASON_TRAVELS] * (happening.reason not in {known.said, *known.may_have_said})
-        if not self.log_is_told:
+            if event.counted and self.is_over(event.offset) and not may_repeat:
+                yield Promise.NO_LOSS if isinstance(event, Acked) else Promise.FENCE
             return
-        message = self.outstanding.get(happening.offset)
-        if message is None and self.is_over(happening.offset):
-            yield Promise.NO_LOSS
-        match happening:
-            case Settled(reason=how):
-                yield from self.settlement(how, message)
+        if isinstance(event, Acked) and event.counted is not False and self.claims.batches:
+            if message.state == "open" and is_named and self.is_batch_broken(message):
+                yield Promise.WHOLE_BATCH
+        if event.counted is False and message.state == "open" and is_named and self.log_is_told:
+            if not message.revoked and not message.is_ambiguous(event):
+                yield Promise.NO_LOSS
+        if event.counted and not is_named:
+            had = [number for name, number in message.numbers if name == event.consumer]
+            knows = bool(had) and (event.attempt is None or event.attempt <= max(had))
+            if isinstance(event, Nacked) or message.state == "open" or not knows:
+                yield Promise.FENCE
+
+    def is_batch_broken(self, message: Message) -> bool:
+        """Whether something older of its key has come back while it stayed open."""
+        older = [each for each in self.lane(message.offset, message.key) if each.offset < message.offset]
+        waiting = [each for each in older if each.state == "waits" and self.holds_its_key(each)]
+        return bool(waiting) and (waiting[0].redriven is None or bool(waiting[0].deliveries))
+
+    def end_of_a_message(self, event: Settled | DeadLettered | Dropped | Skipped) -> Iterator[Promise]:
+        message = self.outstanding.get(event.offset)
+        if message is None:
+            if self.is_over(event.offset) and event.offset not in self.repeatable:
+                yield Promise.NO_LOSS
+            return
+        if isinstance(event, DeadLettered) and (message.said is not None or message.is_published):
+            yield from [Promise.REASON_TRAVELS] * (event.reason != message.said)
+        match event:
+            case Settled(reason=SettledBy.NOBODY):
+                yield Promise.NO_LOSS
+            case Settled(reason=SettledBy.SUPERSEDED):
+                if not self.is_latest_only(self.place(message.offset, message.key)):
+                    yield Promise.NO_LOSS
+                elif (
+                    message.deliveries
+                    or message.redriven is not None
+                    or (self.heir_of(message) is None and not self.is_unsure(self.place(message.offset, message.key)))
+                ):
+                    yield Promise.LATEST_ONLY
+            case Settled(reason=SettledBy.LATE_ACK) if not message.has_late_ack and message.is_published:
+                yield Promise.NO_LOSS
             case DeadLettered() if not self.claims.may_dead_letter:
                 yield Promise.NO_LOSS
             case Dropped() if not self.claims.may_drop:
                 yield Promise.NO_LOSS
             case Skipped() if not self.claims.may_skip:
                 yield Promise.NO_LOSS
+            case _:
+                pass
 
-    def settlement(self, how: SettledBy, message: Message | None) -> Iterator[Promise]:
-        if how is SettledBy.NOBODY or (how is SettledBy.SUPERSEDED and not self.may_supersede(message)):
-            yield Promise.NO_LOSS
-        elif message is None:
-            return
-        elif how is SettledBy.LATE_ACK and not message.has_late_ack and not self.may_name_older(message):
-            yield Promise.NO_LOSS
-        elif how is SettledBy.SUPERSEDED and (message.deliveries or message.redriven is not None):
-            yield Promise.LATEST_ONLY
-        elif how is SettledBy.SUPERSEDED and self.heir_of(message) is None:
-            if self.newest.get(self.lane_name(message), -1) > message.offset:
-                yield Promise.LATEST_ONLY
-            else:
-                self.heirless.append(self.lane_name(message))
-
-    def word_of_an_end(self, happening: Done) -> Iterator[Promise]:
-        message = self.outstanding.get(happening.offset)
-        may_be_done = happening.offset in self.untold or (message is not None and DONE in message.can_be)
-        may_be_older = not self.log_is_told or happening.offset < self.published[0]
-        has_ended_before = may_be_older and message is None and happening.offset not in self.done
-        if self.claims.tells_done and not may_be_done and not has_ended_before:
-            yield Promise.SETTLED_ONCE
-
-    def count_of_what_is_done(self, happening: Measured) -> Iterator[Promise]:
-        doubtful = sum(DONE in each.can_be for each in self.outstanding.values())
-        before, self.measured = self.measured, (happening.count, self.ends, doubtful)
-        if before is None or not self.claims.measures:
-            return
-        more, ended = happening.count - before[0], self.ends - before[1]
-        if not ended - before[2] <= more <= ended + doubtful:
-            yield Promise.HEALTH_ADDS_UP
-
-    def owner(self, happening: Owned) -> Iterator[Promise]:
+    def owner(self, event: Owned) -> Iterator[Promise]:
         """The changes since the key had its owner that stand together, before the last `Owned` or just before this."""
-        if happening.key not in self.owned:
+        if event.key not in self.owned:
             return
-        since, old = self.owned[happening.key][-1]
-        if old is None or happening.consumer is None or old == happening.consumer:
+        since, old = self.owned[event.key][-1]
+        if old is None or event.consumer is None or old == event.consumer:
             return
         for at, change in self.latest_changes():
             moves = (
                 isinstance(change, PlacementChanged)
-                or (isinstance(change, Connected) and change.consumer == happening.consumer)
+                or (isinstance(change, Connected) and change.consumer == event.consumer)
                 or (isinstance(change, Gone) and change.consumer == old)
             )
             if at > since and moves:
                 return
         yield Promise.MINIMAL_MOVE if self.is_right_after_them() else Promise.AFFINITY
 
-    def latest_changes(self) -> list[tuple[int, Happening]]:
+    def ends_a_block(self, row: int) -> bool:
+        """Whether a row ends the changes before it; one of a message that is not judged says nothing."""
+        event = self.history[row]
+        if getattr(event, "offset", None) in self.unclear_rows.get(row, ()):
+            return False
+        return isinstance(event, Published | Redriven | Delivered | Quiet | AtRest)
+
+    def latest_changes(self) -> list[tuple[int, Event]]:
         """The last changes with nothing between them that ends them: no `Owned`, and nothing that comes and goes."""
-        found: list[tuple[int, Happening]] = []
+        found: list[tuple[int, Event]] = []
         for at in reversed(range(len(self.history))):
-            happening = self.history[at]
-            if isinstance(happening, Connected | Gone | PlacementChanged):
-                found.append((at, happening))
-            elif found and isinstance(happening, Owned | Published | Redriven | Delivered | Quiet | AtRest):
+            event = self.history[at]
+            if isinstance(event, Connected | Gone | PlacementChanged):
+                found.append((at, event))
+            elif found and (isinstance(event, Owned) or self.ends_a_block(at)):
                 break
         return found
 
     def is_right_after_them(self) -> bool:
-        for happening in reversed(self.history):
-            if isinstance(happening, Connected | Gone | PlacementChanged):
+        for at in reversed(range(len(self.history))):
+            if isinstance(self.history[at], Connected | Gone | PlacementChanged):
                 return True
-            if isinstance(happening, Published | Redriven | Delivered | Quiet | AtRest):
+            if self.ends_a_block(at):
                 return False
         return False
 
-    def cursor(self, happening: Committed) -> Iterator[Promise]:
-        resume = happening.resume_offset
+    @property
+    def unclear_rows(self) -> dict[int, tuple[int, ...]]:
+        """Of each row which messages were not judged when it was told: the books do not look at such rows."""
+        again = SlowBooks(self.claims)
+        found: dict[int, tuple[int, ...]] = {}
+        for row, event in enumerate(self.history):
+            found[row] = (*again.unclear, *again.let_go)
+            again.event = event
+            if event.at_ms is not None and (again.now is None or event.at_ms > again.now):
+                again.now = event.at_ms
+            again.lapse()
+            if isinstance(event, AtRest):
+                again.notice_expiries()
+            again.apply(event)
+            again.history.append(event)
+        return found
+
+    def cursor(self, event: Committed) -> Iterator[Promise]:
+        resume = event.resume_offset
         before = [earlier.resume_offset for earlier in self.history if isinstance(earlier, Committed)]
         if before and resume < before[-1]:
             yield Promise.SAFE_CURSOR
-        if not self.log_is_told:
-            return
-        log = [each for each in self.outstanding.values() if each.redriven is None]
-        if any(each.offset < resume and DONE not in each.can_be for each in log):
+        of_log = self.of_log()
+        if of_log and of_log[0] < resume and self.outstanding[of_log[0]].is_published:
             yield Promise.SAFE_CURSOR
-        if resume > self.published[-1] + 1 and (not self.beyond or self.beyond[-1][0] < resume):
-            self.beyond.append((resume, set(self.told)))
+        if self.log_is_told and resume > self.published[-1] + 1:
+            self.beyond.append(resume)
 
-    def quiet(self, happening: Quiet | AtRest) -> Iterator[Promise]:  # noqa: C901  # one step for each promise
-        waiting = [each for each in self.outstanding.values() if each.is_surely(WAITS, EXPIRED) and each.held is None]
-        if isinstance(happening, AtRest) and any(self.is_spent(each) for each in waiting):
+    def quiet(self, event: Quiet | AtRest) -> Iterator[Promise]:
+        waiting = [each for each in self.outstanding.values() if each.state == "waits" and each.held is None]
+        if isinstance(event, AtRest) and any(self.is_spent(each) for each in waiting):
             yield Promise.ATTEMPTS
         if self.claims.tells_done and self.untold:
             yield Promise.SETTLED_ONCE
@@ -536,19 +848,16 @@ class SlowJudge(SlowBooks):
             yield Promise.SAFE_CURSOR
         if self.held_for_nothing():
             yield Promise.TOKEN_BUDGET
-        self.forget_what_was_unsure()
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
         if self.waits_too_full():
             yield Promise.ISOLATION
-        if isinstance(happening, AtRest):
-            if self.unpublished:
-                yield Promise.NO_LOSS
-            stuck = [lane for key, lane in self.lanes() if self.is_stuck(key, lane)]
-            for lane in stuck:
-                yield Promise.NO_LOSS
-                oldest = next(each for each in lane if each.is_surely(WAITS, EXPIRED))
-                self.lost.append((oldest, len(oldest.deliveries)))
+        if isinstance(event, AtRest):
+            for key, lane in self.lanes():
+                if self.is_stuck(key, lane):
+                    yield Promise.NO_LOSS
+                    oldest = next(each for each in lane if each.state == "waits" and not each.repeated)
+                    self.lost.append((oldest, len(oldest.deliveries)))
 
     def overtaken_losses(self) -> set[int]:
         """In which rows something was overtaken that was not delivered again from then on, and is lost."""
@@ -560,9 +869,6 @@ class SlowJudge(SlowBooks):
 
     def not_superseded(self) -> Iterator[Promise]:
         """What waits for its first delivery, as a newer one of its key does: said once of each."""
-        if self.heirless:
-            self.heirless = []
-            yield Promise.LATEST_ONLY
         on_its_way = {HoldReason.DEAD_LETTERING, HoldReason.BLOCKED}
         for key, lane in self.lanes():
             undelivered = [each for each in lane if not each.deliveries and each.redriven is None]
@@ -573,7 +879,7 @@ class SlowJudge(SlowBooks):
             self.not_given_up |= older
 
     def outstanding_of_log(self) -> list[int]:
-        of_log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
+        of_log = self.of_log()
         return [offset for offset in self.published if offset in of_log]
 
     def token_length(self) -> int:
@@ -590,34 +896,26 @@ class SlowJudge(SlowBooks):
                 settled.append((start, offset + 1))
         return len(write_token(Position(resume, below[-1] if below else None, settled), 100_000)[0])
 
-    def weigh(self, happening: Happening) -> None:
+    def weigh(self, event: Event) -> None:
         budget, length = self.claims.token_bytes, self.token_length() if self.claims.token_bytes else 0
-        in_doubt = any(DONE in each.can_be for each in self.outstanding.values())
-        if budget is None or in_doubt or 2 * length <= budget:
+        if budget is None or self.was_unclear or 2 * length <= budget:
             self.token_is_full = False
-        elif isinstance(happening, Quiet | AtRest) and 4 * length > 3 * budget:
+        elif isinstance(event, Quiet | AtRest) and 4 * length > 3 * budget:
             self.token_is_full = True
 
     def held_for_nothing(self) -> bool:
         """Whether something is held back for the token that is the lowest one, or while the token is short."""
         budget = self.claims.token_bytes
         held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.TOKEN_FULL]
-        if budget is None or any(DONE in each.can_be for each in self.outstanding.values()):
+        if budget is None or self.was_unclear:
             return False
         lowest = self.outstanding_of_log()[:1]
         return any([each.offset] == lowest or 2 * self.token_length() <= budget for each in held)
 
-    def forget_what_was_unsure(self) -> None:
-        """What only a moment of quiet makes sure of has been ready since that moment."""
-        for key, lane in self.lanes():
-            if key is not None and self.readiness(key, lane) is None:
-                self.ready.pop(key, None)
-
     def cursor_lags(self) -> bool:
-        if any(DONE in each.can_be for each in self.outstanding.values()):
+        if self.unclear or self.is_behind():
             return False
-        log = [offset for offset, each in self.outstanding.items() if each.redriven is None]
-        lowest = min(log, default=None)
+        lowest = min(self.of_log(), default=None)
         if lowest is not None and not self.outstanding[lowest].is_published:
             return False
         below = [offset for offset in self.published if lowest is None or offset < lowest]
@@ -626,28 +924,21 @@ class SlowJudge(SlowBooks):
 
     def waits_too_full(self) -> bool:
         """What was published alone since the last quiet waits, though what waits fills half the window without it."""
-        since: list[Happening] = []
-        for happening in reversed(self.history):
-            if isinstance(happening, Quiet | AtRest):
+        since: list[Event] = []
+        for event in reversed(self.history):
+            if isinstance(event, Quiet | AtRest):
                 break
-            if not isinstance(happening, Owned | Committed):
-                since.append(happening)
-        if (
-            self.claims.window is None
-            or not self.claims.spills
-            or len(since) != 1
-            or not isinstance(since[0], Published)
-        ):
+            if not isinstance(event, Owned | Committed):
+                since.append(event)
+        if self.claims.window is None or not self.claims.spills:
+            return False
+        if len(since) != 1 or not isinstance(since[0], Published):
             return False
         newest = self.outstanding.get(since[0].offset)
-        if newest is None or not newest.is_surely(WAITS, EXPIRED) or newest.held is not None:
+        if newest is None or newest.state != "waits" or newest.held is not None:
             return False
-        waiting = [
-            each
-            for each in self.outstanding.values()
-            if each is not newest and each.is_surely(WAITS, EXPIRED) and not each.is_spilled
-        ]
-        return 2 * len(waiting) >= self.claims.window
+        waiting = [each for each in self.outstanding.values() if each.state == "waits" and not each.is_spilled]
+        return 2 * (len(waiting) - 1) >= self.claims.window
 
     def could_go_out(self, key: bytes | None, lane: list[Message]) -> bool:
         alone = next(iter(self.consumers)) if len(self.consumers) == 1 else None
@@ -658,9 +949,9 @@ class SlowJudge(SlowBooks):
         self, key: bytes | None, lane: list[Message], alone: str | None = None
     ) -> tuple[Message, str | None] | None:
         """The message that nothing but room keeps from going out, and the owner of its key: else who is alone."""
-        waiting = [each for each in lane if each.is_surely(WAITS, EXPIRED) and self.holds_its_key(each)]
-        open_ones = [each for each in lane if each.is_surely(OPEN)]
-        if key is None or not waiting or self.is_unsure(lane):
+        waiting = [each for each in lane if each.state == "waits" and self.holds_its_key(each)]
+        open_ones = [each for each in lane if each.state == "open"]
+        if key is None or not waiting or self.is_unsure(key):
             return None
         limit = self.turn_limit(key)
         if limit is not None and len(open_ones) >= limit:
@@ -671,7 +962,7 @@ class SlowJudge(SlowBooks):
             return None
         if any(each.consumer != owner for each in open_ones):
             return None
-        return None if self.waits_for_held(waiting[0], lane) else (waiting[0], owner)
+        return None if self.is_held(waiting[0]) else (waiting[0], owner)
 
     def turn_limit(self, key: bytes | None) -> int | None:
         return 1 if self.claims.batches else self.most_open(key)
@@ -683,29 +974,14 @@ class SlowJudge(SlowBooks):
             limits.append(self.claims.limit_of(key))
         return min(limits, default=None)
 
-    def is_latest_only(self, key: bytes) -> bool:
+    def is_latest_only(self, key: bytes | None) -> bool:
         claimed = self.claims.latest_only
-        return claimed(key) if callable(claimed) else claimed
-
-    def may_supersede(self, message: Message | None) -> bool:
-        claimed = self.claims.latest_only
-        if not callable(claimed) or message is None:
-            return bool(claimed)
-        return message.key is not None and claimed(message.key)
-
-    def is_unsure(self, lane: list[Message]) -> bool:
-        return any(OPEN in each.can_be and not each.is_surely(OPEN) for each in lane)
-
-    def waits_for_held(self, message: Message, lane: list[Message]) -> bool:
-        behind = [
-            each for each in lane if each.offset < message.offset and DONE in each.can_be and self.holds_its_key(each)
-        ]
-        return any(self.is_held(each) for each in [message, *behind])
+        return (key is not None and claimed(key)) if callable(claimed) else claimed
 
     def takers(self, key: bytes | None, owner: str | None) -> list[Consumer]:
-        """Who would have to take it: its owner; everybody if nobody knows who that is."""
-        of_unit = [each for each in self.of_its_unit(key) if OPEN in each.can_be and each.consumer != owner]
-        if of_unit:
+        """Who would have to take it: its owner; all consumers if the history does not tell who that is."""
+        of_unit = [each for each in self.of_its_unit(key) if each.state == "open" and each.consumer != owner]
+        if of_unit or self.unit_is_unsure(key):
             return []
         if owner is not None:
             there = [self.consumers[owner]] if owner in self.consumers else []
@@ -714,8 +990,9 @@ class SlowJudge(SlowBooks):
         return there if all(self.has_room(each) for each in there) else []
 
     def is_stuck(self, key: bytes | None, lane: list[Message]) -> bool:
-        waiting = [each for each in lane if each.is_surely(WAITS, EXPIRED)]
-        if not waiting or any(OPEN in each.can_be for each in lane) or self.waits_for_held(waiting[0], lane):
+        waiting = [each for each in lane if each.state == "waits" and not each.repeated]
+        unsure = self.is_unsure(key) or any(each.state == "lapsed" or each.repeated for each in lane)
+        if not waiting or unsure or any(each.state == "open" for each in lane) or self.is_held(waiting[0]):
             return False
         told = self.owned.get(key) if key is not None else None
         if told is not None and told[-1][1] is None:
@@ -727,6 +1004,8 @@ class SlowJudge(SlowBooks):
         within = self.claims.progress_ms
         if within is None or self.now is None or self.claims.unit_of is not None or self.now == self.looked_ms:
             return
+        if getattr(self.event, "offset", None) in self.unclear.keys() | self.let_go:
+            return  # such a row is not looked at
         self.looked_ms = self.now
         self.look_again()
         if not self.log_is_told:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from keyshared.testing.guarantees import Promise
+from keyshared.testing.claims import Promise
 from keyshared.testing.history import (
     AtRest,
     Delivered,
+    Event,
     Gone,
-    Happening,
     Quiet,
     SessionBegun,
     SessionEnded,
@@ -38,25 +38,24 @@ class SlowSessions:
     def keys(self, *, surely: bool) -> set[bytes | None]:
         """Of which keys something is open, surely or perhaps."""
         messages = self.judge.outstanding.values()
-        chosen = [each for each in messages if (each.is_surely("open") if surely else "open" in each.can_be)]
-        return {self.judge.place(each.offset, each.key) for each in chosen}
+        chosen = [each for each in messages if (each.is_surely("open") if surely else each.state != "waits")]
+        perhaps = set() if surely else {key for key, _ in self.judge.unclear.values()}
+        return perhaps | {self.judge.place(each.offset, each.key) for each in chosen}
 
-    def judged(self, happening: Happening) -> Iterator[Promise]:
+    def judged(self, event: Event) -> Iterator[Promise]:
         """Whether a row breaks the promise."""
-        if self.judge.claims.sessions and self.is_wrong(happening):
+        if self.judge.claims.sessions and self.is_wrong(event):
             yield Promise.ONE_SESSION
 
-    def is_wrong(self, happening: Happening) -> bool:
-        match happening:
+    def is_wrong(self, event: Event) -> bool:
+        match event:
             case SessionBegun(key=key, session=number):
                 told = [each for each in self.judge.history if isinstance(each, SessionBegun) and each.key == key]
                 return self.on(key) is not None or any(number <= each.session for each in told)
             case SessionEnded():
-                return self.names(happening) and (
-                    happening.key in self.keys(surely=True) or self.ends_too_early(happening)
-                )
+                return self.names(event) and (event.key in self.keys(surely=True) or self.ends_too_early(event))
             case Delivered():
-                return self.goes_astray(happening)
+                return self.goes_astray(event)
             case Quiet() | AtRest():
                 return any(self.is_lost(key) for key in self.told_keys())
             case _:
@@ -72,32 +71,32 @@ class SlowSessions:
                 found = None
         return found
 
-    def same(self, happening: SessionEnding | SessionEnded, begun: SessionBegun) -> bool:
-        return (happening.key, happening.consumer, happening.session) == (begun.key, begun.consumer, begun.session)
+    def same(self, event: SessionEnding | SessionEnded, begun: SessionBegun) -> bool:
+        return (event.key, event.consumer, event.session) == (begun.key, begun.consumer, begun.session)
 
-    def names(self, happening: SessionEnding | SessionEnded) -> bool:
-        session = self.on(happening.key)
-        return session is not None and self.same(happening, session[1])
+    def names(self, event: SessionEnding | SessionEnded) -> bool:
+        session = self.on(event.key)
+        return session is not None and self.same(event, session[1])
 
-    def ends_too_early(self, happening: SessionEnded) -> bool:
+    def ends_too_early(self, event: SessionEnded) -> bool:
         linger, now = self.judge.claims.linger_ms, self.judge.now
-        session = self.on(happening.key)
-        if session is None or linger is None or now is None or happening.reason is not SessionEnds.IDLE:
+        session = self.on(event.key)
+        if session is None or linger is None or now is None or event.reason is not SessionEnds.IDLE:
             return False
         since = session[0]
-        if self.busy[-1] & {happening.key}:
+        if self.busy[-1] & {event.key}:
             return False
-        while any(happening.key in busy for busy in self.busy[since:]):
+        while any(event.key in busy for busy in self.busy[since:]):
             since += 1
         idle = self.times[since]
         return idle is not None and now - idle < linger - self.judge.claims.tolerance_ms
 
-    def goes_astray(self, happening: Delivered) -> bool:
-        key = self.judge.place(happening.offset, happening.key)
+    def goes_astray(self, event: Delivered) -> bool:
+        key = self.judge.place(event.offset, event.key)
         if key is None:
             return False
         session = self.on(key)
-        if session is None or session[1].consumer != happening.consumer:
+        if session is None or session[1].consumer != event.consumer:
             return True
         later = self.judge.history[session[0] :]
         return any(isinstance(each, SessionEnding) and self.same(each, session[1]) for each in later)

@@ -7,11 +7,12 @@ from keyshared.testing.history import (
     AtRest,
     Connected,
     Delivered,
+    Event,
     Gone,
-    Happening,
     LimitChanged,
     Quiet,
     Redriven,
+    Rewound,
     SessionEnding,
 )
 
@@ -64,17 +65,17 @@ class SlowTurns:
             if waiting.offset == message.offset:
                 waiting.offset = heir.offset
 
-    def pass_over(self, happening: Delivered) -> bool:
+    def pass_over(self, event: Delivered) -> bool:
         """Whether a delivery is one too many before something that waits for the same consumer."""
         judge = self.judge
-        message = judge.outstanding.get(happening.offset)
-        if message is None or judge.claims.fairness is None or not judge.log_is_told:
+        message = judge.outstanding.get(event.offset)
+        if message is None or judge.claims.fairness is None:
             return False
-        lane = judge.lane(happening.offset, happening.key)
+        lane = judge.lane(event.offset, event.key)
         if judge.claims.batches and any(each.is_surely("open") for each in lane if each is not message):
             return False  # of a batch only the first one takes a turn
         of_log = [each for each in judge.outstanding.values() if each.redriven is None]
-        surely = [each.offset for each in of_log if "done" not in each.can_be]
+        surely = [each.offset for each in of_log if not each.repeated]
         if judge.claims.token_bytes is not None and surely and message.offset <= min(surely):
             return False  # the lowest one may go past all others
         began = self.began.get(judge.lane_name(message), -1)
@@ -85,18 +86,18 @@ class SlowTurns:
             waits_longer = waiting.quiet is not None and waiting.quiet < began
             group_of = judge.claims.group_of
             is_beside = group_of is not None and (message.key is None or group_of(key) != group_of(message.key))
-            of_owner = waiting.owner == happening.consumer and judge.lane_name(message) != ("key", key)
+            of_owner = waiting.owner == event.consumer and judge.lane_name(message) != ("key", key)
             if waits_longer and of_owner and not is_beside:
                 waiting.passed.append(self.row)
                 broken |= len(waiting.passed) == judge.claims.fairness + 1
         return broken
 
-    def look(self, happening: Happening) -> None:
+    def look(self, event: Event) -> None:
         """See after a row what waits, and for whom."""
         judge = self.judge
-        message = judge.outstanding.get(happening.offset) if isinstance(happening, Delivered | Redriven) else None
-        came_back = message is not None and message.redriven is happening  # else it was there already
-        if message is not None and (isinstance(happening, Delivered) or (came_back and self.is_alone(message))):
+        message = judge.outstanding.get(event.offset) if isinstance(event, Delivered | Redriven) else None
+        came_back = message is not None and message.redriven is event  # else it was there already
+        if message is not None and (isinstance(event, Delivered) or (came_back and self.is_alone(message))):
             self.began[judge.lane_name(message)] = self.row
         names = {judge.lane_name(each) for each in judge.outstanding.values() if not each.is_surely("open")}
         self.began_to_wait = {name: self.began_to_wait.get(name, self.row) for name in names}
@@ -108,35 +109,39 @@ class SlowTurns:
             known = self.waiting.get(key)
             if known is None or (known.offset, known.owner) != (found.offset, found.owner):
                 known = self.waiting[key] = found
-            if isinstance(happening, Quiet | AtRest) and known.quiet is None and self.unit_is_free(key, known.owner):
+            is_quiet = isinstance(event, Quiet | AtRest) and not judge.is_behind()
+            if is_quiet and known.quiet is None and self.unit_is_free(key, known.owner):
                 known.quiet = self.row
         for key, waiting in self.waiting.items():
             was_blamed = judge.claims.fairness is not None and len(waiting.passed) > judge.claims.fairness
-            if self.waits_anew(key, waiting, happening) and not was_blamed:
+            if self.waits_anew(key, waiting, event) and not was_blamed:
                 waiting.quiet, waiting.passed = None, []
         for key in self.waiting.keys() - {key for key, _ in judge.lanes()}:
             del self.waiting[key]
 
-    def waits_anew(self, key: bytes, waiting: Waiting, happening: Happening) -> bool:
-        if isinstance(happening, SessionEnding):
-            return key == happening.key
-        return isinstance(happening, Connected | Gone | LimitChanged) and waiting.owner == happening.consumer
+    def waits_anew(self, key: bytes, waiting: Waiting, event: Event) -> bool:
+        if isinstance(event, SessionEnding):
+            return key == event.key
+        if isinstance(event, Rewound):
+            return True
+        return isinstance(event, Connected | Gone | LimitChanged) and waiting.owner == event.consumer
 
     def is_alone(self, message: Any) -> bool:
         return [each.offset for each in self.judge.lane(message.offset, message.key)] == [message.offset]
 
     def who_waits(self, key: bytes, lane: list[Any]) -> Waiting | None:
         judge = self.judge
-        waiting = [each for each in lane if each.is_surely("waits", "expired") and judge.holds_its_key(each)]
+        waiting = [each for each in lane if each.is_surely("waits") and judge.holds_its_key(each)]
         open_ones = [each for each in lane if each.is_surely("open")]
         owner = judge.owned[key][-1][1] if key in judge.owned else None
         limit = judge.turn_limit(key)
-        if owner is None or not waiting or waiting[0].held is not None or judge.is_unsure(lane):
+        if owner is None or not waiting or waiting[0].held is not None or judge.is_unsure(key):
             return None
-        if any("done" in each.can_be for each in lane) or (limit is not None and len(open_ones) >= limit):
+        if limit is not None and len(open_ones) >= limit:
             return None
         return Waiting(waiting[0].offset, owner) if all(each.consumer == owner for each in open_ones) else None
 
     def unit_is_free(self, key: bytes, owner: str) -> bool:
         of_unit = self.judge.of_its_unit(key)
-        return not any("open" in each.can_be and each.consumer != owner for each in of_unit)
+        open_elsewhere = any(each.state == "open" and each.consumer != owner for each in of_unit)
+        return not open_elsewhere and not self.judge.unit_is_unsure(key)

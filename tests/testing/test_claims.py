@@ -4,22 +4,22 @@ from dataclasses import fields
 
 import pytest
 
-from keyshared.testing import Guarantees, GuaranteesError, Promise, read_claims
+from keyshared.testing import Claims, ClaimsError, Promise, read_claims
 
 
 def test_nothing_written_is_what_is_claimed_by_default() -> None:
-    assert read_claims("") == Guarantees()
+    assert read_claims("") == Claims()
 
 
 def test_every_claim_that_is_no_function_can_be_written() -> None:
-    numbers = [each.name for each in fields(Guarantees) if each.type == int | None]
-    flags = ["latest_only", *(each.name for each in fields(Guarantees) if each.type is bool)]
+    numbers = [each.name for each in fields(Claims) if each.type == int | None]
+    flags = ["latest_only", *(each.name for each in fields(Claims) if each.type is bool)]
     lines = [*(f"{name} = 7" for name in numbers), *(f"{name} = true" for name in flags), "tolerance_ms = 6"]
     text = "\n".join(lines)
-    expected = Guarantees(**dict.fromkeys(numbers, 7), **dict.fromkeys(flags, True), tolerance_ms=6)  # type: ignore[arg-type]
+    expected = Claims(**dict.fromkeys(numbers, 7), **dict.fromkeys(flags, True), tolerance_ms=6)  # type: ignore[arg-type]
     assert read_claims(text) == expected
     functions = {"unit_of", "group_of", "weight_of", "limit_of", "look_ahead"}
-    assert {each.name for each in fields(Guarantees)} == {*numbers, *flags, "promises", "tolerance_ms"} | functions
+    assert {each.name for each in fields(Claims)} == {*numbers, *flags, "promises", "tolerance_ms"} | functions
 
 
 def test_any_number_is_a_word_because_toml_has_no_null() -> None:
@@ -49,6 +49,6 @@ def test_promises_are_written_by_their_ids() -> None:
     ],
 )
 def test_a_claim_that_cannot_be_is_named(text: str, parameter: str) -> None:
-    with pytest.raises(GuaranteesError) as raised:
+    with pytest.raises(ClaimsError) as raised:
         read_claims(text)
     assert raised.value.parameter == parameter

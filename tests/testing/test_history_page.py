@@ -4,7 +4,7 @@ import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from keyshared.testing.guarantees import JUDGED
+from keyshared.testing.claims import JUDGED
 from keyshared.testing.history import HoldReason, SettledBy
 from keyshared.testing.rows import COLUMNS, HISTORY_VERSION, KINDS
 
@@ -34,15 +34,15 @@ def test_every_happening_is_described_with_its_fields() -> None:
         for name, kind in KINDS.items()
     }
     described = {
-        name: [field for field in told.split(", ") if field] for name, (told, _) in table("happening | fields").items()
+        name: [field for field in told.split(", ") if field] for name, (told, _) in table("event | fields").items()
     }
     assert expected == described
 
 
 def test_every_fixed_reason_is_described() -> None:
-    happenings = table("happening | fields")
+    events = table("event | fields")
     for name, reasons in (("held", HoldReason), ("settled", SettledBy)):
-        assert [str(reason) for reason in reasons] == re.findall(r"`(\w+)`", happenings[name][1])
+        assert [str(reason) for reason in reasons] == re.findall(r"`(\w+)`", events[name][1])
 
 
 def test_every_promise_says_what_it_needs() -> None:

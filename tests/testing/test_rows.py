@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.testing import HistoryError
-from keyshared.testing.history import Delivered, Gone, Happening, Held, HoldReason, Published, Quiet
+from keyshared.testing.history import Delivered, Event, Gone, Held, HoldReason, Published, Quiet
 from keyshared.testing.rows import (
     COLUMNS,
     HISTORY_VERSION,
@@ -22,43 +22,43 @@ from keyshared.testing.rows import (
 )
 
 INTS = st.integers(-(1 << 63), (1 << 63) - 1)
-happenings: st.SearchStrategy[Happening] = st.one_of(
+events: st.SearchStrategy[Event] = st.one_of(
     *(
         st.builds(kind, **{name: INTS for name in ("offset", "limit", "resume_offset") if name in kind.__slots__})
         | st.from_type(kind)
-        for kind in get_args(Happening)
+        for kind in get_args(Event)
     )
 ).filter(
-    lambda happening: all(
+    lambda event: all(
         not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
-        for value in (getattr(happening, name) for name in happening.__slots__)
+        for value in (getattr(event, name) for name in event.__slots__)
     )
 )
-PUBLISHED = {"version": 1, "happening": "published", "offset": 0}
+PUBLISHED = {"version": 2, "event": "published", "offset": 0}
 
 
-@given(st.lists(happenings, max_size=5))
-def test_json_lines_read_back_what_was_written(history: list[Happening]) -> None:
+@given(st.lists(events, max_size=5))
+def test_json_lines_read_back_what_was_written(history: list[Event]) -> None:
     lines = list(write_jsonl(history))
     assert all(line.isascii() and line.endswith("}\n") and "\n" not in line[:-1] for line in lines)
     assert history == list(read_jsonl(lines))
 
 
-@given(st.lists(happenings, max_size=5))
-def test_rows_read_back_what_was_written(history: list[Happening]) -> None:
+@given(st.lists(events, max_size=5))
+def test_rows_read_back_what_was_written(history: list[Event]) -> None:
     rows = list(to_rows(history))
     assert all([column.name for column in COLUMNS] == list(row) for row in rows)
     assert history == list(from_rows(rows))
 
 
-def can_stand_in_csv(happening: Happening) -> bool:
+def can_stand_in_csv(event: Event) -> bool:
     """An empty cell is null, so an empty text cannot be written; a key can, in base64, unless it is empty."""
-    values = [getattr(happening, name) for name in happening.__slots__]
+    values = [getattr(event, name) for name in event.__slots__]
     return all(value not in {"", b""} and "\0" not in str(value) for value in values)
 
 
-@given(st.lists(happenings.filter(can_stand_in_csv), max_size=5))
-def test_csv_reads_back_what_was_written(history: list[Happening]) -> None:
+@given(st.lists(events.filter(can_stand_in_csv), max_size=5))
+def test_csv_reads_back_what_was_written(history: list[Event]) -> None:
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, [*(column.name for column in COLUMNS if column.name != "key"), "key_base64", "x_own"])
     writer.writeheader()
@@ -72,8 +72,8 @@ def test_csv_reads_back_what_was_written(history: list[Happening]) -> None:
     assert history == list(read_csv(file))
 
 
-def test_csv_without_a_version_is_version_1_and_its_keys_may_be_texts() -> None:
-    lines = ["happening,offset,key\r\n", "\r\n", 'published,0,"a\n', 'b"\r\n']
+def test_csv_without_a_version_is_version_2_and_its_keys_may_be_texts() -> None:
+    lines = ["event,offset,key\r\n", "\r\n", 'published,0,"a\n', 'b"\r\n']
     assert [Published(offset=0, key=b"a\nb")] == list(read_csv(lines))
 
 
@@ -83,32 +83,32 @@ NAMES = ", ".join(column.name for column in COLUMNS)
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
-        (["happening\n", "quiet\n", '"quiet'], "line 3 is 'unexpected end of data'; it must be CSV"),
-        (["happening,at_ms\n", "quiet\n"], "line 2 is ['quiet']; it must have 2 cells, as the first line has"),
-        (["happening,at_ms\n", "quiet,1e3\n"], "at_ms of line 2 is '1e3'; it must be an int of 64 bits"),
-        (["happening,at_ms\n", f"quiet,{1 << 63}\n"], f"at_ms of line 2 is {1 << 63}; it must be an int of 64 bits"),
+        (["event\n", "quiet\n", '"quiet'], "line 3 is 'unexpected end of data'; it must be CSV"),
+        (["event,at_ms\n", "quiet\n"], "line 2 is ['quiet']; it must have 2 cells, as the first line has"),
+        (["event,at_ms\n", "quiet,1e3\n"], "at_ms of line 2 is '1e3'; it must be an int of 64 bits"),
+        (["event,at_ms\n", f"quiet,{1 << 63}\n"], f"at_ms of line 2 is {1 << 63}; it must be an int of 64 bits"),
         (
-            ["happening,offset,consumer,counted\n", "acked,0,c1,yes\n"],
+            ["event,offset,consumer,counted\n", "acked,0,c1,yes\n"],
             "counted of line 2 is 'yes'; it must be true or false",
         ),
         (
-            ["version,happening\n", "2,quiet\n"],
-            "version of line 2 is 2; it must be 1, the version that this reader knows",
+            ["version,event\n", "1,quiet\n"],
+            "version of line 2 is 1; it must be 2, the version that this reader knows",
         ),
         (
-            ["happening,x_number\n", "published,0\n"],
+            ["event,x_number\n", "published,0\n"],
             "offset of line 2 is None; it must be there: published needs it",
         ),
         (
-            ["happening,offset,attempts\n", "published,0,\n"],
+            ["event,offset,attempts\n", "published,0,\n"],
             f"a column of line 1 is 'attempts'; it must be one of {NAMES}, key_base64, or begin with x_",
         ),
         (
-            ["\n", "happening,offset,offset\n", "published,0,1\n"],
+            ["\n", "event,offset,offset\n", "published,0,1\n"],
             "a column of line 2 is 'offset'; it must be there once",
         ),
         (
-            ["happening,offset,key,key_base64\n", "published,0,k,aw==\n"],
+            ["event,offset,key,key_base64\n", "published,0,k,aw==\n"],
             "key_base64 of line 2 is 'aw=='; it must not stand beside key",
         ),
     ],
@@ -121,7 +121,7 @@ def test_a_line_of_csv_that_is_none_is_named(lines: list[str], text: str) -> Non
 
 def test_a_table_reads_back_what_was_written() -> None:
     arrow = pytest.importorskip("pyarrow")
-    history: list[Happening] = [
+    history: list[Event] = [
         Published(offset=0, key=b"\xff", at_ms=1),
         Delivered(offset=0, key=b"\xff", consumer="a", attempt=1),
         Held(offset=0, reason=HoldReason.RETRY, until_ms=9),
@@ -137,25 +137,25 @@ def test_a_table_reads_back_what_was_written() -> None:
 
 
 def test_every_field_of_every_happening_has_a_column() -> None:
-    used = {name for kind in KINDS.values() for name in kind.__slots__} | {"version", "happening"}
+    used = {name for kind in KINDS.values() for name in kind.__slots__} | {"version", "event"}
     assert used == {column.name for column in COLUMNS}
 
 
 def test_every_happening_has_a_name() -> None:
-    assert set(get_args(Happening)) == set(KINDS.values())
+    assert set(get_args(Event)) == set(KINDS.values())
     assert {"published", "dead_lettered", "at_rest", "placement_changed"} < KINDS.keys()
 
 
 def test_readers_are_lazy() -> None:
     def lines() -> Any:
-        yield '{"version": 1, "happening": "quiet"}'
+        yield '{"version": 2, "event": "quiet"}'
         raise AssertionError
 
     assert Quiet() == next(read_jsonl(lines()))
 
 
 def test_blank_lines_and_columns_of_ones_own_are_passed_over() -> None:
-    lines = ["\n", "", '{"version":1,"happening":"quiet","x_host":"b7","consumer":null}\r\n', "  "]
+    lines = ["\n", "", '{"version":2,"event":"quiet","x_host":"b7","consumer":null}\r\n', "  "]
     assert [Quiet()] == list(read_jsonl(lines))
 
 
@@ -166,12 +166,12 @@ def test_a_key_may_be_a_text() -> None:
 @pytest.mark.parametrize(
     ("row", "field", "requirement"),
     [
-        ({}, "version", "be 1, the version that this reader knows"),
-        (PUBLISHED | {"version": 2}, "version", "be 1, the version that this reader knows"),
-        (PUBLISHED | {"version": True}, "version", "be 1, the version that this reader knows"),
-        (PUBLISHED | {"happening": "exploded"}, "happening", f"be one of {', '.join(KINDS)}"),
-        (PUBLISHED | {"happening": None}, "happening", f"be one of {', '.join(KINDS)}"),
-        (PUBLISHED | {"happening": []}, "happening", f"be one of {', '.join(KINDS)}"),
+        ({}, "version", "be 2, the version that this reader knows"),
+        (PUBLISHED | {"version": 1}, "version", "be 2, the version that this reader knows"),
+        (PUBLISHED | {"version": True}, "version", "be 2, the version that this reader knows"),
+        (PUBLISHED | {"event": "exploded"}, "event", f"be one of {', '.join(KINDS)}"),
+        (PUBLISHED | {"event": None}, "event", f"be one of {', '.join(KINDS)}"),
+        (PUBLISHED | {"event": []}, "event", f"be one of {', '.join(KINDS)}"),
         (PUBLISHED | {"offset": None}, "offset", "be there: published needs it"),
         (PUBLISHED | {"offset": "0"}, "offset", "be an int of 64 bits"),
         (PUBLISHED | {"offset": True}, "offset", "be an int of 64 bits"),
@@ -182,10 +182,10 @@ def test_a_key_may_be_a_text() -> None:
         (PUBLISHED | {"key": "\ud800"}, "key", "be bytes, or a str that UTF-8 can encode"),
         (PUBLISHED | {"consumer": "a"}, "consumer", "be null: published has no such field"),
         (PUBLISHED | {"offsets": None}, "offsets", "not be there: columns of your own begin with x_"),
-        ({"version": 1, "happening": "connected", "consumer": b"a"}, "consumer", "be a str"),
-        ({"version": 1, "happening": "gone", "consumer": "a", "drains": 1}, "drains", "be true or false"),
+        ({"version": 2, "event": "connected", "consumer": b"a"}, "consumer", "be a str"),
+        ({"version": 2, "event": "gone", "consumer": "a", "drains": 1}, "drains", "be true or false"),
         (
-            {"version": 1, "happening": "settled", "offset": 0, "reason": "luck"},
+            {"version": 2, "event": "settled", "offset": 0, "reason": "luck"},
             "reason",
             "be one of 'late_ack', 'operator', 'superseded', 'nobody'",
         ),
@@ -208,7 +208,7 @@ def test_a_row_that_is_none_is_named_with_its_field(row: dict[str, object], fiel
     [
         ("oops", "line 1 is 'oops'; it must be one JSON object"),
         ("[" * 100_000, f"line 1 is {'[' * 80!r}; it must be one JSON object"),
-        ("[]", "line 1 is []; it must be an object with the fields of a happening"),
+        ("[]", "line 1 is []; it must be an object with the fields of an event"),
         (
             json.dumps(PUBLISHED | {"key": "k", "key_base64": "aw=="}),
             "key_base64 of line 1 is 'aw=='; it must not stand beside key",
@@ -226,7 +226,7 @@ def test_a_line_that_is_none_is_named(line: str, text: str) -> None:
 def test_what_is_no_line_or_no_happening_is_named() -> None:
     with pytest.raises(HistoryError, match="line 2 is 5; it must be a str"):
         list(read_jsonl(["", 5]))  # type: ignore[list-item]  # on purpose
-    with pytest.raises(HistoryError, match=r"happening 1 is 5; it must be a value of keyshared\.testing\.history"):
+    with pytest.raises(HistoryError, match=r"event 1 is 5; it must be a value of keyshared\.testing\.history"):
         list(write_jsonl([Quiet(), 5]))  # type: ignore[list-item]  # on purpose
 
 

@@ -5,6 +5,7 @@ judged in one piece, by the checker of `keyshared.testing`, while its rows strea
 by side. `delivery_events` and `judge_events` hold all contact with the kit.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -16,8 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared._checks import check_int, check_kind
 from keyshared.errors import KeySharedError
 from keyshared.spark.rows import Rows, by_partition, check_columns, names_of
-from keyshared.testing import Guarantees
+from keyshared.testing import Checker, Claims, Promise, Violation
 from keyshared.testing.errors import HistoryError
+from keyshared.testing.files import not_judged
 from keyshared.testing.history import (
     Acked,
     AtRest,
@@ -25,8 +27,8 @@ from keyshared.testing.history import (
     DeadLettered,
     Delivered,
     Dropped,
+    Event,
     Expired,
-    Happening,
     Nacked,
     Published,
     Redriven,
@@ -35,7 +37,6 @@ from keyshared.testing.history import (
     SettledBy,
     Skipped,
 )
-from keyshared.testing.judges.checker import Checker
 from keyshared.testing.rows import COLUMNS, from_rows
 
 __all__ = ["AUDIT", "DELIVERY_CLAIMS", "Verdict", "audit", "delivery_events", "judge_events"]
@@ -46,7 +47,7 @@ AUDIT: Final = (
 )
 """A row for each topic-partition and claimed promise, after the columns of the topic-partition."""
 
-DELIVERY_CLAIMS: Final = Guarantees(
+DELIVERY_CLAIMS: Final = Claims(
     promises={"one-holder", "key-order", "no-loss", "fence"}, may_drop=True, may_skip=True, may_dead_letter=True
 )
 """What a log of deliveries can show: it has no cursors, no limits, and no connected consumers."""
@@ -90,7 +91,7 @@ class Verdict(NamedTuple):
 
 def audit(
     df: DataFrame,
-    guarantees: Guarantees | None = None,
+    claims: Claims | None = None,
     *,
     topic_partition: str | Sequence[str] = ("topic", "partition"),
     most: int = DEFAULT_PROOFS,
@@ -105,7 +106,7 @@ def audit(
             end_sequence say how it ended without an ack, and without an outcome it has not ended. Rows with the outcome
             "open" or "outstanding" say that the log stops too early for no-loss to be judged.
             Or a history: a row for each event, with the columns of ``docs/history.md`` and ``sequence``, its order.
-        guarantees: The claims. By default `DELIVERY_CLAIMS` for deliveries, and every promise that a history can show
+        claims: The claims. By default `DELIVERY_CLAIMS` for deliveries, and every promise that a history can show
             for a history.
         topic_partition: The column, or the columns, that name the topic-partition. A subscription of several has a
             column of its own here, and so has ``consumer_group``.
@@ -117,7 +118,7 @@ def audit(
         has 0 ``violations`` and no ``unjudged``. ``selectExpr("promise", "inline(proofs)")`` makes rows of violations.
 
     Raises:
-        ArgumentError: A column is missing or of another type, or ``guarantees`` or ``most`` is invalid. No job was
+        ArgumentError: A column is missing or of another type, or ``claims`` or ``most`` is invalid. No job was
             started. While it runs, a `RowError` names topic-partition and offset of a row that contradicts the history.
 
     Complexity:
@@ -135,9 +136,9 @@ def audit(
     keys = names_of(topic_partition)
     check_int("most", most, 0)
     is_history = "sequence" in df.columns and "end_sequence" not in df.columns
-    claims = guarantees if guarantees is not None else Guarantees() if is_history else DELIVERY_CLAIMS
-    check_kind("guarantees", claims, Guarantees)
-    events_of: Callable[[Rows], Iterator[Happening]]
+    claims = claims if claims is not None else Claims() if is_history else DELIVERY_CLAIMS
+    check_kind("claims", claims, Claims)
+    events_of: Callable[[Rows], Iterator[Event]]
     if is_history:
         columns = ["sequence", *(column.name for column in COLUMNS if column.name in df.columns)]
         rows, order, events_of = df, ["sequence"], partial(_history_events, columns)
@@ -155,7 +156,7 @@ def audit(
     return by_partition(rows, order, columns, AUDIT, work, topic_partition=keys, tasks=tasks)
 
 
-def _history_events(columns: Sequence[str], rows: Rows) -> Iterator[Happening]:
+def _history_events(columns: Sequence[str], rows: Rows) -> Iterator[Event]:
     """Yield the events of the rows of a history; the first of their columns orders them."""
     return from_rows(_named(columns, rows))
 
@@ -199,7 +200,7 @@ def _event(place: Column, rank: int, event: Column) -> Column:
     return F.struct(place.cast("bigint").alias("place"), F.lit(rank).alias("rank"), event.alias("event"))
 
 
-def delivery_events(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
+def delivery_events(rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
     """Yield the history of one topic-partition from what happened to its deliveries.
 
     Args:
@@ -244,7 +245,7 @@ def delivery_events(rows: Iterable[tuple[Any, ...]]) -> Iterator[Happening]:
         yield AtRest()
 
 
-def _ended(outcome: str, offset: int, consumer: str, attempt: int | None) -> Happening:
+def _ended(outcome: str, offset: int, consumer: str, attempt: int | None) -> Event:
     """Return how a delivery ended."""
     if outcome == "acked":
         return Acked(offset=offset, consumer=consumer, attempt=attempt, counted=True)
@@ -255,11 +256,11 @@ def _ended(outcome: str, offset: int, consumer: str, attempt: int | None) -> Hap
     return Released(offset=offset, consumer=consumer, attempt=attempt, reason=outcome)
 
 
-def _settled(*, offset: int) -> Happening:
+def _settled(*, offset: int) -> Event:
     return Settled(offset=offset, reason=SettledBy.OPERATOR)
 
 
-_MESSAGE_ENDS: Final[dict[str, Callable[..., Happening]]] = {
+_MESSAGE_ENDS: Final[dict[str, Callable[..., Event]]] = {
     _DEAD_LETTERED: DeadLettered,
     "dropped": Dropped,
     "skipped": Skipped,
@@ -267,12 +268,12 @@ _MESSAGE_ENDS: Final[dict[str, Callable[..., Happening]]] = {
 """How a message ends that no delivery acked, by its outcome; of a late ack, the log does not say whose it was."""
 
 
-def judge_events(events: Iterable[Happening], guarantees: Guarantees, most: int = DEFAULT_PROOFS) -> Iterator[Verdict]:
+def judge_events(events: Iterable[Event], claims: Claims, most: int = DEFAULT_PROOFS) -> Iterator[Verdict]:
     """Judge one history; the work of `audit`, for ``rdd.mapPartitions`` and without Spark.
 
     Args:
         events: The history, read lazily.
-        guarantees: The claims.
+        claims: The claims.
         most: How many violations of each promise are proved.
 
     Yields:
@@ -284,32 +285,44 @@ def judge_events(events: Iterable[Happening], guarantees: Guarantees, most: int 
     Example:
         >>> from keyshared.testing.history import Committed, Published
         >>> history = [Published(offset=0, key=b"k"), Committed(resume_offset=1)]
-        >>> [verdict] = judge_events(history, Guarantees(promises={"safe-cursor"}))
+        >>> [verdict] = judge_events(history, Claims(promises={"safe-cursor"}))
         >>> verdict.violations, verdict.proofs[0][2]
         (1, 'cursor 1 passed outstanding offset 0')
     """
-    checker = Checker(guarantees)
+    checker = Checker(claims)
     number = count()
     # the zip stops at the events, so the next number is how many there were
     feed = (event for event, _ in zip(events, number, strict=False))
-    claimed = sorted(map(str, guarantees.promises))
+    claimed = sorted(map(str, claims.promises))
     violations = dict.fromkeys(claimed, 0)
-    proofs: dict[str, list[tuple[int | None, bytes | None, str, str]]] = {promise: [] for promise in claimed}
-
-    def note(found: Iterable[Any]) -> None:
-        for violation in found:
-            promise = str(violation.promise)
-            violations[promise] += 1
-            if len(proofs[promise]) < most:
-                offsets = [each.offset for each in violation.happenings if getattr(each, "offset", None) is not None]
-                keys = [each.key for each in violation.happenings if getattr(each, "key", None) is not None]
-                offset = violation.offset if violation.offset is not None else offsets[-1] if offsets else None
-                key = keys[-1] if keys else None
-                proofs[promise].append((offset, key, violation.explanation, violation.excerpt))
-
-    note(checker.violations(feed))
-    note(checker.finish())
+    proofs: dict[str, list[Violation]] = {promise: [] for promise in claimed}
+    overtaken: Counter[tuple[int | None, int]] = Counter()  # by the message, and where its history begins
+    lost: set[tuple[int | None, int]] = set()
+    for violation in checker.violations(feed):
+        promise, message = str(violation.promise), (violation.offset, violation.proof[0])
+        violations[promise] += 1
+        if violation.promise is Promise.KEY_ORDER:
+            overtaken[message] += 1
+        elif violation.promise is Promise.NO_LOSS:
+            lost.add(message)
+        if len(proofs[promise]) < most:
+            proofs[promise].append(violation)
+    # of a message that is lost, only the loss is told, as `check_history` does
+    if Promise.KEY_ORDER in claims.promises:
+        violations[Promise.KEY_ORDER] -= sum(overtaken[message] for message in lost)
+        kept = [each for each in proofs[Promise.KEY_ORDER] if (each.offset, each.proof[0]) not in lost]
+        proofs[Promise.KEY_ORDER] = kept
     unjudged = {str(each.promise): each.reason for each in checker.unjudged()}
+    unclear = not_judged(checker.unjudged_messages) if checker.unjudged_messages else None
     events_read = next(number)
     for promise in claimed:
-        yield Verdict(promise, events_read, violations[promise], unjudged.get(promise), proofs[promise])
+        proved = list(map(_proof, proofs[promise]))
+        yield Verdict(promise, events_read, violations[promise], unjudged.get(promise, unclear), proved)
+
+
+def _proof(violation: Violation) -> tuple[int | None, bytes | None, str, str]:
+    """Return what a verdict tells of a violation."""
+    offsets = [each for each in (getattr(event, "offset", None) for event in violation.events) if each is not None]
+    keys = [each for each in (getattr(event, "key", None) for event in violation.events) if each is not None]
+    offset = violation.offset if violation.offset is not None else offsets[-1] if offsets else None
+    return offset, keys[-1] if keys else None, violation.explanation, violation.excerpt

@@ -1,14 +1,15 @@
 """Prove a Key-Shared system: histories of what it did, and a checker of the promises that it makes.
 
-Nothing here needs anything but the standard library, and history and checker import nothing of keyshared's core: an
-oracle that shares code with what it judges is no oracle.
+History and checker need only the standard library and import nothing of keyshared's core: an oracle that shares code
+with what it judges is no oracle.
 """
 
-from keyshared.testing.claims import read_claims
-from keyshared.testing.driver import AsyncDriver, Delivery, Driver
+from keyshared.testing.checker import Checker, check_history
+from keyshared.testing.claims import USUAL, Claims, Promise, Unjudged, Violation, read_claims
+from keyshared.testing.driver import AsyncDriver, Delivery, Driver, wait_for_threads
 from keyshared.testing.errors import (
+    ClaimsError,
     DriverError,
-    GuaranteesError,
     HistoryError,
     HistoryFileError,
     KilledError,
@@ -16,22 +17,20 @@ from keyshared.testing.errors import (
     MergeError,
     UnsupportedError,
 )
-from keyshared.testing.files import FileReport, check_file
-from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
-from keyshared.testing.judges.checker import Checker, check_history
-from keyshared.testing.logs import check_logs
-from keyshared.testing.merging.merge import MergedHistory, merge_histories
+from keyshared.testing.files import FileReport, check_file, check_logs
+from keyshared.testing.merge import MergedHistory, merge_histories
 from keyshared.testing.rows import from_rows, read_csv, read_jsonl, to_rows, write_jsonl
 
 __all__ = [
+    "USUAL",
     "AsyncDriver",
     "Checker",
+    "Claims",
+    "ClaimsError",
     "Delivery",
     "Driver",
     "DriverError",
     "FileReport",
-    "Guarantees",
-    "GuaranteesError",
     "HistoryError",
     "HistoryFileError",
     "KilledError",
@@ -51,5 +50,6 @@ __all__ = [
     "read_csv",
     "read_jsonl",
     "to_rows",
+    "wait_for_threads",
     "write_jsonl",
 ]

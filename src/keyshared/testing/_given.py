@@ -1,11 +1,10 @@
-"""What callers of the kit may pass: `TypeError` for a value of the wrong kind, `GuaranteesError` for a wrong value."""
+"""What callers of the kit may pass: `TypeError` for a value of the wrong kind, `ClaimsError` for a wrong value."""
 
-from collections.abc import Iterable
 from typing import Final
 
-from keyshared.testing.errors import GuaranteesError, in_short
+from keyshared.testing.errors import ClaimsError, in_short
 
-__all__ = ["check_class", "check_count", "check_function", "check_kind", "check_surface"]
+__all__ = ["check_class", "check_count", "check_function", "check_kind"]
 
 _MOST: Final = 1_000_000  # names, steps or clusters of one test
 
@@ -24,23 +23,16 @@ def check_class(parameter: str, value: object, *kinds: type) -> None:
 
 
 def check_count(parameter: str, value: object, least: int) -> None:
-    """Raise `TypeError` unless a value is an int, `GuaranteesError` if it is below the least, or beyond all reason."""
+    """Raise `TypeError` unless a value is an int, `ClaimsError` if it is below the least, or beyond all reason."""
     if type(value) is not int:
         raise TypeError(f"{parameter} is {in_short(value)}; it must be an int")
     if value < least:
-        raise GuaranteesError(parameter, value, f"be at least {least}")
+        raise ClaimsError(parameter, value, f"be at least {least}")
     if value > _MOST:
-        raise GuaranteesError(parameter, value, f"be at most {_MOST}")
+        raise ClaimsError(parameter, value, f"be at most {_MOST}")
 
 
 def check_function(parameter: str, value: object) -> None:
     """Raise `TypeError` unless a value can be called."""
     if not callable(value):
         raise TypeError(f"{parameter} is {in_short(value)}; it must be a function")
-
-
-def check_surface(parameter: str, value: object, members: Iterable[str]) -> None:
-    """Raise `TypeError` unless a value has all that will be asked of it."""
-    for member in members:
-        if not hasattr(value, member):
-            raise TypeError(f"{parameter} is {in_short(value)}; it must have {member}")

@@ -1,45 +1,48 @@
 """The bench on which a broker is tried: takes steps, operates its driver, writes down what consumers see.
 
-The checker judges what is written. The bench draws and decides nothing: the machine and a replay both work on it.
+The checker judges what is written. The bench draws and decides nothing: it takes the steps of a schedule.
 """
 
 from asyncio import new_event_loop
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar, assert_never
+from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never
 
-from keyshared.testing import history as past
+from keyshared.testing import history as h
 from keyshared.testing import steps
-from keyshared.testing.answered import Answers
+from keyshared.testing.answers import Answers
+from keyshared.testing.claims import Claims, Violation
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
-from keyshared.testing.ending import HEALER
 from keyshared.testing.errors import KilledError, UnsupportedError
-from keyshared.testing.guarantees import Violation
-from keyshared.testing.history import Happening, HoldReason
-from keyshared.testing.judges.checker import Checker
-from keyshared.testing.ledger import Ledger
-from keyshared.testing.receipts import Begun, Receipt, pick
+from keyshared.testing.history import Event, HoldReason
+from keyshared.testing.log import Log, UnderWay
 from keyshared.testing.steps import NEEDS, Step
-from keyshared.testing.world import World
 
-__all__ = ["Bench"]
+__all__ = ["LAST", "Bench", "Harness"]
 
 _Answer = TypeVar("_Answer")
+_Option = TypeVar("_Option")
 
-_OF_A_MESSAGE: Final = (
-    past.DeadLettered,
-    past.Done,
-    past.Dropped,
-    past.Expired,
-    past.Freed,
-    past.Held,
-    past.Redriven,
-    past.Released,
-    past.Settled,
-    past.Skipped,
+LAST: Final = "last"
+"""The kit's own consumer, which joins in the end and wants everything, where nobody else surely does."""
+
+_Answering: TypeAlias = (
+    steps.Ack
+    | steps.AckLate
+    | steps.AckThrough
+    | steps.BeginAck
+    | steps.FinishAck
+    | steps.Nack
+    | steps.NackLate
+    | steps.Postpone
+    | steps.Fail
 )
-
+_OF_A_MESSAGE: Final = (
+    *(h.DeadLettered, h.Done, h.Dropped, h.Expired, h.Freed, h.Held),
+    *(h.Redriven, h.Released, h.Settled, h.Skipped),
+)
 _REMEMBERED_RECEIPTS: Final = 16
 _NEEDED: Final = (
     ("kill_at", "restart"),
@@ -50,54 +53,99 @@ _NEEDED: Final = (
     ("begin_ack", "finish_ack"),
     ("finish_ack", "begin_ack"),
 )
+_KILLED: Final = "its process was killed in a call for this message"
+
+
+class Harness(NamedTuple):
+    """What a broker claims, and how much of it is tried.
+
+    Attributes:
+        claims: What it claims.
+        max_outstanding: How many messages are published and not done at once; more are not published.
+        retry_ms: How long a message may wait at most after it was nacked or has expired.
+        rest_ms: How long the broker may need at most for anything.
+        untried: Kinds of steps that are passed over.
+        max_consumers: How many consumers are connected at once. None: any number.
+    """
+
+    claims: Claims = Claims()
+    max_outstanding: int = 8
+    retry_ms: int = 0
+    rest_ms: int = 1_000
+    untried: frozenset[type[Step]] = frozenset()
+    max_consumers: int | None = None
+
+    @property
+    def timeouts(self) -> tuple[int, ...]:
+        """The times that matter: just before, at and after them something may happen."""
+        times = (self.claims.ack_timeout_ms, self.retry_ms, self.rest_ms)
+        slack = self.claims.tolerance_ms
+        exact = [ms for ms in times if ms is not None]
+        return tuple([near for ms in exact for near in (ms - slack, ms, ms + slack)] if slack else exact)
+
+
+class Receipt(NamedTuple):
+    """A delivery that a consumer got: its number by the driver or by the bench, and when."""
+
+    consumer: str
+    delivery: Delivery
+    attempt: int
+    at_ms: int
+
+
+class Begun(NamedTuple):
+    """An ack that stands half-way: what the driver needs to finish it, and what the log keeps rows for."""
+
+    receipt: Receipt
+    handle: object
+    answer: UnderWay
+    at_ms: int
 
 
 class Bench:
     """One broker on trial.
 
     Args:
-        start: Gives a driver of a fresh broker: mostly its class.
-        world: What else there is to know of it.
-        blame: Is told of the first violation; has to raise.
+        start: Returns a driver of a fresh broker: mostly its class.
+        harness: What else there is to know of it.
+        blame: Is called with the first violation; has to raise.
 
     Attributes:
         driver: Operates the broker.
-        abilities: What it can do, see `keyshared.testing.driver.ABILITIES`.
-        takes_filters: Whether its consumers can say what they want.
+        abilities: The abilities that the driver has.
         taken: The steps that did something, in order.
-        now: Milliseconds that have passed.
-        outstanding: Offsets of what is published and not done, as far as it shows.
+        log: What has happened, and its checker.
         members: Who is connected, with its filters.
-        unread: Who of them does not read.
         open: The open deliveries by consumer and offset, oldest first.
-        over: Those that have ended, latest last; only some.
-        owners: Who owns which key by the broker's own word.
+        over: Deliveries that have ended, latest last; only some.
     """
 
-    def __init__(self, start: Callable[[], AnyDriver], world: World, blame: Callable[[Violation], None]) -> None:
+    def __init__(self, start: Callable[[], AnyDriver], harness: Harness, blame: Callable[[Violation], None]) -> None:
         driver = start()
         self.abilities = abilities(type(driver))
-        _check_halves(type(driver).__name__, self.abilities)
+        for half, other in _NEEDED:
+            if half in self.abilities and other not in self.abilities:
+                raise UnsupportedError(type(driver).__name__, f"{other}, which {half} needs")
         self.takes_filters = driver.takes_filters
+        self._remembers_acks, self._resumes_at_cursor = driver.remembers_acks, driver.resumes_at_cursor
         self.driver = in_loop(driver, new_event_loop()) if isinstance(driver, AsyncDriver) else driver
         self._answers = Answers(type(driver).__name__)
-        self._remembers_acks = driver.remembers_acks
-        self._world = world
-        # A cursor that nobody can see is not judged; the checker says so itself.
-        keeps_up = world.guarantees.cursor_keeps_up and "cursor" in self.abilities
-        self._claimed = replace(world.guarantees, cursor_keeps_up=keeps_up)
-        self._ledger = Ledger(self._claimed, blame)
+        self._harness = harness
+        # A cursor that does not show is not judged; the checker says so itself.
+        keeps_up = harness.claims.cursor_keeps_up and "cursor" in self.abilities
+        rewinds = harness.claims.rewinds or self._resumes_at_cursor or not self._remembers_acks
+        self._claims = replace(harness.claims, cursor_keeps_up=keeps_up, rewinds=rewinds)
+        self.log = Log(self._claims, blame)
         self.taken: list[Step] = []
-        self.now = 0
-        self.outstanding: set[int] = set()
         self.members: dict[str, tuple[str, ...]] = {}
-        self.unread: dict[str, None] = {}
         self.open: dict[tuple[str, int], Receipt] = {}
         self.over: list[Receipt] = []
-        self.owners: dict[bytes, str | None] = {}
-        self._log: dict[int, bytes | None] = {}
-        self._earliest: dict[int, int] = {}  # of what was published for later
-        self._latest = 0  # no time that anybody has asked for is later
+        self._now = 0
+        self._outstanding: set[int] = set()  # what is published and not done, as far as it shows
+        self._unread: dict[str, None] = {}  # consumers that do not read
+        self._keys: dict[int, bytes | None] = {}
+        self._deliveries: Counter[int] = Counter()  # of systems that do not number them
+        self._latest = 0  # no time that was asked for is later
         self._committed: int | None = None
         self._poll = steps.Poll()
         self._asked_for_less = False  # at the last look
@@ -108,21 +156,6 @@ class Bench:
         self._receiving: dict[str, object] = {}
         self._answering: list[Begun] = []
 
-    @property
-    def checker(self) -> Checker:
-        """Judges."""
-        return self._ledger.checker
-
-    @property
-    def history(self) -> list[Happening]:
-        """What has happened; of a broker that remembers only its cursor, since it was started last."""
-        return self._ledger.history
-
-    @property
-    def in_the_end(self) -> bool:
-        """Whether all steps are taken, and everybody answers everything."""
-        return self._ledger.in_the_end
-
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def take(self, step: Step) -> None:
@@ -132,22 +165,27 @@ class Bench:
             step: What happens.
 
         Raises:
-            Exception: Whatever the driver raises, or whoever is told of a violation.
+            Exception: Whatever the driver or ``blame`` raises.
         """
-        if self.can(step):
-            self.taken.append(step)
-            if isinstance(step, steps.Poll | steps.KillAt | steps.BeginReceive):
-                self._do(step)
-            else:
-                with self._ledger.tolerating():
-                    self._go(step)
-                self._next_as_usual()
-                if self._ledger.is_undecided:
-                    self.heal()
+        if not self.can(step):
+            return
+        self.taken.append(step)
+        if isinstance(step, steps.Poll | steps.KillAt | steps.BeginReceive):
+            self._do(step)
+            return
+        try:
+            self._go(step)
+        except Exception:
+            if not self.log.is_undecided:  # else what was overtaken came first
+                raise
+        self._poll, self._kill = steps.Poll(), None
+        self._halves.clear()
+        if self.log.is_undecided:
+            self.heal()
 
     def can(self, step: Step) -> bool:
         """Return whether a step would do anything now, and may be tried."""
-        if type(step) in self._world.untried:
+        if type(step) in self._harness.untried:
             return False
         return NEEDS.get(type(step), frozenset()) <= self.abilities and self._is_apt(step)
 
@@ -156,23 +194,24 @@ class Bench:
             case steps.Poll(first, most):
                 return bool(first) or (most is not None and "receive_some" in self.abilities)
             case steps.Connect(consumer):
-                return consumer not in self.members and self._has_place()
+                most_members = self._harness.max_consumers
+                return consumer not in self.members and (most_members is None or len(self.members) < most_members)
             case steps.Disconnect(consumer) | steps.Flap(consumer):
                 return consumer in self.members
             case steps.StopReading(consumer):
                 return consumer in self._readers()
             case steps.BeginReceive(consumer):
-                return consumer in self._readers() and self._claimed.per_key == 1
+                return consumer in self._readers() and self._claims.per_key == 1
             case steps.FinishReceive():
                 return bool(self._receiving)
             case steps.FinishAck():
                 return bool(self._answering)
             case steps.ReadOn():
-                return bool(self.unread)
-            case steps.Publish() | steps.PublishLater():
-                return self._may_publish()
+                return bool(self._unread)
+            case steps.Publish() | steps.PublishLater() | steps.PublishMany():
+                return self._perhaps is None and len(self._outstanding) < self._harness.max_outstanding
             case steps.Ack() | steps.AckThrough() | steps.BeginAck() | steps.Nack() | steps.Postpone() | steps.Fail():
-                return bool(self.held())
+                return bool(self._held())
             case steps.AckLate() | steps.NackLate():
                 return bool(self.over)
             case steps.KillAt() | steps.Wait() | steps.Restart():
@@ -181,39 +220,39 @@ class Bench:
                 assert_never(step)
 
     def heal(self) -> None:
-        """Answer everything for everybody until nothing comes any more."""
-        self._ledger.in_the_end = True
-        with self._ledger.tolerating():
+        """Answer everything for all consumers until nothing comes any more."""
+        self.log.in_the_end = True
+        try:
             self._heal()
-        self._ledger.decide()
+        except Exception:
+            if not self.log.is_undecided:
+                raise
+        self.log.decide()
 
     def _heal(self) -> None:
-        self._next_as_usual()
+        self._poll, self._kill = steps.Poll(), None
+        self._halves.clear()
         self._finish_answers()
         self._read_on()
         if self.takes_filters or not self.members:
-            self._connect(HEALER, ())  # somebody who wants everything
+            self._connect(LAST, ())
             self._look()
         self._ask_for_the_rest()
-        if self._latest > self.now:
-            self._pass_time(self._latest - self.now + self._claimed.tolerance_ms)
-        for _ in range(4 * len(self._log) + 4):
+        if self._latest > self._now:
+            self._pass_time(self._latest - self._now + self._claims.tolerance_ms)
+        for _ in range(4 * len(self._keys) + 4):
             answered = list(self.open.values())
             for receipt in answered:
                 self._ack(receipt)
                 self._look()
             if "advance" in self.abilities:
-                self._pass_time(max(self._world.timeouts) + 1)
+                self._pass_time(max(self._harness.timeouts) + 1)
             if not answered and not self.open:
                 break
-        self._tell(past.AtRest(at_ms=self.now))
+        self._write(h.AtRest(at_ms=self._now))
 
-    def _next_as_usual(self) -> None:
-        self._poll, self._kill = steps.Poll(), None
-        self._halves.clear()
-
-    def held(self) -> list[Receipt]:
-        """Return the open deliveries that nobody is answering for, oldest first."""
+    def _held(self) -> list[Receipt]:
+        """Return the open deliveries for which no answer is under way, oldest first."""
         answering = [begun.receipt for begun in self._answering]
         return [receipt for receipt in self.open.values() if receipt not in answering]
 
@@ -247,42 +286,56 @@ class Bench:
             case steps.Disconnect(consumer):
                 self._disconnect(consumer)
             case steps.Flap(consumer):
-                self._flap(consumer)
+                filters = self.members[consumer]
+                self._disconnect(consumer)
+                self._look_fully()
+                self._connect(consumer, filters)
             case steps.StopReading(consumer):
-                self.unread[consumer] = None
-                self._tell(past.LimitChanged(consumer=consumer, limit=0, at_ms=self.now))
+                self._unread[consumer] = None
+                self._write(h.LimitChanged(consumer=consumer, limit=0, at_ms=self._now))
             case steps.ReadOn():
                 self._read_on()
             case steps.Publish(key, count):
                 self._publish_some(key, count)
+            case steps.PublishMany(keys):
+                self._publish_many(keys)
             case steps.PublishLater(key, ms):
                 self._publish_later(key, ms)
-            case steps.Ack(which):
-                self._ack(pick(self.held(), which))
-            case steps.AckThrough(which):
-                self._ack_through(pick(self.held(), which))
             case steps.BeginReceive(consumer, statements):
                 self._halves[consumer] = statements
             case steps.FinishReceive(which):
-                self._finish_receive(pick(list(self._receiving), which))
-            case steps.BeginAck(which, statements):
-                self._begin_ack(pick(self.held(), which), statements)
-            case steps.FinishAck(which):
-                self._finish_ack(pick(self._answering, which))
-            case steps.AckLate(which):
-                self._ack(pick(self.over[::-1], which))
-            case steps.Nack(which):
-                self._nack(pick(self.held(), which))
-            case steps.NackLate(which):
-                self._nack(pick(self.over[::-1], which))
-            case steps.Postpone(which, ms):
-                self._postpone(pick(self.held(), which), ms)
-            case steps.Fail(which, times):
-                self._fail(pick(self.held(), which).delivery.offset, times)
+                self._finish_receive(_pick(list(self._receiving), which))
             case steps.Wait(ms):
                 self._pass_time(ms)
             case steps.Restart():
-                self._restart()
+                self._finish_answers()
+                self._read_on()
+                self._come_back(dict(self.members))
+            case _:
+                self._answer(step)
+
+    def _answer(self, step: _Answering) -> None:
+        match step:
+            case steps.Ack(which):
+                self._ack(_pick(self._held(), which))
+            case steps.AckThrough(which):
+                self._ack_through(_pick(self._held(), which))
+            case steps.BeginAck(which, statements):
+                receipt = _pick(self._held(), which)
+                handle = self.driver.begin_ack(receipt.consumer, receipt.delivery, statements)
+                self._answering.append(Begun(receipt, handle, self.log.begin(), self._now))
+            case steps.FinishAck(which):
+                self._finish_ack(_pick(self._answering, which))
+            case steps.AckLate(which):
+                self._ack(_pick(self.over[::-1], which))
+            case steps.Nack(which):
+                self._nack(_pick(self._held(), which))
+            case steps.NackLate(which):
+                self._nack(_pick(self.over[::-1], which))
+            case steps.Postpone(which, ms):
+                self._postpone(_pick(self._held(), which), ms)
+            case steps.Fail(which, times):
+                self._fail(_pick(self._held(), which).delivery.offset, times)
             case _:
                 assert_never(step)
 
@@ -294,53 +347,51 @@ class Bench:
         else:
             self.driver.connect(name)
         self.members[name] = filters
-        self._tell(past.Connected(consumer=name, at_ms=self.now))
+        self._write(h.Connected(consumer=name, at_ms=self._now))
+        if self._resumes_at_cursor:
+            self._rewind()
 
     def _disconnect(self, name: str) -> None:
         self._read_on()
         self._finish_answers(name)
         self.driver.disconnect(name)
         self._forget(name)
+        if self._resumes_at_cursor:
+            self._rewind()
 
-    def _flap(self, name: str) -> None:
-        filters = self.members[name]
-        self._disconnect(name)
-        self._look_fully()
-        self._connect(name, filters)
+    def _rewind(self) -> None:
+        """The broker reads on from its cursor, and may number deliveries from 1 again."""
+        self.over.clear()
+        self._look_at_cursor()
+        self._write(h.Rewound(resume_offset=0 if self._committed is None else self._committed, at_ms=self._now))
 
     def _forget(self, name: str) -> None:
         """Forget a consumer that is gone, and everything that it had open."""
         del self.members[name]
-        self.unread.pop(name, None)
+        self._unread.pop(name, None)
         for receipt in [each for each in self.open.values() if each.consumer == name]:
             self._end(receipt)
-        self._tell(past.Gone(consumer=name, at_ms=self.now))
+        self._write(h.Gone(consumer=name, at_ms=self._now))
 
     def _read_on(self) -> None:
-        """Make the history complete: nobody comes or goes, and no time passes, while something is not read."""
+        """Make the history complete: no consumer comes or goes, and no time passes, while something is not read."""
         for name in list(self._receiving):
             self._finish_receive(name)
-        if self.unread:
-            for name in self.unread:
-                self._tell(past.LimitChanged(consumer=name, at_ms=self.now))
-            self.unread.clear()
+        if self._unread:
+            for name in self._unread:
+                self._write(h.LimitChanged(consumer=name, at_ms=self._now))
+            self._unread.clear()
             self._look_fully()
-
-    # --- halves -----------------------------------------------------------------------------------------------------
 
     def _finish_receive(self, name: str) -> None:
         self._receive(name, self.driver.finish_receive(self._receiving.pop(name)))
         self._asked_for_less = True  # it has not asked for what came after its begin
 
-    def _begin_ack(self, receipt: Receipt, statements: int) -> None:
-        handle = self.driver.begin_ack(receipt.consumer, receipt.delivery, statements)
-        self._answering.append(Begun(receipt, handle, self._ledger.begin(), self.now))
-
     def _finish_ack(self, begun: Begun) -> None:
         self._answering.remove(begun)
         counted = self.driver.finish_ack(begun.handle)
-        at_ms = self.now if counted is False else begun.at_ms  # the delivery may have expired after the begin
-        self._ledger.end(begun.answer, self._acked(begun.receipt, counted, at_ms))
+        at_ms = self._now if counted is False else begun.at_ms  # the delivery may have expired after the begin
+        self.log.end(begun.answer, self._acked(begun.receipt, counted, at_ms))
 
     def _finish_answers(self, of: str | None = None) -> None:
         for begun in list(self._answering):
@@ -350,165 +401,140 @@ class Bench:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _publish_some(self, key: bytes | None, count: int) -> None:
-        for position in range(min(count, self._world.max_outstanding - len(self.outstanding))):
+        for position in range(min(count, self._harness.max_outstanding - len(self._outstanding))):
             if position:
                 self._look()
             offset = self._ask(partial(self.driver.publish, key), partial(self._publish_perhaps, key))
             self._enter(self._answers.offset("publish", offset), key)
 
+    def _publish_many(self, keys: Sequence[bytes | None]) -> None:
+        keys = keys[: self._harness.max_outstanding - len(self._outstanding)]
+        offsets = self._answers.offsets(self.driver.publish_many(keys), len(keys))
+        for offset, key in zip(offsets, keys, strict=True):
+            self._enter(offset, key)
+
     def _publish_later(self, key: bytes | None, ms: int) -> None:
         until_ms = self._asked_for(ms)
         publish = partial(self.driver.publish_later, key, ms)
-        answer = self._ask(publish, partial(self._publish_perhaps, key, until_ms))
-        offset = self._answers.offset("publish_later", answer)
-        self._earliest[offset] = until_ms
-        self._enter(offset, key)
-
-    def _has_place(self) -> bool:
-        """Whether one more may be connected."""
-        most = self._world.max_consumers
-        return most is None or len(self.members) < most
-
-    def _may_publish(self) -> bool:
-        """Whether one more may enter the log. Offsets grow, so none does as long as one of them is not known."""
-        return self._perhaps is None and len(self.outstanding) < self._world.max_outstanding
+        offset = self._ask(publish, partial(self._publish_perhaps, key, until_ms))
+        self._enter(self._answers.offset("publish_later", offset), key, until_ms)
 
     def _publish_perhaps(self, key: bytes | None, until_ms: int | None = None) -> None:
         self._perhaps = key, until_ms
 
     def _meet(self, offset: int) -> None:
-        """Learn that what may have been published was."""
-        if self._perhaps is not None and offset not in self._log and self._answers.is_next(offset):
+        """Learn that a message whose publication was not answered is in the log."""
+        if self._perhaps is not None and offset not in self._keys and self._answers.is_next(offset):
             self._answers.note(offset)
             (key, until_ms), self._perhaps = self._perhaps, None
-            if until_ms is not None:
-                self._earliest[offset] = until_ms
-            self._enter(offset, key)
+            self._enter(offset, key, until_ms)
 
-    def _enter(self, offset: int, key: bytes | None) -> None:
+    def _enter(self, offset: int, key: bytes | None, until_ms: int | None = None) -> None:
         """A message is in the log."""
-        self._log[offset] = key
-        self.outstanding.add(offset)
-        self._tell_published(offset)
-
-    def _tell_published(self, offset: int) -> None:
-        until_ms = self._earliest.get(offset, self.now)
-        later = None if until_ms <= self.now else until_ms
-        self._tell(past.Published(offset=offset, key=self._log[offset], until_ms=later, at_ms=self.now))
+        self._keys[offset] = key
+        self._outstanding.add(offset)
+        later = until_ms if until_ms is not None and until_ms > self._now else None
+        self._write(h.Published(offset=offset, key=key, until_ms=later, at_ms=self._now))
         if later is not None:
-            self._tell(past.Held(offset=offset, reason=HoldReason.NOT_BEFORE, until_ms=later, at_ms=self.now))
+            self._hold(offset, HoldReason.NOT_BEFORE, later)
 
     def _asked_for(self, ms: int) -> int:
-        """The instant before which something is not wanted."""
-        until_ms = self.now + ms
+        """Return the time before which something is not wanted."""
+        until_ms = self._now + ms
         self._latest = max(self._latest, until_ms)
         return until_ms
 
-    def _ask(self, call: Callable[[], _Answer], perhaps: Callable[[], None] | None) -> _Answer:
-        """Make a call of the driver; if the broker is killed meanwhile, remember what it may have done, if anything."""
+    def _ask(self, call: Callable[[], _Answer], perhaps: Callable[[], None]) -> _Answer:
+        """Make a call of the driver; if the broker is killed meanwhile, remember what it may have done."""
         try:
             return call()
         except KilledError:
-            if perhaps is not None:
-                self._unanswered.append(perhaps)
+            self._unanswered.append(perhaps)
             raise
+
+    def _unclear(self, *receipts: Receipt) -> None:
+        for receipt in receipts:
+            self._write(h.Unclear(offset=receipt.delivery.offset, reason=_KILLED, at_ms=self._now))
 
     def _ack(self, receipt: Receipt) -> None:
         ack = partial(self.driver.ack, receipt.consumer, receipt.delivery)
-        self._note_ack(receipt, self._ask(ack, partial(self._note_ack, receipt, None)))
+        counted = self._ask(ack, partial(self._unclear, receipt))
+        self._write(self._acked(receipt, counted, self._now))
 
     def _ack_through(self, receipt: Receipt) -> None:
-        consumer, delivery, _ = receipt
-        together = [
+        key, offset = self._keys[receipt.delivery.offset], receipt.delivery.offset
+        receipts = [
             each
-            for each in self.open.values()
-            if each.consumer == consumer
-            and each.delivery.offset < delivery.offset
-            and self._is_same_lane(each, receipt)
+            for each in sorted(self.open.values(), key=lambda each: each.delivery.offset)
+            if each.consumer == receipt.consumer
+            and each.delivery.offset < offset
+            and (self._claims.total_order or key == self._keys[each.delivery.offset] is not None)
         ]
-        receipts = [*sorted(together, key=lambda older: older.delivery.offset), receipt]
-        ack = partial(self.driver.ack_through, consumer, delivery)
-        self._note_acks(receipts, self._ask(ack, partial(self._note_acks, receipts, None)))
+        receipts.append(receipt)
+        ack = partial(self.driver.ack_through, receipt.consumer, receipt.delivery)
+        counted = self._ask(ack, partial(self._unclear, *receipts))
+        for each in receipts:
+            self._write(self._acked(each, counted, self._now))
 
-    def _note_acks(self, receipts: Iterable[Receipt], counted: bool | None) -> None:
-        for receipt in receipts:
-            self._note_ack(receipt, counted)
-
-    def _is_same_lane(self, one: Receipt, other: Receipt) -> bool:
-        key = self._log[one.delivery.offset]
-        return self._claimed.total_order or key == self._log[other.delivery.offset] is not None
-
-    def _note_ack(self, receipt: Receipt, counted: bool | None) -> None:
-        self._tell(self._acked(receipt, counted, self.now))
-
-    def _acked(self, receipt: Receipt, counted: bool | None, at_ms: int) -> past.Acked:
-        consumer, delivery, _ = receipt
+    def _acked(self, receipt: Receipt, counted: bool | None, at_ms: int) -> h.Acked:
+        consumer, delivery, attempt, _ = receipt
         counted = self._answers.counted("ack", counted)
-        is_open = self.open.get((consumer, delivery.offset)) == receipt
+        is_open = self._is_open(receipt)
         if is_open:
             self._end(receipt)
         if is_open or counted:
-            self.outstanding.discard(delivery.offset)
-        return past.Acked(
-            offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=at_ms
-        )
+            self._outstanding.discard(delivery.offset)
+        return h.Acked(offset=delivery.offset, consumer=consumer, attempt=attempt, counted=counted, at_ms=at_ms)
 
     def _before_it_ends(self) -> None:
         """Read what was sent while a message was open: read after its end, it would look as if it had overtaken it."""
-        if self._claimed.per_key != 1:
+        if self._claims.per_key != 1:
             self._read_on()
 
     def _postpone(self, receipt: Receipt, ms: int) -> None:
         self._before_it_ends()
-        consumer, delivery, _ = receipt
+        consumer, delivery, attempt, _ = receipt
         offset, until_ms = delivery.offset, self._asked_for(ms)
         postpone = partial(self.driver.postpone, consumer, delivery, ms)
-        perhaps = partial(self._hold, offset, HoldReason.POSTPONED, until_ms)
-        counted = self._answers.counted("postpone", self._ask(postpone, perhaps))
-        if self.open.get((consumer, offset)) == receipt and counted is not False:
-            attempt = delivery.attempt
-            self._tell(
-                past.Released(offset=offset, consumer=consumer, attempt=attempt, until_ms=until_ms, at_ms=self.now)
+        counted = self._answers.counted("postpone", self._ask(postpone, partial(self._unclear, receipt)))
+        if self._is_open(receipt) and counted is not False:
+            self._write(
+                h.Released(offset=offset, consumer=consumer, attempt=attempt, until_ms=until_ms, at_ms=self._now)
             )
             self._end(receipt)
             self._hold(offset, HoldReason.POSTPONED, until_ms)
 
     def _nack(self, receipt: Receipt) -> None:
         self._before_it_ends()
-        consumer, delivery, _ = receipt
-        is_open = self.open.get((consumer, delivery.offset)) == receipt
-        hold = partial(self._hold_for_retry, delivery.offset) if is_open else None  # a late answer holds nothing back
-        counted = self._answers.counted("nack", self._ask(partial(self.driver.nack, consumer, delivery), hold))
-        if counted is None and is_open and self._has_alone(receipt):
-            counted = True  # the broker does not say so, but it has got the nack of what is open
-        self._tell(
-            past.Nacked(
-                offset=delivery.offset, consumer=consumer, attempt=delivery.attempt, counted=counted, at_ms=self.now
-            )
+        consumer, delivery, attempt, _ = receipt
+        is_open = self._is_open(receipt)
+        nack = partial(self.driver.nack, consumer, delivery)
+        counted = self._answers.counted("nack", self._ask(nack, partial(self._unclear, receipt)))
+        self._write(
+            h.Nacked(offset=delivery.offset, consumer=consumer, attempt=attempt, counted=counted, at_ms=self._now)
         )
-        if hold is not None and counted is not False:
+        if is_open and counted is not False:
             self._end(receipt)
-            hold()
-
-    def _has_alone(self, receipt: Receipt) -> bool:
-        """Whether no other delivery of its message is open."""
-        return [offset for _, offset in self.open].count(receipt.delivery.offset) == 1
+            self._hold_for_retry(delivery.offset)
 
     def _fail(self, offset: int, times: int) -> None:
         for _ in range(times):
-            receipt = next((each for each in self.held() if each.delivery.offset == offset), None)
+            receipt = next((each for each in self._held() if each.delivery.offset == offset), None)
             if receipt is None:
                 break
             self._nack(receipt)
             self._look()
-            self._pass_time(self._world.retry_ms)
+            self._pass_time(self._harness.retry_ms)
 
     def _hold_for_retry(self, offset: int) -> None:
-        if self._world.retry_ms:
-            self._hold(offset, HoldReason.RETRY, self.now + self._world.retry_ms)
+        if self._harness.retry_ms:
+            self._hold(offset, HoldReason.RETRY, self._now + self._harness.retry_ms)
 
     def _hold(self, offset: int, reason: HoldReason, until_ms: int) -> None:
-        self._tell(past.Held(offset=offset, reason=reason, until_ms=until_ms, at_ms=self.now))
+        self._write(h.Held(offset=offset, reason=reason, until_ms=until_ms, at_ms=self._now))
+
+    def _is_open(self, receipt: Receipt) -> bool:
+        return self.open.get((receipt.consumer, receipt.delivery.offset)) == receipt
 
     def _end(self, receipt: Receipt) -> None:
         self.open.pop((receipt.consumer, receipt.delivery.offset), None)
@@ -517,12 +543,12 @@ class Bench:
     # --- time and crashes -------------------------------------------------------------------------------------------
 
     def _pass_time(self, ms: int) -> None:
-        """Move time on; deliveries that have expired by then by any clock are no longer open."""
+        """Move time on; deliveries that have expired by then are no longer open."""
         self._read_on()
         self._ask_for_the_rest()
-        if self._claimed.progress_ms is not None:
+        if self._claims.progress_ms is not None:
             self._finish_answers()  # what they make ready must not look as if it had waited
-        self.now += ms
+        self._now += ms
         try:
             self.driver.advance(ms)
         finally:  # a clock goes on, so what has expired may wait for its retry, also if the broker is killed meanwhile
@@ -530,18 +556,15 @@ class Bench:
         self._look()
 
     def _note_expired(self) -> None:
-        timeout, slack = self._claimed.ack_timeout_ms, self._claimed.tolerance_ms
+        timeout, slack = self._claims.ack_timeout_ms, self._claims.tolerance_ms
         if timeout is None:
             return
-        for receipt in [each for each in self.open.values() if self.now - each.at_ms >= timeout - slack]:
-            if self.now - receipt.at_ms >= timeout + slack:
-                self._end(receipt)  # until then somebody may still have it
+        # Until it has surely expired it may be answered for; but then the answer may be late.
+        most = timeout - slack if steps.AckLate in self._harness.untried else timeout + slack
+        for receipt in [each for each in self.open.values() if self._now - each.at_ms >= timeout - slack]:
+            if self._now - receipt.at_ms >= most:
+                self._end(receipt)
             self._hold_for_retry(receipt.delivery.offset)
-
-    def _restart(self) -> None:
-        self._finish_answers()
-        self._read_on()
-        self._come_back(dict(self.members))
 
     def _come_back(self, members: dict[str, tuple[str, ...]]) -> None:
         self._halves.clear()
@@ -552,36 +575,19 @@ class Bench:
         self._unanswered.clear()
         self.driver.restart()
         if not self._remembers_acks:
-            self._begin_again()
+            self._rewind()
         for name, filters in members.items():
             self._connect(name, filters)
             self._look()
-
-    def _begin_again(self) -> None:
-        """Judge a broker that has only its cursor from there on: everything above it is outstanding again."""
-        resume = 0 if self._committed is None else self._committed
-        self._ledger.begin_anew()
-        # It counts attempts from one again, so an answer from before the crash can look like one for a new delivery.
-        self.over = []
-        self.outstanding = {offset for offset in self._log if offset >= resume}
-        for offset in sorted(self.outstanding):
-            self._tell_published(offset)
-        for key, consumer in self.owners.items():
-            self._tell(past.Owned(key=key, consumer=consumer, at_ms=self.now))  # it is said only when it changes
-        self._committed = None
 
     # --- what is seen -----------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
         """Write down what the broker has done."""
         if "notices" in self.abilities:
-            for happening in self._answers.notices(self.driver.notices()):
-                self._notice(happening)
-        if "cursor" in self.abilities:
-            cursor = self._answers.cursor(self.driver.cursor())
-            if cursor is not None and cursor != self._committed:
-                self._committed = cursor
-                self._tell(past.Committed(resume_offset=cursor, at_ms=self.now))
+            for event in self._answers.notices(self.driver.notices()):
+                self._notice(event)
+        self._look_at_cursor()
         most = self._poll.most if "receive_some" in self.abilities else None
         self._asked_for_less = most is not None
         for name in self._readers():
@@ -590,63 +596,68 @@ class Bench:
             else:
                 self._receive(name, self.driver.receive(name) if most is None else self.driver.receive_some(name, most))
         is_half_way = self._asked_for_less or self._receiving or self._answering
-        if self._claimed.progress_ms is None and not is_half_way:
-            self._tell(past.Quiet(at_ms=self.now))
+        if self._claims.progress_ms is None and not is_half_way:
+            self._write(h.Quiet(at_ms=self._now))
+
+    def _look_at_cursor(self) -> None:
+        if "cursor" in self.abilities:
+            cursor = self._answers.cursor(self.driver.cursor())
+            if cursor is not None and cursor != self._committed:
+                self._committed = cursor
+                self._write(h.Committed(resume_offset=cursor, at_ms=self._now))
 
     def _ask_for_the_rest(self) -> None:
-        """Look fully, so that nothing waits only because nobody has asked for it."""
+        """Look fully, so that nothing waits only because no consumer has asked for it."""
         if self._asked_for_less:
             self._look_fully()
 
     def _look_fully(self) -> None:
-        """Look while everybody asks for all, and no receive stands still."""
+        """Look while all consumers ask for all, and no receive stands still."""
         usual = self._poll, self._halves
         self._poll, self._halves = steps.Poll(self._poll.first), {}
         self._look()
         self._poll, self._halves = usual
 
     def _readers(self) -> list[str]:
-        """Who reads, in the order in which they are polled."""
+        """Return who reads, in the order in which they are polled."""
         order = dict.fromkeys([*self._poll.first, *self.members])
-        busy = {*self.unread, *self._receiving}
+        busy = {*self._unread, *self._receiving}
         return [name for name in order if name in self.members and name not in busy]
 
-    def _notice(self, happening: Happening) -> None:
-        if isinstance(happening, _OF_A_MESSAGE):
-            self._meet(happening.offset)
-            self._answers.known("notices", happening, happening.offset, self._log)
-        if isinstance(happening, past.Expired | past.Released):
-            receipt = self.open.get((happening.consumer, happening.offset))
-            if receipt is None or receipt.delivery.attempt != happening.attempt:
+    def _notice(self, event: Event) -> None:
+        if isinstance(event, _OF_A_MESSAGE):
+            self._meet(event.offset)
+            self._answers.known("notices", event, event.offset, self._keys)
+        if isinstance(event, h.Expired | h.Released):
+            receipt = self.open.get((event.consumer, event.offset))
+            if receipt is None or event.attempt not in {None, receipt.attempt}:
                 return  # it was never read, or has ended with its consumer
+            event = replace(event, attempt=receipt.attempt)
             self._end(receipt)
-        elif isinstance(happening, past.DeadLettered | past.Dropped | past.Skipped | past.Settled):
-            self.outstanding.discard(happening.offset)
-        elif isinstance(happening, past.Owned):
-            self.owners[happening.key] = happening.consumer
-        self._tell(happening)
-        if isinstance(happening, past.Expired):
-            self._hold_for_retry(happening.offset)
+        elif isinstance(event, h.DeadLettered | h.Dropped | h.Skipped | h.Settled):
+            self._outstanding.discard(event.offset)
+        self._write(event)
+        if isinstance(event, h.Expired):
+            self._hold_for_retry(event.offset)
 
     def _receive(self, name: str, deliveries: Iterable[Delivery]) -> None:
         for delivery in self._answers.deliveries(deliveries):
-            self._meet(delivery.offset)
-            self._answers.known("receive", delivery, delivery.offset, self._log)
+            offset = delivery.offset
+            self._meet(offset)
+            self._answers.known("receive", delivery, offset, self._keys)
             key = delivery.key.encode() if isinstance(delivery.key, str) else delivery.key
-            self._tell(
-                past.Delivered(offset=delivery.offset, key=key, consumer=name, attempt=delivery.attempt, at_ms=self.now)
-            )
-            before = self.open.pop((name, delivery.offset), None)
+            self._deliveries[offset] += 1
+            attempt = self._deliveries[offset] if delivery.attempt is None else delivery.attempt
+            self._write(h.Delivered(offset=offset, key=key, consumer=name, attempt=attempt, at_ms=self._now))
+            before = self.open.pop((name, offset), None)
             if before is not None:
                 self._end(before)
-            self.open[name, delivery.offset] = Receipt(name, delivery, self.now)
+            self.open[name, offset] = Receipt(name, delivery, attempt, self._now)
 
-    def _tell(self, happening: Happening) -> None:
-        self._ledger.tell(happening)
+    def _write(self, event: Event) -> None:
+        self.log.write(event)
 
 
-def _check_halves(driver: str, has: frozenset[str]) -> None:
-    """A driver with one half of an ability means to have both: without the other one it would never be tried."""
-    for half, other in _NEEDED:
-        if half in has and other not in has:
-            raise UnsupportedError(driver, f"{other}, which {half} needs")
+def _pick(options: list[_Option], which: int) -> _Option:
+    """Return one of several, whatever number was drawn: a schedule stays valid while it gets shorter."""
+    return options[which % len(options)]

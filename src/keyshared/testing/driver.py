@@ -1,21 +1,24 @@
-"""How the kit operates a broker: one small class connects any broker with the machine that tries to break it.
+"""How the kit operates a broker: one small class connects any broker with the search that tries to break it.
 
-Five methods are needed: connect, disconnect, publish, receive, ack. The others are abilities that a broker may have;
-what a driver does not override is not tried, and the promises that only it could show are reported as not judged.
+Five methods are needed: connect, disconnect, publish, receive, ack. The others are abilities that a broker may have. An
+ability that a driver does not override is not tried, and promises that only it could show are reported as not judged.
 """
 
-from asyncio import AbstractEventLoop, Task, all_tasks, gather
-from collections.abc import Coroutine, Iterable, Sequence
+import sys
+import threading
+import time
+from asyncio import AbstractEventLoop, all_tasks, gather
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final, cast
 
 from keyshared.testing._given import check_class, check_kind
 from keyshared.testing.errors import UnsupportedError
-from keyshared.testing.history import Happening
+from keyshared.testing.history import Event
 
-__all__ = ["ABILITIES", "AnyDriver", "AsyncDriver", "Delivery", "Driver", "abilities", "in_loop"]
-
-_Answer = TypeVar("_Answer")
+__all__ = ["ABILITIES", "AnyDriver", "AsyncDriver", "Delivery", "Driver", "abilities", "in_loop", "wait_for_threads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,10 @@ class Delivery:
     Attributes:
         offset: Which message: what `Driver.publish` has returned for it, also if the broker gave it a new id since.
         key: Its key, or None if it has none.
-        attempt: Number of this delivery among those of the message; None in a system that does not number them.
-        token: Whatever the broker wants to see again with the answer: a receipt handle, a lease. The kit keeps it and
-            does not look at it.
+        attempt: Number of this delivery among those of the message; None in a system that does not number them: the kit
+            then counts them itself.
+        token: What the broker needs with the answer: a receipt handle, a lease. The kit keeps it and does not look at
+            it.
     """
 
     offset: int
@@ -37,15 +41,18 @@ class Delivery:
 
 
 class Driver:
-    """Operates one fresh broker. Every method returns when the broker has done what it does at once.
+    """Operates one fresh broker. Every method returns when the broker has done all that it does at once.
 
-    A test builds many drivers, one for each try: ``__init__`` starts a broker, `close` stops it. Nothing of an earlier
-    one may be left. What a broker does late, on a timer, it does in `advance`.
+    A search builds many drivers, one for each try: ``__init__`` starts a broker, `close` stops it. Nothing of an
+    earlier one may be left. What a broker does late, on a timer, it does in `advance`.
 
     Attributes:
         takes_filters: Whether a consumer can say which keys it wants.
-        remembers_acks: Whether after `restart` what was acked above the cursor stays acked. If not, it is delivered
-            again and that is no fault; late answers from before the crash are not tried then.
+        remembers_acks: Whether messages that were acked above the cursor stay acked after `restart`. If not, the broker
+            may deliver them again.
+        resumes_at_cursor: Whether the broker reads on from its cursor whenever a consumer joins or leaves, as a Kafka
+            consumer group does. Messages that were acked above the cursor may then be delivered again, and deliveries
+            that are open need not be answered for any more. A handler that is stopped is reported as `Released`.
 
     Example:
         >>> class OneConsumer(Driver):
@@ -71,12 +78,13 @@ class Driver:
 
     takes_filters: ClassVar[bool] = False
     remembers_acks: ClassVar[bool] = True
+    resumes_at_cursor: ClassVar[bool] = False
 
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
         """Add a consumer.
 
         Args:
-            consumer: Its name; not connected at the moment, but it may have been before.
+            consumer: Its name; it is not connected, but it may have been before.
             filters: Patterns of the keys that it wants, all if there are none. Only if `takes_filters`.
         """
         raise UnsupportedError(type(self).__name__, "connect")
@@ -99,6 +107,17 @@ class Driver:
             Its offset, greater than all before.
         """
         raise UnsupportedError(type(self).__name__, "publish")
+
+    def publish_many(self, keys: Sequence[bytes | None]) -> Sequence[int]:
+        """Append messages to the log in one call.
+
+        Args:
+            keys: Their keys.
+
+        Returns:
+            Their offsets, which rise.
+        """
+        raise UnsupportedError(type(self).__name__, "publish_many")
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Read what was delivered to a consumer since the last call, in order. Never waits.
@@ -264,8 +283,8 @@ class Driver:
         """
         raise UnsupportedError(type(self).__name__, "finish_ack")
 
-    def notices(self) -> Sequence[Happening]:
-        """Return what the broker says of itself since the last call, as happenings of a history.
+    def notices(self) -> Sequence[Event]:
+        """Return what the broker reports of itself since the last call, as events of a history.
 
         `Owned`, `Expired`, `Released`, `Held`, `Freed`, `DeadLettered`, `Dropped`, `Skipped` and `Settled` make the
         judgement sharper. Without them only what consumers see is judged.
@@ -277,15 +296,16 @@ class Driver:
 
 
 class AsyncDriver:
-    """A `Driver` whose methods are coroutines: the machine owns a loop and waits for each of them in it.
+    """A `Driver` whose methods are coroutines: the search owns a loop and waits for each of them in it.
 
-    The methods and their meaning are those of `Driver`. ``__init__`` runs outside the loop; what needs it belongs into
-    `open`. Tasks that the broker has started go on while the machine waits, and stand still between its calls: a method
-    should return when the broker has come to rest.
+    The methods and their meaning are those of `Driver`, abilities too. ``__init__`` runs outside the loop; `open` runs
+    inside. Tasks that the broker has started go on while a method is waited for, and stand still between two calls: a
+    method should return when the broker has come to rest.
     """
 
     takes_filters: ClassVar[bool] = False
     remembers_acks: ClassVar[bool] = True
+    resumes_at_cursor: ClassVar[bool] = False
 
     async def open(self) -> None:
         """Start the broker."""
@@ -306,65 +326,9 @@ class AsyncDriver:
         """See `Driver.receive`."""
         raise UnsupportedError(type(self).__name__, "receive")
 
-    async def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
-        """See `Driver.receive_some`."""
-        raise UnsupportedError(type(self).__name__, "receive_some")
-
     async def ack(self, consumer: str, delivery: Delivery) -> bool | None:
         """See `Driver.ack`."""
         raise UnsupportedError(type(self).__name__, "ack")
-
-    async def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """See `Driver.nack`."""
-        raise UnsupportedError(type(self).__name__, "nack")
-
-    async def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
-        """See `Driver.ack_through`."""
-        raise UnsupportedError(type(self).__name__, "ack_through")
-
-    async def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
-        """See `Driver.postpone`."""
-        raise UnsupportedError(type(self).__name__, "postpone")
-
-    async def publish_later(self, key: bytes | None, ms: int) -> int:
-        """See `Driver.publish_later`."""
-        raise UnsupportedError(type(self).__name__, "publish_later")
-
-    async def advance(self, ms: int) -> None:
-        """See `Driver.advance`."""
-        raise UnsupportedError(type(self).__name__, "advance")
-
-    async def cursor(self) -> int | None:
-        """See `Driver.cursor`."""
-        raise UnsupportedError(type(self).__name__, "cursor")
-
-    async def restart(self) -> None:
-        """See `Driver.restart`."""
-        raise UnsupportedError(type(self).__name__, "restart")
-
-    async def kill_at(self, statement: int) -> None:
-        """See `Driver.kill_at`."""
-        raise UnsupportedError(type(self).__name__, "kill_at")
-
-    async def begin_receive(self, consumer: str, statements: int) -> object:
-        """See `Driver.begin_receive`."""
-        raise UnsupportedError(type(self).__name__, "begin_receive")
-
-    async def finish_receive(self, begun: object) -> Sequence[Delivery]:
-        """See `Driver.finish_receive`."""
-        raise UnsupportedError(type(self).__name__, "finish_receive")
-
-    async def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
-        """See `Driver.begin_ack`."""
-        raise UnsupportedError(type(self).__name__, "begin_ack")
-
-    async def finish_ack(self, begun: object) -> bool | None:
-        """See `Driver.finish_ack`."""
-        raise UnsupportedError(type(self).__name__, "finish_ack")
-
-    async def notices(self) -> Sequence[Happening]:
-        """See `Driver.notices`."""
-        raise UnsupportedError(type(self).__name__, "notices")
 
     async def close(self) -> None:
         """Stop the broker."""
@@ -372,10 +336,11 @@ class AsyncDriver:
 
 AnyDriver = Driver | AsyncDriver
 ABILITIES: Final = (
-    *("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later", "receive_some"),
-    *("kill_at", "begin_receive", "finish_receive", "begin_ack", "finish_ack"),
+    *("nack", "advance", "cursor", "restart", "notices", "ack_through", "postpone", "publish_later", "publish_many"),
+    *("receive_some", "kill_at", "begin_receive", "finish_receive", "begin_ack", "finish_ack"),
 )
 """The methods that a driver may leave out."""
+_SAMPLE_S: Final = 0.001
 
 
 def abilities(driver: type[AnyDriver]) -> frozenset[str]:
@@ -386,7 +351,47 @@ def abilities(driver: type[AnyDriver]) -> frozenset[str]:
     """
     check_class("driver", driver, Driver, AsyncDriver)
     base = AsyncDriver if issubclass(driver, AsyncDriver) else Driver
-    return frozenset(name for name in ABILITIES if getattr(driver, name) is not getattr(base, name))
+    return frozenset(name for name in ABILITIES if getattr(driver, name, None) is not getattr(base, name, None))
+
+
+def wait_for_threads(*, still_ms: int = 10, timeout_ms: int = 5_000) -> None:
+    """Wait until no other thread of this process moves: for drivers of pools, whose methods return when all is done.
+
+    A thread does not move while it waits for a lock, a queue or an event. Handlers that the kit has in hand have to
+    wait in such a way, too.
+
+    Args:
+        still_ms: For how long they have to stand still.
+        timeout_ms: How long to wait at most.
+
+    Raises:
+        TimeoutError: They still move.
+    """
+    end, before, since = time.monotonic() + timeout_ms / 1_000, None, time.monotonic()
+    while True:
+        own = threading.get_ident()
+        now = {thread: (id(frame), frame.f_lasti) for thread, frame in sys._current_frames().items() if thread != own}  # noqa: SLF001
+        if now != before or _is_any_other_running():
+            before, since = now, time.monotonic()
+        elif time.monotonic() - since >= still_ms / 1_000:
+            return
+        if time.monotonic() > end:
+            raise TimeoutError(f"threads still move after {timeout_ms} ms")
+        time.sleep(_SAMPLE_S)
+
+
+def _is_any_other_running() -> bool:
+    """On Linux: whether a thread waits for a processor, which stands still as one that has nothing to do."""
+    own = str(threading.get_native_id())
+    others = (task for task in Path("/proc/self/task").glob("[0-9]*") if task.name != own)
+    return any(_state_of(task) in "RD" for task in others)
+
+
+def _state_of(task: Path) -> str:
+    try:
+        return (task / "stat").read_text("utf-8").rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return "X"
 
 
 def in_loop(driver: AsyncDriver, loop: AbstractEventLoop) -> Driver:
@@ -398,11 +403,11 @@ def in_loop(driver: AsyncDriver, loop: AbstractEventLoop) -> Driver:
     """
     check_kind("driver", driver, AsyncDriver)
     check_kind("loop", loop, AbstractEventLoop)
-    return _InLoop(driver, loop)
+    return cast("Driver", _InLoop(driver, loop))
 
 
-class _InLoop(Driver):
-    """Waits for each coroutine of an asynchronous driver."""
+class _InLoop:
+    """Has the methods of a driver, and waits for each coroutine."""
 
     def __init__(self, driver: AsyncDriver, loop: AbstractEventLoop) -> None:
         self._driver = driver
@@ -413,83 +418,32 @@ class _InLoop(Driver):
             self._close_loop()
             raise
 
-    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
-        self._wait(self._driver.connect(consumer, filters) if filters else self._driver.connect(consumer))
-
-    def disconnect(self, consumer: str) -> None:
-        self._wait(self._driver.disconnect(consumer))
-
-    def publish(self, key: bytes | None) -> int:
-        return self._wait(self._driver.publish(key))
-
-    def receive(self, consumer: str) -> Sequence[Delivery]:
-        return self._wait(self._driver.receive(consumer))
-
-    def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
-        return self._wait(self._driver.receive_some(consumer, most))
-
-    def ack(self, consumer: str, delivery: Delivery) -> bool | None:
-        return self._wait(self._driver.ack(consumer, delivery))
-
-    def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        return self._wait(self._driver.nack(consumer, delivery))
-
-    def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
-        return self._wait(self._driver.ack_through(consumer, delivery))
-
-    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
-        return self._wait(self._driver.postpone(consumer, delivery, ms))
-
-    def publish_later(self, key: bytes | None, ms: int) -> int:
-        return self._wait(self._driver.publish_later(key, ms))
-
-    def advance(self, ms: int) -> None:
-        self._wait(self._driver.advance(ms))
-
-    def cursor(self) -> int | None:
-        return self._wait(self._driver.cursor())
-
-    def restart(self) -> None:
-        self._wait(self._driver.restart())
-
-    def kill_at(self, statement: int) -> None:
-        self._wait(self._driver.kill_at(statement))
-
-    def begin_receive(self, consumer: str, statements: int) -> object:
-        return self._wait(self._driver.begin_receive(consumer, statements))
-
-    def finish_receive(self, begun: object) -> Sequence[Delivery]:
-        return self._wait(self._driver.finish_receive(begun))
-
-    def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
-        return self._wait(self._driver.begin_ack(consumer, delivery, statements))
-
-    def finish_ack(self, begun: object) -> bool | None:
-        return self._wait(self._driver.finish_ack(begun))
-
-    def notices(self) -> Sequence[Happening]:
-        return self._wait(self._driver.notices())
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # any method
+        return partial(self._call, getattr(self._driver, name))
 
     def close(self) -> None:
+        """Stop the broker, and the tasks that it has left."""
         try:
             self._wait(self._driver.close())
         finally:
             self._close_loop()
 
+    def _call(self, method: Any, *args: object) -> Any:  # noqa: ANN401  # likewise
+        return self._wait(method(*args))
+
     def _close_loop(self) -> None:
-        """End what the broker has left running, or Python would complain of it in somebody else's test."""
         left = all_tasks(self._loop)
         for task in left:
             task.cancel()
         try:
-            self._wait(_ended(left))
+            self._wait(_gathered(left))
             self._wait(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 
-    def _wait(self, answer: Coroutine[Any, Any, _Answer]) -> _Answer:
+    def _wait(self, answer: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401  # likewise
         return self._loop.run_until_complete(answer)
 
 
-async def _ended(tasks: Iterable[Task[Any]]) -> None:
+async def _gathered(tasks: Any) -> None:  # noqa: ANN401  # of any results
     await gather(*tasks, return_exceptions=True)

@@ -4,13 +4,12 @@ Each of them can be shown, whatever stands in it: its text is at most 500 charac
 """
 
 import reprlib
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
 __all__ = [
+    "ClaimsError",
     "DriverError",
-    "GuaranteesError",
     "HistoryError",
     "HistoryFileError",
     "KilledError",
@@ -28,8 +27,8 @@ class HistoryError(ValueError):
     """A history that cannot be read: wrong whatever the system did.
 
     Attributes:
-        number: Which one is wrong: the line from 1, or the row or happening from 0.
-        unit: "line", "row" or "happening".
+        number: Which one is wrong: the line from 1, or the row or event from 0.
+        unit: "line", "row" or "event".
         field: Which field of it, or None if it is wrong as a whole.
         value: What stands there.
         requirement: What must be there, as the end of the sentence "it must ...".
@@ -75,12 +74,12 @@ class LogEntry(NamedTuple):
     Attributes:
         log: Its file, or which one of those that were given it is, such as ``consumers[1]``.
         number: How many entries of that log stand before it.
-        happening: What it tells.
+        event: What it tells.
     """
 
     log: str
     number: int
-    happening: object
+    event: object
 
     @property
     def place(self) -> str:
@@ -88,7 +87,7 @@ class LogEntry(NamedTuple):
         return f"{self.log[-_VALUE_LIMIT:]} #{self.number}"
 
     def __str__(self) -> str:
-        return f"{self.place} {_call_of(self.happening)}"
+        return f"{self.place} {_call_of(self.event)}"
 
 
 class MergeError(ValueError):
@@ -97,34 +96,20 @@ class MergeError(ValueError):
     Attributes:
         entries: What is wrong.
         requirement: What it must be or do, as the end of the sentence "it must ...", or "each of them must ...".
-        reasons: Of entries that contradict each other: why each comes before the next one, and the last one before the
-            first.
     """
 
-    def __init__(self, entries: tuple[LogEntry, ...], requirement: str, reasons: tuple[str, ...] = ()) -> None:
-        super().__init__(entries, requirement, reasons)
+    def __init__(self, entries: tuple[LogEntry, ...], requirement: str) -> None:
+        super().__init__(entries, requirement)
         self.entries = entries
         self.requirement = requirement
-        self.reasons = reasons
 
     def __str__(self) -> str:
-        if self.reasons:
-            return _cut(f"these cannot all be true: {'; '.join(self._relations())}")
         who = "it" if len(self.entries) == 1 else "each of them"
         return _cut(f"{who} must {self.requirement}: {'; '.join(map(str, self.entries))}")
 
-    def _relations(self) -> Iterator[str]:
-        """Each entry and the next one: in full where it is named first."""
-        named: set[LogEntry] = set()
-        for place, reason in enumerate(self.reasons):
-            pair = self.entries[place], self.entries[(place + 1) % len(self.entries)]
-            one, other = (each.place if each in named else str(each) for each in pair)
-            named.update(pair)
-            yield f"{one} was before {other}, {reason}"
 
-
-class GuaranteesError(ValueError):
-    """A guarantee that can never be kept or judged.
+class ClaimsError(ValueError):
+    """A claim that can never be kept or judged.
 
     Attributes:
         parameter: Its name.
@@ -187,13 +172,13 @@ class KilledError(Exception):
     """
 
 
-def _call_of(happening: object) -> str:
-    """Write a happening as a call of its class, without what is not known; another value as it is."""
-    if not is_dataclass(happening):
-        return in_short(happening)
-    values = ((field.name, getattr(happening, field.name)) for field in fields(happening))
+def _call_of(event: object) -> str:
+    """Write an event as a call of its class, without what is not known; another value as it is."""
+    if not is_dataclass(event):
+        return in_short(event)
+    values = ((field.name, getattr(event, field.name)) for field in fields(event))
     named = ", ".join(f"{name}={in_short(value)}" for name, value in values if value is not None)
-    return f"{type(happening).__name__}({named})"
+    return f"{type(event).__name__}({named})"
 
 
 def in_short(value: object) -> str:

@@ -1,12 +1,11 @@
-"""Judge histories that stand in files; the only module of the kit that opens one."""
+"""Judge histories in files, and say the result as a table."""
 
 import gzip
 import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from itertools import islice
-from operator import itemgetter
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,21 +13,36 @@ from typing import Final, NamedTuple
 from keyshared.testing._batches import in_batches
 from keyshared.testing._garbage import collector_at_rest
 from keyshared.testing._given import check_count
+from keyshared.testing.checker import Checker, without_overtaken_losses
+from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
 from keyshared.testing.errors import HistoryError, HistoryFileError
-from keyshared.testing.guarantees import Guarantees, Promise, Unjudged, Violation
-from keyshared.testing.history import Delivered, Happening
-from keyshared.testing.judges.checker import Checker
-from keyshared.testing.judges.losses import Victim, loss_of, overtaken_in
+from keyshared.testing.history import Delivered, Event
+from keyshared.testing.merge import merge_logs
 from keyshared.testing.rows import numbered_csv, numbered_jsonl
 
-__all__ = ["Deliveries", "FileReport", "check_file", "read_file"]
+__all__ = ["FileReport", "Verdict", "check_file", "check_logs", "read_file", "table"]
 
 _SHOWN: Final = 20
 _BATCHES_AT_REST: Final = 64  # of so many no garbage is collected: judging makes none that refers to itself
 _MOST_KEYS: Final = 100_000
-_MOST_KEPT: Final = 10_000  # overtakings of what may prove to be lost
+_MOST_KEPT: Final = 10_000  # violations
 _GZIP: Final = ".gz"
-_READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[tuple[int, Happening]]]]] = {".csv": numbered_csv}
+_READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[tuple[int, Event]]]]] = {".csv": numbered_csv}
+HOLDS, BREAKS, NOT_JUDGED = "holds", "breaks", "not judged"
+
+
+class Verdict(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        promise: The promise, or what else is judged.
+        outcome: "holds", "breaks" or "not judged".
+        detail: How much was judged, how often it breaks, or what to add so that it is judged.
+    """
+
+    promise: str
+    outcome: str
+    detail: str
 
 
 class FileReport(NamedTuple):
@@ -36,80 +50,108 @@ class FileReport(NamedTuple):
 
     Attributes:
         path: The file.
-        happenings: How many it holds.
-        judged: The claimed promises that it shows in full.
-        unjudged: Those that it does not show, or not in full, and why.
+        events: How many it holds.
+        deliveries: How many deliveries are among them: a short file breaks little.
+        keys: Of how many keys these are, counted up to 100,000.
+        verdicts: One for each claimed promise.
         violations: What is broken, in the order in which it shows; the first ones.
         found: How many violations there are in all.
-        open: Of logs that were merged: the claimed promises that another order of them may break or keep. They are in
-            none of the others.
-        deliveries: How many deliveries are among the happenings: a short file breaks little.
-        keys: Of how many keys these are, counted up to 100,000.
+        unjudged_messages: How many messages are not judged, by what to add so that they are.
     """
 
     path: str
-    happenings: int
-    judged: tuple[Promise, ...]
-    unjudged: tuple[Unjudged, ...]
+    events: int
+    deliveries: int
+    keys: int
+    verdicts: tuple[Verdict, ...]
     violations: tuple[Violation, ...]
     found: int
-    open: tuple[Unjudged, ...] = ()
-    deliveries: int = 0
-    keys: int = 0
+    unjudged_messages: Counter[str]
 
     def __str__(self) -> str:
-        keys = f"{self.keys} or more" if self.keys == _MOST_KEYS else f"{self.keys}"
-        extent = f"{self.happenings} happenings (deliveries: {self.deliveries}, keys: {keys})"
-        lines = [f"{self.path}: {extent}, {self.found} violations"]
-        lines.append(f"judged in full: {', '.join(self.judged) or 'nothing'}")
-        lines += ["not judged, or not in full:"] * bool(self.unjudged)
-        lines += [f"  {each.promise}: {each.reason}" for each in self.unjudged]
-        lines += ["open, as another order of the logs may be judged otherwise:"] * bool(self.open)
-        lines += [f"  {each.promise}: {each.reason}" for each in self.open]
-        lines += map(str, self.violations)
+        keys = f"{self.keys:,} or more" if self.keys == _MOST_KEYS else f"{self.keys:,}"
+        lines = [f"{self.path}: {self.events:,} events, {self.deliveries:,} deliveries of {keys} keys"]
+        lines += [not_judged(self.unjudged_messages)] * bool(self.unjudged_messages)
+        lines += [table(self.verdicts), *map(str, self.violations)]
         if self.found > len(self.violations):
-            lines.append(f"... and {self.found - len(self.violations)} more")
+            lines.append(f"... and {self.found - len(self.violations)} violations more")
         return "\n".join(lines)
 
 
-def check_file(path: str | PathLike[str], guarantees: Guarantees | None = None, *, most: int = _SHOWN) -> FileReport:
+def table(verdicts: Iterable[Verdict]) -> str:
+    """Return verdicts as a table in plain text."""
+    rows = list(verdicts)
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(2)]
+    return "\n".join(f"  {row.promise:{widths[0]}}  {row.outcome:{widths[1]}}  {row.detail}".rstrip() for row in rows)
+
+
+def not_judged(messages: Counter[str]) -> str:
+    """Write how many messages are not judged, and what to add so that they are."""
+    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in messages.most_common())
+    return f"messages that are not judged: {messages.total():,}. So that they are: {reasons}"
+
+
+def check_file(path: str | PathLike[str], claims: Claims | None = None, *, most: int = _SHOWN) -> FileReport:
     """Judge the history in a file.
 
     Args:
         path: CSV if its name ends with ``.csv``, else JSON Lines; compressed by gzip if ``.gz`` follows; in large or
             small letters.
-        guarantees: What the system claims; None: every promise that a history can show, one delivery of a key at a
-            time.
+        claims: What the system claims; None: every promise that a history can show, one delivery of a key at a time.
         most: How many violations are kept and shown at most; all are counted.
 
     Raises:
         HistoryFileError: The file cannot be read, or holds no history, or one that contradicts itself.
-        GuaranteesError: ``most`` is negative.
+        ClaimsError: ``most`` is negative.
 
     Complexity:
         As `Checker`: the file is read once, and is never in memory as a whole. Python's garbage collector, of the whole
-        process, rests for 16,000 happenings at a time.
+        process, rests for 16,000 events at a time.
     """
     check_count("most", most, 0)
-    lines = _Lines(Path(path))
-    checker = Checker(guarantees)
-    found = _Found(most)
-    deliveries = Deliveries()
-    happenings = 0
+    lines, result = _Lines(Path(path)), _Result(Claims() if claims is None else claims)
     with closing(lines.read()) as text, _named(lines, path):
         batches = in_batches(lines.reader(text))
-        while count := _judge(islice(batches, _BATCHES_AT_REST), checker, path, found, deliveries):
-            happenings += count
-    found.add(checker.finish())
-    unjudged = tuple(checker.unjudged())
-    claimed = (Guarantees() if guarantees is None else guarantees).promises
-    judged = tuple(promise for promise in Promise if promise in claimed - {each.promise for each in unjudged})
-    return FileReport(
-        str(path), happenings, judged, unjudged, found.shown, found.count, (), deliveries.count, deliveries.keys
-    )
+        while result.take(islice(batches, _BATCHES_AT_REST), str(path)):
+            pass
+    return result.report(str(path), most)
 
 
-def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
+def check_logs(
+    producers: Iterable[str | PathLike[str]],
+    consumers: Iterable[str | PathLike[str]],
+    claims: Claims | None = None,
+    *,
+    clock_error_ms: int | None = None,
+    most: int = _SHOWN,
+) -> FileReport:
+    """Judge the logs of several processes as one history.
+
+    Args:
+        producers: Files, as for `check_file`; each is what one producer tells.
+        consumers: Likewise, of consumers, brokers and operators.
+        claims: As for `check_file`.
+        clock_error_ms: As for `keyshared.testing.merge.merge_histories`.
+        most: As for `check_file`.
+
+    Raises:
+        HistoryFileError: A file cannot be read, or holds no history.
+        MergeError: The logs contradict each other, or a time is missing.
+        ClaimsError: ``most`` or ``clock_error_ms`` is negative.
+
+    Complexity:
+        As `merge_histories`: all logs are in memory.
+    """
+    check_count("most", most, 0)
+    files = [(Path(path), True) for path in producers] + [(Path(path), False) for path in consumers]
+    logs = [(str(path), read_file(path), is_producer) for path, is_producer in files]
+    merged = merge_logs(logs, claims, clock_error_ms)
+    result, name = _Result(merged.claims), " + ".join(name for name, _, _ in logs)
+    result.take([list(enumerate(merged.history))], name)
+    return result.report(name, most, merged.unjudged)
+
+
+def read_file(path: str | PathLike[str]) -> Iterator[Event]:
     """Read the history in a file, in the form that its name says, as `check_file` does.
 
     Raises:
@@ -117,8 +159,77 @@ def read_file(path: str | PathLike[str]) -> Iterator[Happening]:
     """
     lines = _Lines(Path(path))
     with closing(lines.read()) as text, _named(lines, path):
-        for _, happening in lines.reader(text):
-            yield happening
+        for _, event in lines.reader(text):
+            yield event
+
+
+class _Result:
+    """Judges events, and counts them and what they break."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+        self._checker = Checker(claims)
+        self._events = self._deliveries = 0
+        self._keys: set[bytes] = set()
+        self._kept: list[Violation] = []
+        self._found: Counter[Promise] = Counter()
+        self._overtaken: Counter[tuple[int | None, int]] = Counter()  # by message and wait
+        self._lost: set[tuple[int | None, int]] = set()
+
+    def take(self, batches: Iterable[list[tuple[int, Event]]], name: str) -> int:
+        """Judge what is read, and return how many events that was."""
+        before, feed = self._events, self._checker.feed
+        with collector_at_rest():
+            for batch in batches:
+                self._events += len(batch)
+                for number, event in batch:
+                    try:
+                        violations = feed(event)
+                    except HistoryError as error:
+                        raise HistoryFileError(name, number, str(error)) from None
+                    if violations:
+                        self._note(violations)
+                    if type(event) is Delivered:
+                        self._deliveries += 1
+                        if event.key is not None and len(self._keys) < _MOST_KEYS:
+                            self._keys.add(event.key)
+        return self._events - before
+
+    def _note(self, violations: Iterable[Violation]) -> None:
+        for each in violations:
+            self._found[each.promise] += 1
+            if each.promise is Promise.KEY_ORDER:
+                self._overtaken[each.offset, each.proof[0]] += 1
+            elif each.promise is Promise.NO_LOSS:
+                self._lost.add((each.offset, each.proof[0]))
+            if len(self._kept) < _MOST_KEPT:
+                self._kept.append(each)
+
+    def report(self, name: str, most: int, others: Iterable[Unjudged] = ()) -> FileReport:
+        """Return what came of it; what else was claimed, and why it is not judged."""
+        found = Counter(self._found)
+        found[Promise.KEY_ORDER] -= sum(self._overtaken[victim] for victim in self._lost)
+        missing = {each.promise: each.reason for each in chain(self._checker.unjudged(), others)}
+        claimed = {*self._claims.promises, *missing}
+        verdicts: list[Verdict] = []
+        for promise in Promise:
+            if found[promise]:
+                verdicts.append(Verdict(str(promise), BREAKS, f"{found[promise]:,} violations"))
+            elif promise in missing:
+                verdicts.append(Verdict(str(promise), NOT_JUDGED, missing[promise]))
+            elif promise in claimed:
+                verdicts.append(Verdict(str(promise), HOLDS, f"{self._deliveries:,} deliveries"))
+        violations = without_overtaken_losses(self._kept)
+        return FileReport(
+            name,
+            self._events,
+            self._deliveries,
+            len(self._keys),
+            tuple(verdicts),
+            tuple(violations[:most]),
+            found.total(),
+            self._checker.unjudged_messages,
+        )
 
 
 class _Lines:
@@ -128,8 +239,8 @@ class _Lines:
         self.path = path
         self.number = 0
 
-    def reader(self, text: Iterable[str]) -> Iterator[tuple[int, Happening]]:
-        """Read happenings in the form that the name says: by its last suffix before that of a compressed file."""
+    def reader(self, text: Iterable[str]) -> Iterator[tuple[int, Event]]:
+        """Read events in the form that the name says: by its last suffix before that of a compressed file."""
         path = self.path.with_suffix("") if self._is_compressed else self.path
         return _READERS.get(path.suffix.lower(), numbered_jsonl)(text)
 
@@ -148,94 +259,8 @@ class _Lines:
 
 @contextmanager
 def _named(lines: _Lines, path: str | PathLike[str]) -> Iterator[None]:
-    """Name the line on which something stands that is no happening."""
+    """Name the line on which something stands that is no event."""
     try:
         yield
     except HistoryError as error:
         raise HistoryFileError(str(path), lines.number, str(error)) from None
-
-
-class Deliveries:
-    """Counts deliveries, and their keys as far as it can remember them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._keys: set[bytes] = set()
-
-    @property
-    def keys(self) -> int:
-        """Of how many keys they are."""
-        return len(self._keys)
-
-    def add(self, happenings: Iterable[Happening]) -> None:
-        """Take the next happenings."""
-        for happening in happenings:
-            if type(happening) is Delivered:
-                self.count += 1
-                if happening.key is not None and len(self._keys) < _MOST_KEYS:
-                    self._keys.add(happening.key)
-
-
-class _Found:
-    """Counts violations, and keeps the first ones.
-
-    That something was overtaken counts no more when it proves to be lost. So these are kept apart until the end: of
-    each message as many as may be shown, so that no single one takes the place of all others.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._told = 0
-        self._sure: list[tuple[int, Violation]] = []  # with how many were told before
-        self._overtakings: list[tuple[int, Violation]] = []  # likewise
-        self._overtaken = Counter[Victim]()
-        self._lost: set[Victim] = set()
-
-    def add(self, violations: list[Violation]) -> None:
-        for violation in violations:
-            victim, lost = overtaken_in(violation), loss_of(violation)
-            if lost is not None:
-                self._lost.add(lost)
-            kept = self._sure
-            if victim is not None:
-                self._overtaken[victim] += 1
-                kept = self._overtakings
-            if self._has_room(kept) and (victim is None or self._overtaken[victim] <= self._most):
-                kept.append((self._told, violation))
-            self._told += 1
-
-    def _has_room(self, kept: list[tuple[int, Violation]]) -> bool:
-        return len(self._sure) < self._most and len(kept) < max(self._most, _MOST_KEPT)
-
-    @property
-    def count(self) -> int:
-        return self._told - sum(self._overtaken[victim] for victim in self._lost)
-
-    @property
-    def shown(self) -> tuple[Violation, ...]:
-        overtakings = [(place, each) for place, each in self._overtakings if overtaken_in(each) not in self._lost]
-        in_order = sorted([*self._sure, *overtakings], key=itemgetter(0))
-        return tuple(violation for _, violation in in_order[: self._most])
-
-
-def _judge(
-    batches: Iterable[list[tuple[int, Happening]]],
-    checker: Checker,
-    path: str | PathLike[str],
-    found: _Found,
-    deliveries: Deliveries,
-) -> int:
-    """Judge what is read, and return how much that was."""
-    count, feed = 0, checker.feed
-    with collector_at_rest():
-        for batch in batches:
-            count += len(batch)
-            deliveries.add(happening for _, happening in batch)
-            for number, happening in batch:
-                try:
-                    violations = feed(happening)
-                except HistoryError as error:
-                    raise HistoryFileError(str(path), number, str(error)) from None
-                if violations:
-                    found.add(violations)
-    return count

@@ -1,10 +1,16 @@
-"""What can happen in a Key-Shared system, as far as its promises go: a closed set of values.
+"""The events of a history: what can happen to one log and its consumers, as far as promises go.
 
 A *history* is what happened to one log (one topic-partition) and its consumers, in the order in which it happened.
-Any system can write one, see docs/history.md. The position of a happening in its history, counted from 0, is how proofs
-name it. Order is what counts; times are needed only where a promise speaks of time.
+Any system can write one, see docs/history.md. Proofs name an event by its position in the history, counted from 0.
 
-Every value has ``at_ms``: milliseconds on any clock that does not go back, or None if nobody looked.
+Fields that several events share mean the same everywhere:
+
+- ``offset``: the place of a message in the log. ``key``: its key, or None if it has none.
+- ``consumer``: the name of a consumer.
+- ``attempt``: the number of a delivery. A message's deliveries to one consumer have rising numbers.
+- ``counted``: whether the system took an answer. None: it was not asked, and the answer names the open delivery.
+- ``reason``: why, in the system's own words, where no fixed set is given.
+- ``at_ms``: milliseconds on any clock that does not go back, or None if the time is not known.
 """
 
 from dataclasses import dataclass
@@ -20,10 +26,10 @@ __all__ = [
     "Delivered",
     "Done",
     "Dropped",
+    "Event",
     "Expired",
     "Freed",
     "Gone",
-    "Happening",
     "Held",
     "HoldReason",
     "LimitChanged",
@@ -36,6 +42,7 @@ __all__ = [
     "Redriven",
     "Released",
     "Resumed",
+    "Rewound",
     "SessionBegun",
     "SessionEnded",
     "SessionEnding",
@@ -44,6 +51,7 @@ __all__ = [
     "SettledBy",
     "Skipped",
     "Suspended",
+    "Unclear",
 ]
 
 
@@ -51,15 +59,15 @@ class HoldReason(StrEnum):
     """Why a system holds a message back on purpose."""
 
     RETRY = "retry"  # it waits before it is tried again
-    NOT_BEFORE = "not_before"  # it was published for later, and that has not come yet
-    POSTPONED = "postponed"  # it was given back for later, and that has not come yet
-    BLOCKED = "blocked"  # poisoned, until somebody decides
+    NOT_BEFORE = "not_before"  # it was published for later
+    POSTPONED = "postponed"  # it was given back for later
+    BLOCKED = "blocked"  # poisoned, until an operator decides
     DEAD_LETTERING = "dead_lettering"  # its dead letter is being written
     SPILLED = "spilled"  # its payload is not in memory: it does not count for the window
-    FLUSHING = "flushing"  # somebody has still to flush what it keeps for its key
+    FLUSHING = "flushing"  # its consumer has still to flush what it keeps for the key
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
-    LIMITED = "limited"  # its group, or all that is open, has reached a limit, or its group is paused
-    TOKEN_FULL = "token_full"  # noqa: S105  # what a restart has to know would not fit what it may have
+    LIMITED = "limited"  # its group, or all deliveries, have reached a limit, or its group is paused
+    TOKEN_FULL = "token_full"  # noqa: S105  # the restart token would become too long
     OTHER = "other"
 
 
@@ -67,9 +75,9 @@ class SessionEnds(StrEnum):
     """Why a session of a key has ended."""
 
     IDLE = "idle"  # nothing of the key was open for long enough
-    MOVED = "moved"  # the key belongs to somebody else, or to nobody
+    MOVED = "moved"  # the key belongs to another consumer, or to none
     LEFT = "left"  # its consumer leaves
-    LOST = "lost"  # its consumer is gone, or came back without what it had
+    LOST = "lost"  # its consumer is gone, or came back without its state
     FLUSH_TIMEOUT = "flush_timeout"  # its consumer did not flush in time
 
 
@@ -77,20 +85,17 @@ class SettledBy(StrEnum):
     """What settled a message, if not the ack of its open delivery."""
 
     LATE_ACK = "late_ack"  # an ack of an earlier delivery, noted when it came
-    OPERATOR = "operator"  # somebody outside decided so
+    OPERATOR = "operator"  # a decision from outside
     SUPERSEDED = "superseded"  # a newer message of its key, before its first delivery
-    NOBODY = "nobody"  # the system treats it as settled and does not say why: always a loss
+    NOBODY = "nobody"  # the system treats it as settled and gives no reason: always a loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A message has entered the log; from now on it is outstanding.
+    """A message has entered the log and is outstanding from now on. Offsets grow strictly; gaps are legal.
 
     Attributes:
-        offset: Its place in the log. Offsets grow strictly; gaps are fine.
-        key: Its key, or None if it has none.
         until_ms: Before when it shall not be delivered first, if it was published for later.
-        at_ms: When.
     """
 
     offset: int
@@ -101,15 +106,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """A consumer was handed a message. This delivery is open until something ends it.
-
-    Attributes:
-        offset: The message.
-        key: Its key, or None if it has none.
-        consumer: Who got it.
-        attempt: Number of this delivery among those of the message, or None in a system that does not number them.
-        at_ms: When.
-    """
+    """A consumer was handed a message. This delivery is open until another event ends it."""
 
     offset: int
     key: bytes | None = None
@@ -120,15 +117,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acked:
-    """A consumer said that it is done with a message.
-
-    Attributes:
-        offset: The message.
-        consumer: Who said so.
-        attempt: Which delivery it named, or None if it named none.
-        counted: Whether the system took it as the end of the message. None: nobody knows, only the ack was seen.
-        at_ms: When.
-    """
+    """A consumer said that it is done with a message."""
 
     offset: int
     consumer: str
@@ -139,16 +128,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nacked:
-    """A consumer gave a delivery back; the message is still outstanding.
-
-    Attributes:
-        offset: The message.
-        consumer: Who said so.
-        attempt: Which delivery it named, or None if it named none.
-        counted: Whether the system took it as the end of that delivery. None: nobody knows.
-        reason: What went wrong, in the consumer's words, or None.
-        at_ms: When.
-    """
+    """A consumer gave a delivery back as failed; the message is still outstanding."""
 
     offset: int
     consumer: str
@@ -160,14 +140,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """The system ended a delivery because no answer came in time; the message is still outstanding.
-
-    Attributes:
-        offset: The message.
-        consumer: Who had it.
-        attempt: Which delivery, or None.
-        at_ms: When.
-    """
+    """The system ended a delivery because no answer came in time: a failure. The message is still outstanding."""
 
     offset: int
     consumer: str
@@ -177,15 +150,10 @@ class Expired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The system ended a delivery for another reason; the message is still outstanding.
+    """A delivery ended for another reason, which is no failure. The message is still outstanding.
 
     Attributes:
-        offset: The message.
-        consumer: Who had it.
-        attempt: Which delivery, or None.
-        reason: Why, in the system's words.
-        until_ms: Before when it shall not be delivered again, if whoever gave it back asked for that.
-        at_ms: When.
+        until_ms: Before when it shall not be delivered again, if the consumer asked for that.
     """
 
     offset: int
@@ -197,14 +165,21 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A message is done without an ack of its open delivery.
+class Unclear:
+    """The recorder cannot know what became of a message: the message is not judged from here on.
 
     Attributes:
-        offset: The message.
-        reason: What settled it.
-        at_ms: When.
+        reason: What would have to be recorded so that it is judged. Counted, and shown with the result.
     """
+
+    offset: int
+    reason: str | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A message is done without an ack of its open delivery."""
 
     offset: int
     reason: SettledBy
@@ -216,9 +191,7 @@ class DeadLettered:
     """A message is safe in the dead-letter store, and thereby done.
 
     Attributes:
-        offset: The message.
-        reason: What the store was told of its last failure, or None.
-        at_ms: When.
+        reason: What the dead letter says of its last failure, or None.
     """
 
     offset: int
@@ -228,13 +201,7 @@ class DeadLettered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A message was given up by a policy, and is thereby done.
-
-    Attributes:
-        offset: The message.
-        reason: Which policy, in the system's words.
-        at_ms: When.
-    """
+    """A policy gave a message up, and it is thereby done."""
 
     offset: int
     reason: str | None = None
@@ -243,13 +210,16 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Nobody can ever get a message (no consumer wants it, or it can no longer be read), and so it is done.
+    """No consumer can ever get a message (none wants it, or it cannot be read), and so it is done."""
 
-    Attributes:
-        offset: The message.
-        reason: Why, in the system's words.
-        at_ms: When.
-    """
+    offset: int
+    reason: str | None = None
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The system reported that a message is done, after the event that ended it."""
 
     offset: int
     reason: str | None = None
@@ -258,15 +228,12 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """A message that was done has come back from the dead-letter store: it is outstanding again, at its old place.
+    """A message that was done came back from the dead-letter store: it is outstanding again, at its old place.
 
-    The cursor does not wait for it. Its failures begin anew.
+    The cursor does not wait for it, and its failures are counted from 0.
 
     Attributes:
-        offset: The message. What is published after this has greater offsets.
-        key: Its key, or None if it has none.
-        attempt: Number of its last delivery, or None in a system that does not number them.
-        at_ms: When.
+        attempt: Number of its last delivery, if the system goes on counting from there.
     """
 
     offset: int
@@ -276,33 +243,25 @@ class Redriven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The system said of a message that it is done: to whoever keeps the log, or its transport.
+class Rewound:
+    """The log is read again from an offset, as a Kafka group does at a rebalance. For ``Claims(rewinds=True)``.
 
-    It stands behind what ended the message.
+    Messages at or above it that were done may be delivered again. Deliveries that are open now need not be answered for
+    any more, and the numbers of later ones may start again at 1.
 
     Attributes:
-        offset: The message.
-        reason: How it ended, in the system's words.
-        at_ms: When.
+        resume_offset: The first offset that is read again; None: that of the last `Committed`.
     """
 
-    offset: int
-    reason: str | None = None
+    resume_offset: int | None = None
     at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """The system holds a message back on purpose. A delivery of it that is open goes on.
+    """The system holds a message back on purpose. An open delivery of it goes on.
 
-    It lasts until the message is freed, delivered, done or held for another reason, or until its time is over.
-
-    Attributes:
-        offset: The message.
-        reason: Why.
-        until_ms: When it will be over by itself, or None.
-        at_ms: When it began.
+    A hold lasts until the message is freed, delivered, done or held for another reason, or until ``until_ms``.
     """
 
     offset: int
@@ -313,12 +272,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """A message is no longer held back.
-
-    Attributes:
-        offset: The message.
-        at_ms: When.
-    """
+    """A message is no longer held back."""
 
     offset: int
     at_ms: int | None = None
@@ -326,12 +280,10 @@ class Freed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """A consumer has joined, or came back after it was gone: a new session.
+    """A consumer joined, or came back: a new session.
 
     Attributes:
-        consumer: Its name.
-        limit: How many deliveries it may have open, or None: as in the guarantees.
-        at_ms: When.
+        limit: How many deliveries it may have open, or None: as claimed.
     """
 
     consumer: str
@@ -341,12 +293,10 @@ class Connected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """A consumer has left or was thrown out: it owns nothing any more and gets nothing.
+    """A consumer left or was evicted: it owns nothing any more and gets nothing.
 
     Attributes:
-        consumer: Its name.
-        drains: Whether what it has open stays open, until something else ends it. If not, this ends it.
-        at_ms: When.
+        drains: Whether its open deliveries stay open until another event ends them. If not, this ends them.
     """
 
     consumer: str
@@ -356,12 +306,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A consumer keeps its keys and its open deliveries, and gets nothing for a while.
-
-    Attributes:
-        consumer: Its name.
-        at_ms: When.
-    """
+    """A consumer keeps its keys and its open deliveries, and gets nothing for a while."""
 
     consumer: str
     at_ms: int | None = None
@@ -369,12 +314,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A suspended consumer gets messages again.
-
-    Attributes:
-        consumer: Its name.
-        at_ms: When.
-    """
+    """A suspended consumer gets messages again."""
 
     consumer: str
     at_ms: int | None = None
@@ -385,9 +325,7 @@ class LimitChanged:
     """A consumer may have another number of deliveries open.
 
     Attributes:
-        consumer: Its name.
-        limit: How many; None: as in the guarantees.
-        at_ms: When.
+        limit: How many; None: as claimed.
     """
 
     consumer: str
@@ -397,24 +335,14 @@ class LimitChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementChanged:
-    """Keys may have moved although nobody joined or left: weights, filters or ranges were changed by hand.
-
-    Attributes:
-        at_ms: When.
-    """
+    """Keys may have moved although no consumer joined or left: weights, filters or ranges were changed."""
 
     at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """From now on a key belongs to a consumer, by the system's own word. Said again only when that changes.
-
-    Attributes:
-        key: The key.
-        consumer: Who owns it, or None: nobody.
-        at_ms: When.
-    """
+    """From now on a key belongs to a consumer, or to none. Written again only when that changes."""
 
     key: bytes
     consumer: str | None = None
@@ -423,14 +351,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBegun:
-    """A consumer begins to keep something for a key.
-
-    Attributes:
-        key: The key.
-        consumer: Who.
-        session: Number of the session.
-        at_ms: When.
-    """
+    """A consumer begins to keep state for a key. ``session`` is the number of the session."""
 
     key: bytes
     consumer: str
@@ -440,14 +361,7 @@ class SessionBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnding:
-    """A session has to end: its consumer was asked to flush what it keeps for the key.
-
-    Attributes:
-        key: The key.
-        consumer: Who.
-        session: Number of the session.
-        at_ms: When.
-    """
+    """A session has to end: its consumer was asked to flush its state of the key."""
 
     key: bytes
     consumer: str
@@ -457,15 +371,7 @@ class SessionEnding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnded:
-    """A consumer keeps nothing for a key any more.
-
-    Attributes:
-        key: The key.
-        consumer: Who.
-        session: Number of the session.
-        reason: Why.
-        at_ms: When.
-    """
+    """A consumer keeps no state for a key any more."""
 
     key: bytes
     consumer: str
@@ -476,12 +382,11 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The cursor is safe: after a crash the system would read on from here.
+    """The cursor was stored: after a crash the system reads on from here.
 
     Attributes:
-        resume_offset: The next offset to read. Everything below is done. (Systems that keep the *last* offset that is
-            done write one more than that.)
-        at_ms: When.
+        resume_offset: The next offset to read; everything below is done. A system that stores the *last* offset that is
+            done writes one more than that.
     """
 
     resume_offset: int
@@ -490,12 +395,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The system said how many messages of this log are done, by its own count.
-
-    Attributes:
-        count: How many, since whenever it began to count.
-        at_ms: When.
-    """
+    """The system reported how many messages of this log are done, by its own count."""
 
     count: int
     at_ms: int | None = None
@@ -503,39 +403,33 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
-    """The system had time to act: what it could deliver at this moment, it has delivered before.
-
-    Attributes:
-        at_ms: When.
-    """
+    """The system had time to act: it has delivered everything that it could deliver at this moment."""
 
     at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtRest:
-    """As `Quiet`, and nothing more will happen by itself, however long one waits.
-
-    Attributes:
-        at_ms: When.
-    """
+    """As `Quiet`, and nothing more will happen by itself, however long one waits."""
 
     at_ms: int | None = None
 
 
-Happening: TypeAlias = (
+Event: TypeAlias = (
     Published
     | Delivered
     | Acked
     | Nacked
     | Expired
     | Released
+    | Unclear
     | Settled
     | DeadLettered
     | Dropped
     | Skipped
-    | Redriven
     | Done
+    | Redriven
+    | Rewound
     | Held
     | Freed
     | Connected
@@ -553,4 +447,4 @@ Happening: TypeAlias = (
     | Quiet
     | AtRest
 )
-"""Whatever can stand in a history."""
+"""Every event that a history may hold."""

@@ -1,6 +1,6 @@
-"""Histories as data: one flat row for each happening, as JSON Lines, CSV or the rows of any table (docs/history.md).
+"""Histories as data: one flat row for each event, as JSON Lines, CSV or the rows of any table (docs/history.md).
 
-Nothing here opens a file: readers take lines or rows and yield happenings, writers do the reverse, both lazily.
+Nothing here opens a file: readers take lines or rows and yield events, writers do the reverse, both lazily.
 """
 
 import csv
@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple, NoReturn, get_args
 
 from keyshared.testing.errors import HistoryError
-from keyshared.testing.history import Happening, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
+from keyshared.testing.history import Event, Held, HoldReason, SessionEnded, SessionEnds, Settled, SettledBy
 
 __all__ = [
     "COLUMNS",
@@ -30,7 +30,7 @@ __all__ = [
     "write_jsonl",
 ]
 
-HISTORY_VERSION: Final = 1
+HISTORY_VERSION: Final = 2
 """Version of the format. A reader refuses every other one."""
 
 
@@ -40,7 +40,7 @@ class Column(NamedTuple):
     Attributes:
         name: Its name.
         arrow: Its type, as Apache Arrow and Parquet call it.
-        nullable: Whether it may be null: all but two may, because no happening has all of them.
+        nullable: Whether it may be null: all but two may, because no event has all of them.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Column(NamedTuple):
 
 COLUMNS: Final = (
     Column("version", "int32", nullable=False),
-    Column("happening", "string", nullable=False),
+    Column("event", "string", nullable=False),
     Column("at_ms", "int64"),
     Column("offset", "int64"),
     Column("key", "binary"),
@@ -65,7 +65,7 @@ COLUMNS: Final = (
     Column("session", "int64"),
     Column("count", "int64"),
 )
-"""The columns of a row, in order. What does not apply to a happening is null."""
+"""The columns of a row, in order. What does not apply to an event is null."""
 
 _TYPES: Final = {column.name: column.arrow for column in COLUMNS}
 _OWN_PREFIX: Final = "x_"
@@ -78,7 +78,7 @@ _read_json: Final = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]  
 
 
 class _Field(NamedTuple):
-    """How a field of a happening is read from a value that is not taken as it is.
+    """How a field of an event is read from a value that is not taken as it is.
 
     Attributes:
         parse: Returns the field, or raises ValueError.
@@ -90,7 +90,7 @@ class _Field(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """How a happening is read.
+    """How an event is read.
 
     Attributes:
         cls: Its class.
@@ -100,7 +100,7 @@ class _Kind(NamedTuple):
         names: Of all columns that its rows may have.
     """
 
-    cls: type[Happening]
+    cls: type[Event]
     columns: tuple[tuple[str, type, Callable[[object, object], None], object], ...]
     fields: Mapping[str, _Field]
     names: frozenset[str]
@@ -116,7 +116,7 @@ def _key(value: object) -> bytes:
     return value.encode()  # a lone surrogate is a ValueError too
 
 
-_REASONS: Final[Mapping[type[Happening], type[HoldReason | SessionEnds | SettledBy]]] = {
+_REASONS: Final[Mapping[type[Event], type[HoldReason | SessionEnds | SettledBy]]] = {
     Held: HoldReason,
     SessionEnded: SessionEnds,
     Settled: SettledBy,
@@ -129,7 +129,7 @@ _PARSERS: Final[Mapping[str, tuple[type, Callable[[object], object], str]]] = {
 }
 
 
-def _kind(cls: type[Happening]) -> _Kind:
+def _kind(cls: type[Event]) -> _Kind:
     parsers = {each.name: _PARSERS[_TYPES[each.name]] for each in fields(cls)}
     if cls in _REASONS:
         reasons = _REASONS[cls]
@@ -138,20 +138,20 @@ def _kind(cls: type[Happening]) -> _Kind:
         (each.name, parsers[each.name][0], getattr(cls, each.name).__set__, each.default) for each in fields(cls)
     )
     others = {name: _Field(parse, requirement) for name, (_, parse, requirement) in parsers.items()}
-    return _Kind(cls, columns, others, frozenset({*parsers, "version", "happening"}))
+    return _Kind(cls, columns, others, frozenset({*parsers, "version", "event"}))
 
 
-def _name(cls: type[Happening]) -> str:
+def _name(cls: type[Event]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
-_BY_NAME: Final = {_name(cls): _kind(cls) for cls in get_args(Happening)}
-KINDS: Final[Mapping[str, type[Happening]]] = {name: kind.cls for name, kind in _BY_NAME.items()}
-"""What can stand in the column ``happening``, and its class."""
+_BY_NAME: Final = {_name(cls): _kind(cls) for cls in get_args(Event)}
+KINDS: Final[Mapping[str, type[Event]]] = {name: kind.cls for name, kind in _BY_NAME.items()}
+"""What can stand in the column ``event``, and its class."""
 _NAMES: Final = {cls: name for name, cls in KINDS.items()}
 
 
-def from_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Happening]:
+def from_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Event]:
     """Read a history from rows, for instance of a table: ``from_rows(table.to_pylist())``.
 
     Args:
@@ -159,7 +159,7 @@ def from_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Happening]:
             Columns whose names begin with ``x_`` are yours and ignored.
 
     Yields:
-        The happenings, in the order of the rows.
+        The events, in the order of the rows.
 
     Raises:
         HistoryError: While iterating: a row that is none, naming it and its field.
@@ -168,14 +168,14 @@ def from_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Happening]:
         O(1) for each row; one row is in memory.
 
     Example:
-        >>> list(from_rows([{"version": 1, "happening": "published", "offset": 0, "key": "order-1"}]))
+        >>> list(from_rows([{"version": 2, "event": "published", "offset": 0, "key": "order-1"}]))
         [Published(offset=0, key=b'order-1', until_ms=None, at_ms=None)]
     """
     for number, row in enumerate(rows):
         yield _decode(row, number, "row")
 
 
-def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
+def read_jsonl(lines: Iterable[str]) -> Iterator[Event]:
     r"""Read a history from lines of JSON, for instance from an open text file.
 
     Args:
@@ -183,7 +183,7 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
             stands in ``key_base64`` instead of ``key``.
 
     Yields:
-        The happenings, in the order of the lines.
+        The events, in the order of the lines.
 
     Raises:
         HistoryError: While iterating: a line that is none, naming it and its field.
@@ -192,17 +192,17 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Happening]:
         O(1) for each line; one line is in memory.
 
     Example:
-        >>> list(read_jsonl(['{"version": 1, "happening": "committed", "resume_offset": 3}\n']))
+        >>> list(read_jsonl(['{"version": 2, "event": "committed", "resume_offset": 3}\n']))
         [Committed(resume_offset=3, at_ms=None)]
-        >>> next(read_jsonl(['{"version": 1, "happening": "committed", "resume_offset": "3"}\n']))
+        >>> next(read_jsonl(['{"version": 2, "event": "committed", "resume_offset": "3"}\n']))
         Traceback (most recent call last):
         keyshared.testing.errors.HistoryError: resume_offset of line 1 is '3'; it must be an int of 64 bits
     """
     return map(_HAPPENING, numbered_jsonl(lines))
 
 
-def numbered_jsonl(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
-    """Read as `read_jsonl`, each happening with the number of its line."""
+def numbered_jsonl(lines: Iterable[str]) -> Iterator[tuple[int, Event]]:
+    """Read as `read_jsonl`, each event with the number of its line."""
     for number, line in enumerate(lines, start=1):
         if type(line) is not str:
             raise HistoryError(number, "line", None, line, "be a str")
@@ -220,16 +220,16 @@ def numbered_jsonl(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
         yield number, _decode(row, number, "line")
 
 
-def read_csv(lines: Iterable[str]) -> Iterator[Happening]:
+def read_csv(lines: Iterable[str]) -> Iterator[Event]:
     r"""Read a history from lines of CSV, for instance from a text file that was opened with ``newline=""``.
 
     Args:
         lines: The first one names the columns, which are those of `COLUMNS` or begin with ``x_``. Without a column
-            ``version`` it is version 1. An empty cell is null; ints are written in decimal digits, bools as ``true`` or
+            ``version`` it is version 2. An empty cell is null; ints are written in decimal digits, bools as ``true`` or
             ``false``. A key that is no UTF-8 stands in ``key_base64``. Blank lines are passed over.
 
     Yields:
-        The happenings, in the order of the lines.
+        The events, in the order of the lines.
 
     Raises:
         HistoryError: While iterating: a line that is none, naming it and its field.
@@ -238,17 +238,17 @@ def read_csv(lines: Iterable[str]) -> Iterator[Happening]:
         O(1) for each line; one line is in memory.
 
     Example:
-        >>> list(read_csv(["happening,offset,key,consumer\n", "delivered,3,order-1,c1\n"]))
+        >>> list(read_csv(["event,offset,key,consumer\n", "delivered,3,order-1,c1\n"]))
         [Delivered(offset=3, key=b'order-1', consumer='c1', attempt=None, at_ms=None)]
-        >>> list(read_csv(["happening,offset,key\n", "published,first,order-1\n"]))
+        >>> list(read_csv(["event,offset,key\n", "published,first,order-1\n"]))
         Traceback (most recent call last):
         keyshared.testing.errors.HistoryError: offset of line 2 is 'first'; it must be an int of 64 bits
     """
     return map(_HAPPENING, numbered_csv(lines))
 
 
-def numbered_csv(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
-    """Read as `read_csv`, each happening with the number of the line on which it ends."""
+def numbered_csv(lines: Iterable[str]) -> Iterator[tuple[int, Event]]:
+    """Read as `read_csv`, each event with the number of the line on which it ends."""
     reader = csv.reader(lines, strict=True)
     columns: list[str] | None = None
     while True:
@@ -270,26 +270,26 @@ def numbered_csv(lines: Iterable[str]) -> Iterator[tuple[int, Happening]]:
             yield reader.line_num, _decode(_row_of(columns, cells, reader.line_num), reader.line_num, "line")
 
 
-def to_rows(history: Iterable[Happening]) -> Iterator[dict[str, object]]:
+def to_rows(history: Iterable[Event]) -> Iterator[dict[str, object]]:
     """Write a history as rows, for instance for a table: ``pyarrow.Table.from_pylist(list(to_rows(history)))``.
 
     Args:
-        history: The happenings, in order.
+        history: The events, in order.
 
     Yields:
         One row for each, with all columns of `COLUMNS`.
     """
-    for number, happening in enumerate(history):
+    for number, event in enumerate(history):
         row: dict[str, object] = dict.fromkeys(_TYPES)
-        row.update(_fields(happening, number))
+        row.update(_fields(event, number))
         yield row
 
 
-def write_jsonl(history: Iterable[Happening]) -> Iterator[str]:
+def write_jsonl(history: Iterable[Event]) -> Iterator[str]:
     r"""Write a history as lines of JSON, for instance ``file.writelines(write_jsonl(history))``.
 
     Args:
-        history: The happenings, in order.
+        history: The events, in order.
 
     Yields:
         One line for each, in ASCII, with its end of line. What is None is left out.
@@ -297,23 +297,23 @@ def write_jsonl(history: Iterable[Happening]) -> Iterator[str]:
     Example:
         >>> from keyshared.testing.history import Published
         >>> list(write_jsonl([Published(offset=0, key=b"\xff")]))
-        ['{"version":1,"happening":"published","offset":0,"key_base64":"/w=="}\n']
+        ['{"version":2,"event":"published","offset":0,"key_base64":"/w=="}\n']
     """
-    for number, happening in enumerate(history):
-        row = {name: value for name, value in _fields(happening, number).items() if value is not None}
+    for number, event in enumerate(history):
+        row = {name: value for name, value in _fields(event, number).items() if value is not None}
         if isinstance(key := row.get("key"), bytes):
             del row["key"]
             row.update(_json_key(key))
         yield json.dumps(row, separators=(",", ":")) + "\n"
 
 
-def _fields(happening: Happening, number: int) -> dict[str, object]:
-    name = _NAMES.get(type(happening))
+def _fields(event: Event, number: int) -> dict[str, object]:
+    name = _NAMES.get(type(event))
     if name is None:
-        raise HistoryError(number, "happening", None, happening, "be a value of keyshared.testing.history")
-    row: dict[str, object] = {"version": HISTORY_VERSION, "happening": name}
+        raise HistoryError(number, "event", None, event, "be a value of keyshared.testing.history")
+    row: dict[str, object] = {"version": HISTORY_VERSION, "event": name}
     for column in _BY_NAME[name].fields:
-        value = getattr(happening, column)
+        value = getattr(event, column)
         row[column] = str(value) if isinstance(value, str) else value  # an Enum's value, plainly
     return row
 
@@ -373,24 +373,24 @@ _FROM_TEXT: Final[Mapping[str, Callable[[str], object]]] = {
 }
 
 
-def _decode(row: object, number: int, unit: str) -> Happening:
+def _decode(row: object, number: int, unit: str) -> Event:
     if type(row) is not dict and not isinstance(row, Mapping):
-        raise HistoryError(number, unit, None, row, "be an object with the fields of a happening")
+        raise HistoryError(number, unit, None, row, "be an object with the fields of an event")
     version = row.get("version")
     if type(version) is not int or version != HISTORY_VERSION:
         raise HistoryError(
             number, unit, "version", version, f"be {HISTORY_VERSION}, the version that this reader knows"
         )
-    name = row.get("happening")
+    name = row.get("event")
     kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise HistoryError(number, unit, "happening", name, f"be one of {', '.join(_BY_NAME)}")
-    happening = object.__new__(kind.cls)  # its constructor would only assign, at three times the cost
+        raise HistoryError(number, unit, "event", name, f"be one of {', '.join(_BY_NAME)}")
+    event = object.__new__(kind.cls)  # its constructor would only assign, at three times the cost
     told = 2
     for column, wanted, assign, default in kind.columns:
         value = row.get(column)
         if value is None and default is not MISSING:
-            assign(happening, default)
+            assign(event, default)
             continue
         told += 1
         if wanted is int:
@@ -398,10 +398,10 @@ def _decode(row: object, number: int, unit: str) -> Happening:
                 value = _parsed(column, value, kind, number, unit)
         elif type(value) is not wanted:
             value = _parsed(column, value, kind, number, unit)
-        assign(happening, value)
+        assign(event, value)
     if len(row) > told:
         _check_others(row, kind, number, unit)
-    return happening
+    return event
 
 
 def _parsed(column: str, value: object, kind: _Kind, number: int, unit: str) -> object:
@@ -424,4 +424,4 @@ def _check_others(row: Mapping[object, object], kind: _Kind, number: int, unit: 
                 number, unit, str(name), value, f"not be there: columns of your own begin with {_OWN_PREFIX}"
             )
         if value is not None:
-            raise HistoryError(number, unit, name, value, f"be null: {row['happening']} has no such field")
+            raise HistoryError(number, unit, name, value, f"be null: {row['event']} has no such field")

@@ -1,10 +1,10 @@
 """The steps of a schedule: what happens to a broker from outside, as plain values.
 
 A schedule is any sequence of them. It can be drawn (`keyshared.testing.strategies.schedules`), written by hand, or be
-what a machine has found; `keyshared.testing.replay.run_schedule` runs it. Consumers are called by their names,
+what a search has found; `keyshared.testing.find.run_schedule` runs it. A step names consumers by their names, and
 deliveries by their place among those that are open when the step comes, because only the broker knows which those are.
-What cannot be done when its turn comes (a consumer leaves that is not there) is passed over: so any part of a schedule
-is a schedule.
+A step that is impossible when its turn comes (a consumer leaves that is not connected) is passed over: so any part of a
+schedule is a schedule.
 """
 
 from collections.abc import Mapping
@@ -32,6 +32,7 @@ __all__ = [
     "Postpone",
     "Publish",
     "PublishLater",
+    "PublishMany",
     "ReadOn",
     "Restart",
     "Schedule",
@@ -82,7 +83,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """A consumer leaves with whatever it has.
+    """A consumer leaves with all messages that it has.
 
     Attributes:
         consumer: Its name.
@@ -115,7 +116,7 @@ class StopReading:
 
 @dataclass(frozen=True, slots=True)
 class ReadOn:
-    """Everybody reads again."""
+    """All consumers read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,17 @@ class Publish:
 
     key: bytes | None
     count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PublishMany:
+    """Messages of any keys enter the log in one call. For drivers that publish many.
+
+    Attributes:
+        keys: Their keys, in order.
+    """
+
+    keys: tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +316,7 @@ Step: TypeAlias = (
     | StopReading
     | ReadOn
     | Publish
+    | PublishMany
     | PublishLater
     | Ack
     | AckLate
@@ -323,6 +336,7 @@ Schedule: TypeAlias = tuple[Step, ...]
 
 NEEDS: Final[Mapping[type[Step], frozenset[str]]] = {
     KillAt: frozenset({"kill_at", "restart"}),
+    PublishMany: frozenset({"publish_many"}),
     PublishLater: frozenset({"publish_later", "advance"}),
     AckThrough: frozenset({"ack_through"}),
     BeginReceive: frozenset({"begin_receive", "finish_receive"}),

@@ -14,12 +14,13 @@ from keyshared.run import PartlyDone, RunnerConfig
 from keyshared.run.actions import Action, Commit, WriteDeadLetter
 from keyshared.run.assignment import Run
 from keyshared.run.engine import Engine
-from keyshared.testing import Delivery, Driver, Guarantees, Promise
-from keyshared.testing import history as past
-from keyshared.testing.history import Happening
+from keyshared.testing import Claims, Delivery, Driver, Promise
+from keyshared.testing import history as h
+from keyshared.testing.draw import KEYS
+from keyshared.testing.find import find_violation
+from keyshared.testing.history import Event
 from keyshared.testing.machine import KeySharedMachine
-from keyshared.testing.strategies import keys
-from keyshared.testing.trial import find_violation
+from keyshared.testing.steps import Disconnect, Flap, Restart
 
 CONFIG = RunnerConfig(
     workers=2,
@@ -47,7 +48,7 @@ class RunnerDriver(Driver):
         self.now = 0
         self.begun: list[Delivery] = []
         self.committed: tuple[int, str] | None = None
-        self.told: list[Happening] = []
+        self.told: list[Event] = []
 
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002
         self.holder = consumer
@@ -88,11 +89,11 @@ class RunnerDriver(Driver):
         if self.engine is not None:
             for run in self.engine.log("log").runs:
                 offset = self.at_work(run).offset
-                released = past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset])
+                released = h.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset])
                 self.told.append(released)
         self.engine = None
 
-    def notices(self) -> Sequence[Happening]:
+    def notices(self) -> Sequence[Event]:
         told, self.told = self.told, []
         return told
 
@@ -136,24 +137,26 @@ class RunnerDriver(Driver):
                 self.committed = position, token
                 engine.committed(action, None, now_ms=self.now)
             case WriteDeadLetter(_, letter):
-                self.told.append(past.DeadLettered(offset=letter.offset))
+                self.told.append(h.DeadLettered(offset=letter.offset))
                 engine.written(action, None, now_ms=self.now)
             case _:
                 raise AssertionError(action)
 
 
 class RunnerMachine(KeySharedMachine):
-    """One process at a time has the log, as in a consumer group."""
+    """One process at a time has the log, as in a consumer group.
+
+    What was open in two crashes waits until it may run alone, so progress is claimed only where nothing crashes.
+    """
 
     driver_class: ClassVar[type[Driver]] = RunnerDriver
-    guarantees = Guarantees(
+    claims = Claims(
         promises={
             Promise.ONE_HOLDER,
             Promise.KEY_ORDER,
             Promise.SAFE_CURSOR,
             Promise.NO_LOSS,
             Promise.BOUNDS,
-            Promise.PROGRESS,
             Promise.FENCE,
         },
         per_consumer=2,
@@ -163,7 +166,7 @@ class RunnerMachine(KeySharedMachine):
     max_consumers = 1
     retry_ms = 10
     rest_ms = 100
-    keys = keys(keyless=True)
+    keys = (*KEYS, None)
 
 
 class BatchRunnerDriver(RunnerDriver):
@@ -191,7 +194,7 @@ class BatchRunnerDriver(RunnerDriver):
         if self.engine is not None:
             for run in [run for run in self.engine.log("log").runs if self.done[run]]:
                 offset = self.at_work(run).offset
-                self.told.append(past.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset]))
+                self.told.append(h.Released(offset=offset, consumer=self.holder, attempt=self.deliveries[offset]))
                 self.engine.ended(run, PartlyDone(self.done[run], SystemExit()), now_ms=self.now)
             self.carry_out()
 
@@ -213,11 +216,27 @@ class BatchRunnerMachine(RunnerMachine):
     """The same with batches of a key."""
 
     driver_class = BatchRunnerDriver
-    guarantees = replace(RunnerMachine.guarantees, cursor_keeps_up=False)  # a batch is committed when it has ended
+    claims = replace(RunnerMachine.claims, cursor_keeps_up=False)  # a batch is committed when it has ended
+
+
+class StayingRunnerMachine(RunnerMachine):
+    """A process that stays has nothing to wait for."""
+
+    claims = replace(RunnerMachine.claims, promises={*RunnerMachine.claims.promises, Promise.PROGRESS})
+    untried = frozenset({Disconnect, Flap, Restart})
+
+
+class StayingBatchRunnerMachine(BatchRunnerMachine):
+    """The same with batches of a key."""
+
+    claims = replace(BatchRunnerMachine.claims, promises=StayingRunnerMachine.claims.promises)
+    untried = StayingRunnerMachine.untried
 
 
 TestRunner = RunnerMachine.TestCase
 TestBatchRunner = BatchRunnerMachine.TestCase
+TestStayingRunner = StayingRunnerMachine.TestCase
+TestStayingBatchRunner = StayingBatchRunnerMachine.TestCase
 
 
 @pytest.mark.parametrize(
@@ -231,4 +250,4 @@ def test_a_broken_heart_is_caught_with_batches(fault: type[Engine[int]], promise
     driver = type("BrokenDriver", (BatchRunnerDriver,), {"engine_class": fault})
     found = find_violation(type("BrokenMachine", (BatchRunnerMachine,), {"driver_class": driver}))
     assert found is not None
-    assert found.violation.promise in promises
+    assert found.what in promises

@@ -4,11 +4,9 @@ What happens in a sample is small, and shows what the system is known for: handl
 failures, and deliveries that end by themselves.
 """
 
-import asyncio
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -21,18 +19,15 @@ from typing import Any
 from tests.testing.recorders.sample import SAMPLES, Tap
 from tests.transports import servers
 
-from keyshared.testing.recorders.celery import CeleryRecorder
-from keyshared.testing.recorders.jetstream import JetStreamRecorder
 from keyshared.testing.recorders.kafka import KafkaRecorder
 from keyshared.testing.recorders.redis_streams import RedisStreamsRecorder
 from keyshared.testing.recorders.sqs import SqsRecorder
 
 PROCESSES = ("p", "a", "b")  # a producer and two consumers
-RUNS = 6  # of tasks
 NOBODY = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_DEFAULT_REGION": "eu-central-1"}
 
 
-def forget(log: str, happening: object) -> None:
+def forget(log: str, event: object) -> None:
     """Write nothing: a sample holds what a recorder was told."""
 
 
@@ -95,55 +90,6 @@ class GrowingDigits:
 
     def choice(self, _: object) -> str:
         return next(self._digits)
-
-
-def jetstream(lines: list[str]) -> str:
-    """A real server: two processes share a durable consumer, which keeps no order of subjects."""
-    with ExitStack() as opened:
-        folder = Path(opened.enter_context(TemporaryDirectory()))
-        port = servers.free_port()
-        program = servers.program("nats-server")
-        command = [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "store")]
-        opened.enter_context(servers.serving(command, port, folder))
-        asyncio.run(in_jetstream(f"nats://127.0.0.1:{port}", taps(JetStreamRecorder, lines)))
-        server = subprocess.run([program, "-v"], check=True, capture_output=True, text=True).stdout.split()[-1]
-    return f"nats-py {version('nats-py')} on nats-server {server}"
-
-
-async def in_jetstream(url: str, tapped: list[Any]) -> None:
-    import nats  # noqa: PLC0415
-    from nats.js import api  # noqa: PLC0415
-
-    producer, one, other = tapped
-    async with await nats.connect(url) as client:
-        js = client.jetstream()
-        await js.add_stream(name="orders", subjects=["orders.>"])
-        for number in range(5):
-            subject = f"orders.k{number % 2}"
-            for _ in range(2):  # the second one is taken for the first
-                ack = await js.publish(subject, b"%d" % number, headers={"Nats-Msg-Id": str(number)})
-                producer.published(subject, ack)
-        source = await js.pull_subscribe("orders.>", "billing", config=api.ConsumerConfig(ack_wait=1))
-        first, second = await source.fetch(2, 1)
-        one.delivered(first)
-        one.delivered(second)
-        (third,) = await source.fetch(1, 1)  # of the same subject as the first, which is still open
-        other.delivered(third)
-        await third.ack()
-        other.acked(third)
-        await first.ack_sync()
-        one.acked(first, counted=True)
-        await second.nak()
-        one.nacked(second)
-        await asyncio.sleep(0.1)
-        for message in await source.fetch(5, 2):
-            other.delivered(message)
-            if message.metadata.sequence.stream == 5:
-                await message.term()
-                other.termed(message)
-            else:
-                await message.ack()
-                other.acked(message)
 
 
 def redis_streams(lines: list[str]) -> str:
@@ -213,63 +159,9 @@ def kafka(lines: list[str]) -> str:
     return f"confluent-kafka {version('confluent-kafka')} on the mock cluster of its librdkafka"
 
 
-def celery(lines: list[str]) -> str:
-    """A producer and two workers, one after the other, on a queue of files."""
-    with TemporaryDirectory() as folder:
-        for name in ("queue", "control"):
-            Path(folder, name).mkdir()
-        Path(folder, "shop.py").write_text("from tests.testing.recorders.record import shop\n\napp = shop()\n")
-        path = os.pathsep.join([folder, *sys.path])
-        publish = [sys.executable, "-c", "from shop import app; app.publish()"]
-        work = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-P", "solo", "--without-mingle"]
-        for process, command in (("p", publish), ("a", work), ("b", work)):
-            left = RUNS - sum('"call": "ended"' in line for line in lines)
-            handled = str(left if process == "b" else left // 2)
-            of_it = {"SAMPLE_FOLDER": folder, "SAMPLE_PROCESS": process, "SAMPLE_HANDLED": handled}
-            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path, **of_it}, capture_output=True)
-            lines += Path(folder, process).read_text().splitlines()
-    return f"celery {version('celery')} on the filesystem transport of kombu {version('kombu')}"
-
-
-def shop() -> Any:
-    """Make the application that `celery` runs in other processes, which write down what they tell a recorder."""
-    from celery import Celery, signals  # noqa: PLC0415
-    from celery.worker import state  # noqa: PLC0415
-
-    folder, process = os.environ["SAMPLE_FOLDER"], os.environ["SAMPLE_PROCESS"]
-    handled = int(os.environ["SAMPLE_HANDLED"])
-    lines: list[str] = []
-    queue, control = f"{folder}/queue", f"{folder}/control"
-    options = {"data_folder_in": queue, "data_folder_out": queue, "control_folder": control}
-    app = Celery("shop", broker="filesystem://", broker_transport_options=options, worker_prefetch_multiplier=1)
-    tap = Tap(CeleryRecorder(forget, process, lambda args, _: args[0]), process, lines)
-    CeleryRecorder.listen(tap, signals)  # type: ignore[arg-type]  # it hands all on
-
-    def keep(**_: Any) -> None:
-        Path(folder, process).write_text("\n".join(lines))
-        if sum('"call": "ended"' in line for line in lines) >= handled:
-            state.should_stop = 0  # the exit code
-
-    def charge(self: Any, _: str, number: int) -> None:
-        if number == 1 and not self.request.retries:
-            raise self.retry(countdown=0)
-        if number == 2:
-            raise KeyError(number)
-
-    def publish() -> None:
-        for number in range(RUNS - 1):  # one of them runs twice
-            task.apply_async(args=(f"k{number % 2}", number))
-        keep()
-
-    signals.task_postrun.connect(keep, weak=False)
-    task = app.task(name="charge", bind=True, acks_late=True)(charge)
-    app.publish = publish
-    return app
-
-
 def main(system: str) -> None:
     lines: list[str] = []
-    how = {"sqs": sqs, "jetstream": jetstream, "redis_streams": redis_streams, "kafka": kafka, "celery": celery}[system]
+    how = {"sqs": sqs, "redis_streams": redis_streams, "kafka": kafka}[system]
     told = {
         "system": how(lines),
         "python": platform.python_version(),

@@ -11,21 +11,15 @@ from time import time_ns
 from types import SimpleNamespace
 from typing import Any, Final
 
-from keyshared.testing.history import Happening
+from keyshared.testing.history import Event
 
 __all__ = ["SAMPLES", "Tap", "histories", "note"]
 
 SAMPLES: Final = Path(__file__).with_name("samples")
 # What is read of the values that clients hand over; the names of methods end with ().
 _READ: Final = {
-    "Msg": ("subject", "metadata"),
-    "Metadata": ("stream", "sequence", "num_delivered"),
-    "SequencePair": ("stream", "consumer"),
-    "PubAck": ("stream", "seq", "duplicate"),
     "Message": ("topic()", "partition()", "offset()", "key()"),
     "TopicPartition": ("topic", "partition", "offset", "error"),
-    "Task": ("request",),
-    "Context": ("headers", "delivery_info"),
     "OperationModel": ("name",),
 }
 _LEFT_OUT: Final = frozenset(
@@ -109,15 +103,15 @@ def calls(system: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def histories(system: str, kind: Callable[..., Any], *more: Any) -> dict[str, dict[str, list[Happening]]]:
+def histories(system: str, kind: Callable[..., Any], *more: Any) -> dict[str, dict[str, list[Event]]]:
     """What recorders write when they are told what the real system told them: by log, and by process."""
-    found: dict[str, dict[str, list[Happening]]] = {}
+    found: dict[str, dict[str, list[Event]]] = {}
     recorders: dict[str, Any] = {}
     now = 0
 
     def recorder_of(process: str) -> Any:
-        def write(log: str, happening: Happening) -> None:
-            found.setdefault(log, {}).setdefault(process, []).append(happening)
+        def write(log: str, event: Event) -> None:
+            found.setdefault(log, {}).setdefault(process, []).append(event)
 
         return kind(write, process, *more, clock=lambda: now)
 

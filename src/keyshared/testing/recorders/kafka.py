@@ -3,7 +3,17 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from keyshared.testing.history import Acked, Committed, Delivered, Dropped, Nacked, Published, Released, Skipped
+from keyshared.testing.history import (
+    Acked,
+    Committed,
+    Delivered,
+    Dropped,
+    Nacked,
+    Published,
+    Released,
+    Rewound,
+    Skipped,
+)
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["KafkaRecorder"]
@@ -12,15 +22,14 @@ _ENDS: Final[dict[str, type[Dropped] | type[Skipped]]] = {"Dropped": Dropped, "S
 
 
 class KafkaRecorder:
-    """Is told by the hooks of a client of Kafka, with messages and partitions as confluent-kafka has them.
+    """Takes the calls of hooks of a Kafka client, with messages and partitions as confluent-kafka has them.
 
     The log is ``<topic>-<partition>``. A delivery begins when a message goes to its handler, and ends when the handler
-    does, or when the partition is revoked. No hook tells of dead letters: where some are written, tell `given_up`, or
-    claim neither safe-cursor nor no-loss. How long a `RetryLater` puts a message off is not told: whoever gets the
-    partition next need not know.
+    does, or when the partition is revoked. Deliveries are numbered as long as this process has the partition. The first
+    one after an assignment follows a `Rewound`: claim ``rewinds``, as a group reads on from its cursor then.
 
-    A message that goes to a handler once more while this process has its partition gets a number from the recorder:
-    without one, the end of its handler might be that of the handler before.
+    No hook tells of dead letters: where some are written, call `given_up`, or claim neither safe-cursor nor no-loss.
+    How long a `RetryLater` puts a message off is not written: the next process that gets the partition need not know.
 
     The end of a handler names no delivery. When a message goes to a handler again after its partition was revoked, the
     next end is taken for that of the new delivery. So the old handler has to end first, as it does in this library's
@@ -37,7 +46,7 @@ class KafkaRecorder:
         self._write = write
         self._consumer = consumer
         self._clock = clock
-        self._begun: dict[str, set[int]] = {}
+        self._begun: dict[str, set[int]] = {}  # of the partitions that this process has
         self._tries: dict[str, dict[int, int]] = {}  # how often what is not done went to its handler
 
     def published(self, error: object, message: Any) -> None:  # noqa: ANN401  # no client is imported, here and below
@@ -49,6 +58,8 @@ class KafkaRecorder:
     def begun(self, message: Any) -> None:  # noqa: ANN401
         """Take a message that goes to its handler."""
         log, offset = _log_of(message.topic(), message.partition()), message.offset()
+        if log not in self._begun:
+            self._write(log, Rewound(at_ms=self._clock()))
         self._begun.setdefault(log, set()).add(offset)
         tries = self._tries.setdefault(log, {})
         tries[offset] = tries.get(offset, 0) + 1
@@ -78,7 +89,7 @@ class KafkaRecorder:
         if _is_a("PartlyDone", error):
             done, error, behind = error.done, error.error, 1
         for offset in batch[:done]:
-            self._end(log, Acked(**self._named(log, offset)))
+            self._end(log, Acked(counted=True, **self._named(log, offset)))
             self._is_done(log, offset)
         for offset in batch[done : done + behind]:
             self._end(log, self._ended_badly(log, offset, error, is_clear=behind == 1))
@@ -127,8 +138,7 @@ class KafkaRecorder:
         self._tries.get(log, {}).pop(offset, None)
 
     def _named(self, log: str, offset: int) -> dict[str, Any]:
-        tries = self._tries.get(log, {}).get(offset, 0)
-        attempt = tries if tries > 1 else None
+        attempt = self._tries.get(log, {}).get(offset)
         return {"offset": offset, "consumer": self._consumer, "attempt": attempt, "at_ms": self._clock()}
 
     def _ended_badly(self, log: str, offset: int, error: Any, *, is_clear: bool) -> Nacked | Released:  # noqa: ANN401

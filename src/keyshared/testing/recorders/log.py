@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from urllib.parse import quote
 
 from keyshared.testing._given import check_function, check_kind
-from keyshared.testing.errors import GuaranteesError
-from keyshared.testing.history import Happening
+from keyshared.testing.errors import ClaimsError
+from keyshared.testing.history import Event
 from keyshared.testing.rows import write_jsonl
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock", "LogFiles", "Write", "wall_clock_ms"]
 
-Write: TypeAlias = Callable[[str, Happening], object]
+Write: TypeAlias = Callable[[str, Event], object]
 """Takes the name of a log (a stream, a queue, a partition) and what happened to it."""
 
 Clock: TypeAlias = Callable[[], int | None]
@@ -48,7 +48,7 @@ class LogFiles:
         process: What tells this process from others that write there.
 
     Raises:
-        GuaranteesError: ``process`` is no text that can stand in the name of a file.
+        ClaimsError: ``process`` is no text that can stand in the name of a file.
 
     Example:
         >>> from keyshared.testing.history import Published
@@ -63,18 +63,18 @@ class LogFiles:
     def __init__(self, folder: str | PathLike[str], process: str) -> None:
         check_kind("process", process, str)
         if not _NAME.fullmatch(process):
-            raise GuaranteesError("process", process, "be of letters, digits, '_', '.', '-' and '~'")
+            raise ClaimsError("process", process, "be of letters, digits, '_', '.', '-' and '~'")
         self._folder = Path(folder)
         self._process = process
         self._files: dict[str, FileIO] = {}
 
-    def __call__(self, log: str, happening: Happening) -> None:
+    def __call__(self, log: str, event: Event) -> None:
         """Write down what happened, at the end of the file of its log."""
         file = self._files.get(log)
         if file is None:
             path = self._folder / f"{quote(log, safe='')}.{self._process}{_END}"
             file = self._files.setdefault(log, path.open("ab", buffering=0))
-        for line in write_jsonl([happening]):
+        for line in write_jsonl([event]):
             file.write(line.encode("ascii"))  # in one piece, at the end: other threads may write there too
 
     def __enter__(self) -> Self:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from keyshared.testing.errors import in_short
-from keyshared.testing.history import Acked, Delivered, Published
+from keyshared.testing.history import Acked, Delivered, Published, Unclear
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["RedisStreamsRecorder"]
@@ -12,6 +12,7 @@ __all__ = ["RedisStreamsRecorder"]
 _Text: TypeAlias = str | bytes
 _Key: TypeAlias = str | bytes | bytearray | memoryview | int | float
 _Fields: TypeAlias = Mapping[Any, Any]
+_SOME: Final = "ack its entry in a call of its own: XACK of several says how many it acked, not which"
 _NUMBER_BITS: Final = 20  # leaves 43 for milliseconds, enough up to the year 2248
 
 
@@ -22,11 +23,14 @@ def _key_field(fields: _Fields) -> _Key | None:
 
 
 class RedisStreamsRecorder:
-    """Is told of the answers of redis-py, decoded or not, of either protocol.
+    """Takes the answers of redis-py, decoded or not, of either protocol.
 
     The log is the stream. The offset of an entry are the milliseconds of its id times 2**20, plus the number within
-    them. Redis numbers no deliveries, and nobody tells that another consumer may claim an entry: claim as
-    ``ack_timeout_ms`` the time after which entries are claimed.
+    them. The recorder numbers the deliveries of an entry to this consumer. XACK says how many entries it acked, not
+    which: of a call that acked some of several, none is judged. Ack one by one, or all.
+
+    Nobody tells that another consumer may claim an entry: claim as ``ack_timeout_ms`` the time after which entries are
+    claimed.
 
     Args:
         write: Where to.
@@ -50,6 +54,7 @@ class RedisStreamsRecorder:
         self._consumer = consumer
         self._key_of = key_of
         self._clock = clock
+        self._deliveries: dict[tuple[str, int], int] = {}  # of entries that are not acked
 
     def added(self, stream: _Text, fields: _Fields, answer: _Text) -> None:
         """Take the answer of XADD: the id of the new entry."""
@@ -67,21 +72,27 @@ class RedisStreamsRecorder:
         """Take entries that XCLAIM or XAUTOCLAIM has moved to this consumer."""
         for entry, fields in entries:
             if fields is not None:  # else it was deleted from the stream
+                log, offset = _text(stream), _offset_of(entry)
+                attempt = self._deliveries[log, offset] = self._deliveries.get((log, offset), 0) + 1
+                key, at_ms = self._key(fields), self._clock()
                 self._write(
-                    _text(stream),
-                    Delivered(
-                        offset=_offset_of(entry), key=self._key(fields), consumer=self._consumer, at_ms=self._clock()
-                    ),
+                    log, Delivered(offset=offset, key=key, consumer=self._consumer, attempt=attempt, at_ms=at_ms)
                 )
 
     def acked(self, stream: _Text, entries: Iterable[_Text], answer: int) -> None:
         """Take the answer of XACK: how many of these entries were pending, whoever had them."""
-        named = list(entries)
+        named, log = list(entries), _text(stream)
         counted = {0: False, len(named): True}.get(answer)
         for entry in named:
+            offset, at_ms = _offset_of(entry), self._clock()
+            if counted is None:
+                self._write(log, Unclear(offset=offset, reason=_SOME, at_ms=at_ms))
+                continue
+            attempt = self._deliveries.get((log, offset))
+            if counted:
+                self._deliveries.pop((log, offset), None)
             self._write(
-                _text(stream),
-                Acked(offset=_offset_of(entry), consumer=self._consumer, counted=counted, at_ms=self._clock()),
+                log, Acked(offset=offset, consumer=self._consumer, attempt=attempt, counted=counted, at_ms=at_ms)
             )
 
     def _key(self, fields: _Fields) -> bytes | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from keyshared.testing.history import Acked, Delivered, Happening, Nacked, Published
+from keyshared.testing.history import Acked, Delivered, Event, Nacked, Published, Unclear
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["SqsRecorder"]
@@ -23,6 +23,7 @@ _TELLS: Final = {
 }
 _LOW_BITS: Final = (1 << 63) - 1
 _REMEMBERED: Final = 100_000
+_NO_REPLY: Final = "find out whether its answer was carried out: the call got no reply"
 _SERVER_FAILED: Final = 500
 _ANSWERS: Final = frozenset(
     {"DeleteMessage", "DeleteMessageBatch", "ChangeMessageVisibility", "ChangeMessageVisibilityBatch"}
@@ -41,7 +42,6 @@ class _Outcome(Enum):
 class _Receipt(NamedTuple):
     offset: int
     attempt: int
-    is_doubtful: bool = False  # a call to delete it had no answer
 
 
 class SqsRecorder:
@@ -49,11 +49,10 @@ class SqsRecorder:
 
     The log is the URL of the queue, the key the message group, the offset the low 63 bits of the sequence number, and
     the attempt the receive count. A message that is deleted is acked, one whose visibility is set to 0 is nacked. A
-    call that was throttled is not written down. Where nobody knows whether a message was deleted, it may be done or
-    not: ``nacked``, then ``acked``, once for each receipt, and not known to count. What is sent again with the same
-    deduplication id is written down once by a process.
+    call that was throttled is not written down. A message is not judged any more after a call that answered a delivery
+    of it and got no reply. What is sent again with the same deduplication id is written down once by a process.
 
-    Nobody tells that a visibility timeout is over: claim as ``ack_timeout_ms`` the shortest one, of the queue, of a
+    No call tells that a visibility timeout is over: claim as ``ack_timeout_ms`` the shortest one, of the queue, of a
     ReceiveMessage, or that a ChangeMessageVisibility sets if it is not 0.
 
     Args:
@@ -63,7 +62,7 @@ class SqsRecorder:
 
     Example:
         >>> history = []
-        >>> recorder = SqsRecorder(lambda log, happening: history.append(happening), "billing-1", lambda: None)
+        >>> recorder = SqsRecorder(lambda log, event: history.append(event), "billing-1", lambda: None)
         >>> # recorder.listen(boto3.client("sqs"))
     """
 
@@ -105,20 +104,20 @@ class SqsRecorder:
     def _tell(self, operation: str, parsed: Mapping[str, Any], context: Mapping[str, Any]) -> None:
         asked = context.get("keyshared_asked")
         if asked is not None:
-            for happening in getattr(self, _TELLS[operation])(asked, parsed):
-                self._write(asked["QueueUrl"], happening)
+            for event in getattr(self, _TELLS[operation])(asked, parsed):
+                self._write(asked["QueueUrl"], event)
 
-    def _sent(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+    def _sent(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:
         if "SequenceNumber" in parsed:
             yield from self._published(asked["QueueUrl"], asked, parsed)
 
-    def _sent_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+    def _sent_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:
         entries = {entry["Id"]: entry for entry in asked["Entries"]}
         answers = [answer for answer in parsed.get("Successful", ()) if "SequenceNumber" in answer]
         for answer in sorted(answers, key=_offset_of):  # the order of an answer says nothing
             yield from self._published(asked["QueueUrl"], entries[answer["Id"]], answer)
 
-    def _published(self, queue: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Happening]:
+    def _published(self, queue: str, entry: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Event]:
         offset = _offset_of(answer)
         if (queue, offset) in self._sequences:
             return  # SQS has answered as it did before, and has published nothing
@@ -127,7 +126,7 @@ class SqsRecorder:
             self._sequences.popitem(last=False)
         yield Published(offset=offset, key=entry["MessageGroupId"].encode(), at_ms=self._clock())
 
-    def _received(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:  # noqa: ARG002
+    def _received(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:  # noqa: ARG002
         for message in parsed.get("Messages", ()):
             attributes = message.get("Attributes", {})
             if "SequenceNumber" not in attributes:
@@ -142,29 +141,30 @@ class SqsRecorder:
                 at_ms=self._clock(),
             )
 
-    def _deleted(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+    def _deleted(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:
         receipt, outcome = self._receipts.get(asked["ReceiptHandle"]), _outcome(parsed)
         if receipt is None or outcome is _Outcome.NOT_DONE:
             return
-        if outcome is not _Outcome.UNKNOWN:
-            del self._receipts[asked["ReceiptHandle"]]
-        elif receipt.is_doubtful:
-            return  # it may be done already, and no more than that now
-        else:
-            self._receipts[asked["ReceiptHandle"]] = receipt._replace(is_doubtful=True)
-            yield Nacked(**self._named(receipt), reason="nobody knows whether it was deleted")
-        yield Acked(**self._named(receipt), counted=False if outcome is _Outcome.REFUSED else None)
+        if outcome is _Outcome.UNKNOWN:
+            yield Unclear(offset=receipt.offset, reason=_NO_REPLY, at_ms=self._clock())
+            return
+        del self._receipts[asked["ReceiptHandle"]]
+        yield Acked(**self._named(receipt), counted=outcome is _Outcome.DONE)
 
-    def _deleted_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+    def _deleted_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:
         for entry, error in _each(asked["Entries"], parsed):
             yield from self._deleted(entry, error)
 
-    def _hidden(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+    def _hidden(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:
         receipt, outcome = self._receipts.get(asked["ReceiptHandle"]), _outcome(parsed)
-        if receipt is not None and asked["VisibilityTimeout"] == 0 and outcome is not _Outcome.NOT_DONE:
-            yield Nacked(**self._named(receipt), counted=False if outcome is _Outcome.REFUSED else None)
+        if receipt is None or asked["VisibilityTimeout"] != 0 or outcome is _Outcome.NOT_DONE:
+            return
+        if outcome is _Outcome.UNKNOWN:
+            yield Unclear(offset=receipt.offset, reason=_NO_REPLY, at_ms=self._clock())
+        else:
+            yield Nacked(**self._named(receipt), counted=outcome is _Outcome.DONE)
 
-    def _hidden_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Happening]:
+    def _hidden_many(self, asked: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterator[Event]:
         for entry, error in _each(asked["Entries"], parsed):
             yield from self._hidden(entry, error)
 

@@ -1,0 +1,1 @@
+"""One small check for each promise that a history can show."""

@@ -1,0 +1,329 @@
+"""The promises about who gets a message and when: one-holder, key-order, bounds, fence, attempts, not-early."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from keyshared.testing.books import Books
+from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, Check, Handler, sinces
+from keyshared.testing.claims import Promise, Violation
+from keyshared.testing.entries import Message, Seen
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Connected,
+    Delivered,
+    Event,
+    Expired,
+    Freed,
+    Held,
+    HoldReason,
+    LimitChanged,
+    Nacked,
+    Published,
+    Redriven,
+    Released,
+)
+
+__all__ = ["Attempts", "Bounds", "Fence", "KeyOrder", "NotEarly", "OneHolder"]
+
+_SPILLING: Final = frozenset({HoldReason.SPILLED, HoldReason.LOADING})
+
+
+class OneHolder(Check):
+    """All open deliveries of a key, or of a unit of keys, are at one consumer; a message has one at most."""
+
+    promise = Promise.ONE_HOLDER
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Delivered: self._delivered}
+
+    def missing(self) -> str | None:
+        return None if Delivered in self.books.kinds else NO_DELIVERY
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        if message is not None and not message.lane.holders and self.claims.unit_of is None:
+            return ()  # nothing of its key is open, as nearly always
+        return self._held_already(seen, event, message)
+
+    def _held_already(self, seen: Seen, event: Delivered, message: Message | None) -> Iterator[Violation]:
+        offset, name = event.offset, event.consumer
+        if message is not None and message.consumer is not None:
+            text = f"offset {offset} went to {name!r} while a delivery of it was open at {message.consumer!r}"
+            if message.consumer == name:
+                text = f"offset {offset} went to {name!r} twice: the delivery before was still open"
+            yield self.blame(text, message.since, seen)
+            return
+        lane, what = self.books.lane_of(message, event), "key"
+        holders = {} if lane is None else lane.holders
+        other = next((each for holder, held in holders.items() if holder != name for each in held.values()), None)
+        if other is None:
+            lane_id = self.books.lane_id(offset, event.key) if message is None else message.lane.id
+            other, what = self.books.open_in_unit(lane_id, name), "unit"
+        if other is not None:
+            at = other.consumer
+            text = f"offset {offset} went to {name!r} while offset {other.offset} of its {what} was open at {at!r}"
+            yield self.blame(text, other.since, seen)
+
+
+class KeyOrder(Check):
+    """A message goes out only if every older outstanding message of its key is open at that moment."""
+
+    promise = Promise.KEY_ORDER
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Delivered: self._delivered}
+
+    def missing(self) -> str | None:
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        return None if Delivered in self.books.kinds else NO_DELIVERY
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        lane = self.books.lane_of(message, event)
+        if lane is None or not lane.listed or (message is None and self.books.is_over(event.offset)):
+            return ()
+        older = self.books.oldest_waiting(lane)
+        if older is None or older.offset >= event.offset:
+            return ()
+        text = f"offset {event.offset} overtook offset {older.offset} of its key, which waits or is lost"
+        return (self.blame(text, older.since, seen, offset=older.offset),)
+
+
+class Bounds(Check):
+    """The limits of a key, of a consumer, and of what is in memory, outstanding or waiting.
+
+    As many messages as a limit allows prove that one more is too many, so a proof has no more of them.
+    """
+
+    promise = Promise.BOUNDS
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {
+            Delivered: self._delivered,
+            Published: self._published,
+            Redriven: self._redriven,
+            Held: self._unspilled,
+            Freed: self._unspilled,
+        }
+
+    def missing(self) -> str | None:
+        claims = self.claims
+        limits = (claims.per_key, claims.per_consumer, claims.open_at_once, claims.window, claims.max_tracked)
+        others = (claims.limit_of, claims.look_ahead, claims.waiting_per_key)
+        claimed = any(limit is not None for limit in (*limits, *others)) or not claims.spills
+        if not (claimed or self.books.kinds & {Connected, LimitChanged}):
+            return "claim a limit, or write the limits of consumers"
+        return None if self.books.kinds & {Delivered, Published} else NO_DELIVERY
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        books, offset, name = self.books, event.offset, event.consumer
+        lane = books.lane_of(message, event)
+        found: list[Violation] = []
+        again = message is not None and message.consumer is not None
+        limit = None if lane is None else lane.most_open
+        if lane is not None and limit is not None and lane.open - again >= limit:
+            text = f"offset {offset} is open delivery {lane.open - again + 1} of its key, of which {limit} may be open"
+            found.append(self.blame(text, *_several(lane.holders.values(), message, limit), seen))
+        member = books.members.get(name)
+        limit = self.claims.per_consumer if member is None else member.limit
+        if limit is not None:
+            at = books.open_at.get(name, {})
+            others = len(at) - (again and offset in at)
+            if others >= limit:
+                text = f"offset {offset} is open delivery {others + 1} of {name!r}, which may have {limit}"
+                limited = None if member is None else member.limited
+                found.append(self.blame(text, limited, *_several([at], message, limit), seen))
+        limit = self.claims.open_at_once
+        if limit is not None and books.open - again >= limit:
+            text = f"offset {offset} is open delivery {books.open - again + 1} of all, of which {limit} may be open"
+            found.append(self.blame(text, *_several(books.open_at.values(), message, limit), seen))
+        if message is not None and message.hold is HoldReason.SPILLED:
+            found += self._window(seen, message)
+        return found
+
+    def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:
+        if message is not None:
+            return ()
+        found = self._one_more(seen, event)
+        books, offset, look_ahead = self.books, event.offset, self.claims.look_ahead
+        if look_ahead is not None and Connected in books.kinds:
+            most, waits = look_ahead(len(books.members)), list(books.waiting())
+            if len(waits) >= most:
+                text = f"offset {offset} came while {len(waits)} wait, of which {most} may for {len(books.members)}"
+                found.append(self.blame(f"{text} consumers", *sinces(waits), seen))
+        most_of_key, lane = self.claims.waiting_per_key, books.lanes.get(books.lane_id(offset, event.key))
+        if most_of_key is not None and lane is not None and isinstance(lane.id, bytes):
+            waits = list(books.waiting(lane)) if lane.size - lane.open >= most_of_key else []
+            if len(waits) >= most_of_key:
+                text = f"offset {offset} came while {len(waits)} of its key wait, of which {most_of_key} may"
+                found.append(self.blame(text, *sinces(waits), seen))
+        return found
+
+    def _redriven(self, seen: Seen, event: Redriven, message: Message | None) -> Iterable[Violation]:
+        return self._one_more(seen, event) if message is None else ()
+
+    def _one_more(self, seen: Seen, event: Published | Redriven) -> list[Violation]:
+        outstanding, most = self.books.messages, self.claims.max_tracked
+        found: list[Violation] = []
+        if most is not None and len(outstanding) >= most:
+            text = f"offset {event.offset} is outstanding message {len(outstanding) + 1}; at most {most} may be"
+            found.append(self.blame(text, *islice((each.published for each in outstanding.values()), most), seen))
+        return [*found, *self._window(seen)]
+
+    def _unspilled(self, seen: Seen, event: Held | Freed, message: Message | None) -> Iterator[Violation]:
+        reason = event.reason if isinstance(event, Held) else None
+        if message is not None and message.hold is HoldReason.SPILLED and reason is not HoldReason.SPILLED:
+            yield from self._window(seen, message)
+        if reason in _SPILLING and not self.claims.spills:
+            yield self.blame(f"offset {event.offset} is {reason}, though nothing spills", seen)
+
+    def _window(self, seen: Seen, loading: Message | None = None) -> Iterable[Violation]:
+        """One more message is in memory. If it is the lowest outstanding one, it may have a slot of its own."""
+        books, most = self.books, self.claims.window
+        loaded = len(books.messages) - books.spilled
+        if most is None or loaded < most:
+            return ()
+        lowest = books.lowest()
+        of_its_own = loading is not None and lowest is not None and loading.offset <= lowest.offset
+        if loaded < most + of_its_own:
+            return ()
+        text = f"{loaded + 1} messages are in memory; the window is {most}"
+        known = (each.published for each in books.messages.values() if each.hold is not HoldReason.SPILLED)
+        return (self.blame(text, *islice(known, most + 1), seen),)
+
+
+class Fence(Check):
+    """Numbers of deliveries rise, and an answer that does not name the open delivery does not end it."""
+
+    promise = Promise.FENCE
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.unnumbered = False
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {
+            Delivered: self._delivered,
+            Acked: self._acked,
+            Nacked: self._nacked,
+            Expired: self._released,
+            Released: self._released,
+        }
+
+    def missing(self) -> str | None:
+        if Delivered not in self.books.kinds:
+            return NO_DELIVERY
+        return "number all deliveries" if self.unnumbered else None
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        if event.attempt is None:
+            self.unnumbered = True
+            return ()
+        if message is None:
+            return ()
+        before = message.had.get(event.consumer) if message.deliveries else message.attempt  # of one that came back
+        if before is None or event.attempt > before:
+            return ()
+        text = f"delivery {event.attempt} of offset {event.offset} to {event.consumer!r} came after delivery {before}"
+        return (self.blame(text, message.delivered or message.published, seen),)
+
+    def _acked(self, seen: Seen, event: Acked, message: Message | None) -> Iterable[Violation]:
+        if message is None or not event.counted or self._may_end(message, event):
+            return ()
+        if message.consumer is None and message.was_at(event.consumer, event.attempt):
+            return ()  # a late ack of a message that waits
+        return (self._blame_answer(seen, event, message, "and settled the message"),)
+
+    def _nacked(self, seen: Seen, event: Nacked, message: Message | None) -> Iterable[Violation]:
+        if not event.counted or (message is not None and self._may_end(message, event)):
+            return ()
+        if message is not None:
+            return (self._blame_answer(seen, event, message, "and was taken"),)
+        if not self.books.is_over(event.offset) or self.books.may_repeat(event.offset):
+            return ()
+        return (self.blame(f"a nack of offset {event.offset} was taken, which is done", seen),)
+
+    def _released(self, seen: Seen, event: Expired | Released, message: Message | None) -> Iterable[Violation]:
+        if message is None or message.consumer is None or self._may_end(message, event):
+            return ()
+        return (self._blame_answer(seen, event, message, "and ended it"),)
+
+    def _may_end(self, message: Message, event: Acked | Nacked | Expired | Released) -> bool:
+        return message.is_of(message.consumer or message.lapsed, event.consumer, event.attempt)
+
+    def _blame_answer(
+        self, seen: Seen, event: Acked | Nacked | Expired | Released, message: Message, outcome: str
+    ) -> Violation:
+        named = f"{type(event).__name__} names delivery {event.attempt} of offset {event.offset} to {event.consumer!r}"
+        return self.blame(f"{named}, which is not open, {outcome}", message.delivered or message.published, seen)
+
+
+class Attempts(Check):
+    """A message that has failed so many times is not delivered again, and does not wait as if it were."""
+
+    promise = Promise.ATTEMPTS
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        if self.claims.max_attempts is None:
+            return {}
+        return {Delivered: self._delivered, AtRest: self._at_rest}
+
+    def missing(self) -> str | None:
+        if self.claims.max_attempts is None:
+            return "claim max_attempts"
+        return None if Delivered in self.books.kinds else NO_DELIVERY
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        if message is None or not self._is_spent(message):
+            return ()
+        text = f"offset {message.offset} has failed {message.failed} times, and went to {event.consumer!r} again"
+        return (self.blame(text, message.delivered, message.since, seen),)
+
+    def _at_rest(self, seen: Seen, event: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        for message in self.books.waiting():
+            if message.held is None and self._is_spent(message):
+                text = f"offset {message.offset} has failed {message.failed} times, and has no outcome"
+                yield self.blame(text, message.delivered, message.since, seen)
+
+    def _is_spent(self, message: Message) -> bool:
+        most = self.claims.max_attempts
+        return most is not None and message.failed >= most and not message.is_kept_back
+
+
+class NotEarly(Check):
+    """No consumer gets a message before the time that a producer or a consumer asked for."""
+
+    promise = Promise.NOT_EARLY
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.untimed = False  # a time was asked for, and the history has none
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Delivered: self._delivered}
+
+    def missing(self) -> str | None:
+        if Delivered not in self.books.kinds:
+            return NO_DELIVERY
+        return "write at_ms" if self.untimed else None
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        asked = None if message is None else message.asked
+        if asked is None:
+            return ()
+        assert isinstance(asked.event, Published | Released)
+        until_ms = asked.event.until_ms
+        assert until_ms is not None
+        if seen.now is None:
+            self.untimed = True
+        elif seen.now < until_ms - self.claims.tolerance_ms:
+            text = f"offset {event.offset} went to {event.consumer!r} at {seen.now}, before {until_ms}"
+            return (self.blame(text, asked, seen),)
+        return ()
+
+
+def _several(held: Iterable[Mapping[int, Message]], but: Message | None, most: int) -> list[Seen]:
+    """Return what opened so many of the messages that consumers hold, leaving out one. O(most)."""
+    others = (message for at_one in held for message in at_one.values() if message is not but)
+    return sinces(islice(others, most))

@@ -1,0 +1,442 @@
+"""The promises of single features: whole-batch, latest-only, redrive-order, one-session and token-budget."""
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+from keyshared.testing.books import Books
+from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
+from keyshared.testing.checks.outcomes import is_latest_only
+from keyshared.testing.claims import Promise, Violation
+from keyshared.testing.entries import Lane, LaneId, Message, Seen
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Delivered,
+    Event,
+    Gone,
+    Held,
+    HoldReason,
+    Published,
+    Quiet,
+    Redriven,
+    SessionBegun,
+    SessionEnded,
+    SessionEnding,
+    SessionEnds,
+    Settled,
+    SettledBy,
+)
+
+__all__ = ["LatestOnly", "OneSession", "RedriveOrder", "TokenBudget", "WholeBatch", "heir_of"]
+
+_ON_ITS_WAY: Final = frozenset({HoldReason.DEAD_LETTERING, HoldReason.BLOCKED})
+_REMEMBERED_NUMBERS: Final = 100_000
+
+
+class WholeBatch(Check):
+    """A batch goes out in one turn, nothing goes out beside it, and what is newer than a failure comes back with it."""
+
+    promise = Promise.WHOLE_BATCH
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.turn: LaneId | None = None  # the lane of the latest event, if that is a delivery
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Delivered: self._delivered, Acked: self._acked} if self.claims.batches else {}
+
+    @property
+    def looks(self) -> bool:
+        return self.claims.batches
+
+    def after(self, seen: Seen) -> None:
+        event = seen.event
+        message = self.books.messages.get(event.offset) if isinstance(event, Delivered) else None
+        self.turn = None if message is None else message.lane.id
+
+    def missing(self) -> str | None:
+        if not self.claims.batches:
+            return "claim batches"
+        if Delivered not in self.books.kinds:
+            return NO_DELIVERY
+        return None if Published in self.books.kinds else NO_PUBLISHED
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterator[Violation]:
+        lane = self.books.lane_of(message, event)
+        if lane is None or lane.id == self.turn:
+            return
+        beside = next((each for held in lane.holders.values() for each in held.values() if each is not message), None)
+        if beside is not None:
+            text = f"offset {event.offset} went out while offset {beside.offset} was left of the batch before it"
+            yield self.blame(text, beside.since, seen)
+
+    def _acked(self, seen: Seen, event: Acked, message: Message | None) -> Iterator[Violation]:
+        if message is None or event.counted is False or not message.is_current(event.consumer, event.attempt):
+            return
+        older = self.books.oldest_waiting(message.lane)
+        if older is None or older.offset >= message.offset or (older.redriven and older.delivered is None):
+            return
+        text = f"offset {message.offset} stayed open and was acked, although offset {older.offset} came back"
+        yield self.blame(text, older.since, seen)
+
+
+class LatestOnly(Check):
+    """At most one message of a key waits for its first delivery; an older one is given up for it, and nothing else."""
+
+    promise = Promise.LATEST_ONLY
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.crowded: dict[LaneId, Lane] = {}  # of which several messages wait
+        self.blamed: set[int] = set()  # what was not given up is one violation, not one in each moment of quiet
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        if not self.claims.latest_only:
+            return {}
+        return {Settled: self._settled, Quiet: self._quiet, AtRest: self._quiet}
+
+    @property
+    def looks(self) -> bool:
+        return bool(self.claims.latest_only)
+
+    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
+        for lane in self.books.changed.values():
+            is_crowded = len(lane.listed) > 1 and isinstance(lane.id, bytes)
+            if is_crowded and is_latest_only(self.books, lane.id) and self.books.lanes.get(lane.id) is lane:
+                self.crowded[lane.id] = lane
+            else:
+                self.crowded.pop(lane.id, None)
+        self.blamed.difference_update(self.books.ended)
+
+    def missing(self) -> str | None:
+        kinds = self.books.kinds
+        if not self.claims.latest_only:
+            return "claim latest_only"
+        if Published not in kinds:
+            return NO_PUBLISHED
+        return None if kinds & {Quiet, AtRest} else NO_QUIET
+
+    def entries(self) -> int:
+        return len(self.crowded) + len(self.blamed)
+
+    def _settled(self, seen: Seen, event: Settled, message: Message | None) -> Iterator[Violation]:
+        if event.reason is not SettledBy.SUPERSEDED or message is None:
+            return
+        if not is_latest_only(self.books, message.lane.id):
+            return  # no-loss says that no policy allows it
+        if message.was_delivered:
+            text = f"offset {message.offset} was superseded, although it had been delivered"
+            yield self.blame(text, message.delivered or message.published, seen)
+        elif heir_of(message, self.books) is None and not message.lane.doubt:
+            text = f"offset {message.offset} was superseded, and there is no newer message of its key"
+            yield self.blame(text, message.published, seen)
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        for lane in self.crowded.values():
+            undelivered = self._undelivered(lane)
+            for message in undelivered[:-1]:
+                if message.offset not in self.blamed:
+                    self.blamed.add(message.offset)
+                    text = f"offset {message.offset} waits for its first delivery, and so does a newer one of its key"
+                    yield self.blame(text, message.published, undelivered[-1].published, seen)
+
+    def _undelivered(self, lane: Lane) -> list[Message]:
+        """Return what waits for its first delivery, oldest first."""
+        known = (self.books.messages.get(offset) for offset in sorted(lane.listed))
+        waiting = (message for message in known if message is not None and message.lane is lane)
+        return [message for message in waiting if not (message.was_delivered or message.hold in _ON_ITS_WAY)]
+
+
+class RedriveOrder(Check):
+    """A message that was redriven waits once, and nothing newer of its key goes out before it."""
+
+    promise = Promise.REDRIVE_ORDER
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Delivered: self._delivered, Redriven: self._redriven}
+
+    def missing(self) -> str | None:
+        return None if Redriven in self.books.kinds else "write `redriven`"
+
+    def _redriven(self, seen: Seen, event: Redriven, message: Message | None) -> Iterator[Violation]:
+        if message is not None:
+            yield self.blame(f"offset {event.offset} was redriven, though it was outstanding", message.since, seen)
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        lane = self.books.lane_of(message, event)
+        older = None if lane is None or not lane.listed else self.books.oldest_waiting(lane)
+        if older is None or not older.redriven or older.offset >= event.offset:
+            return ()
+        text = f"offset {event.offset} overtook offset {older.offset} of its key, which was redriven and waits"
+        return (self.blame(text, older.since, seen),)
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session that is on."""
+
+    begun: Seen
+    consumer: str
+    number: int
+    ending: Seen | None = None  # what told that it has to end
+    lost: Seen | None = None  # what told that its consumer is gone
+    is_busy: bool = True  # whether something of the key may be open
+    idle_ms: int | None = None  # since when that is not so, if it is known
+
+
+class OneSession(Check):
+    """Sessions of a key do not overlap, and nothing of the key goes out but in one of them, before it has to end."""
+
+    promise = Promise.ONE_SESSION
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.sessions: dict[bytes, _Session] = {}
+        self.lost: dict[bytes, _Session] = {}  # those whose consumer is gone since the last moment of quiet
+        self.numbers: OrderedDict[bytes, tuple[int, Seen]] = OrderedDict()  # the highest of a key
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        if not self.claims.sessions:
+            return {}
+        return {
+            SessionBegun: self._begun,
+            SessionEnding: self._ending,
+            SessionEnded: self._ended,
+            Delivered: self._delivered,
+            Gone: self._gone,
+            Quiet: self._quiet,
+            AtRest: self._quiet,
+        }
+
+    @property
+    def looks(self) -> bool:
+        return self.claims.sessions
+
+    def after(self, seen: Seen) -> None:
+        """Note since when nothing of a key is open."""
+        for lane in self.books.changed.values():
+            session = self.sessions.get(lane.id) if isinstance(lane.id, bytes) else None
+            if session is not None:
+                self._note(session, seen, is_busy=bool(lane.open or lane.doubt))
+
+    def missing(self) -> str | None:
+        if not self.claims.sessions:
+            return "claim sessions"
+        return None if Delivered in self.books.kinds else NO_DELIVERY
+
+    def entries(self) -> int:
+        return len(self.sessions) + len(self.lost) + len(self.numbers)
+
+    def _begun(self, seen: Seen, event: SessionBegun) -> Iterator[Violation]:
+        key, number = event.key, event.session
+        before, known = self.sessions.get(key), self.numbers.get(key)
+        if before is not None:
+            text = f"session {number} of key {key!r} begins before session {before.number} of it has ended"
+            yield self.blame(text, before.begun, seen)
+        if known is not None and number <= known[0]:
+            yield self.blame(f"session {number} of key {key!r} comes after session {known[0]}", known[1], seen)
+        if known is None or number > known[0]:
+            self.numbers[key] = number, seen
+            self.numbers.move_to_end(key)
+            if len(self.numbers) > _REMEMBERED_NUMBERS:
+                self.numbers.popitem(last=False)
+        session = self.sessions[key] = _Session(seen, event.consumer, number)
+        self.lost.pop(key, None)
+        lane = self.books.lanes.get(key)
+        self._note(session, seen, is_busy=lane is not None and bool(lane.open or lane.doubt))
+
+    def _ending(self, seen: Seen, event: SessionEnding) -> Iterable[Violation]:
+        session = self._named(event)
+        if session is not None:
+            session.ending = session.ending or seen
+        return ()
+
+    def _ended(self, seen: Seen, event: SessionEnded) -> Iterator[Violation]:
+        session, key = self._named(event), event.key
+        if session is None:
+            return
+        del self.sessions[key]
+        self.lost.pop(key, None)
+        lane = self.books.lanes.get(key)
+        if lane is not None and lane.open:
+            still = [message for held in lane.holders.values() for message in held.values()]
+            text = f"session {session.number} of key {key!r} ends while offset {still[0].offset} is open"
+            yield self.blame(text, *(message.since for message in still), seen)
+        linger, idle, now = self.claims.linger_ms, session.idle_ms, seen.now
+        if event.reason is not SessionEnds.IDLE or linger is None or idle is None or now is None:
+            return
+        if now - idle < linger - self.claims.tolerance_ms:
+            text = f"session {session.number} of key {key!r} is idle since {idle}, and ends at {now}"
+            yield self.blame(text, session.begun, seen)
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterator[Violation]:
+        books, offset = self.books, event.offset
+        key = books.lane_id(offset, event.key) if message is None else message.lane.id
+        if not isinstance(key, bytes):
+            return
+        session = self.sessions.get(key)
+        if session is None:
+            yield self.blame(f"offset {offset} went out though no session of key {key!r} had begun", seen)
+        elif session.consumer != event.consumer:
+            text = f"offset {offset} went to {event.consumer!r}, and the session of key {key!r} is another's"
+            yield self.blame(text, session.begun, seen)
+        elif session.ending is not None:
+            yield self.blame(f"offset {offset} went out while key {key!r} is flushed", session.ending, seen)
+
+    def _gone(self, seen: Seen, event: Gone) -> Iterable[Violation]:
+        for key, session in self.sessions.items() if not event.drains else ():
+            if session.consumer == event.consumer and session.lost is None:
+                session.lost = seen
+                self.lost[key] = session
+        return ()
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        for key, session in self.lost.items():
+            text = f"session {session.number} of key {key!r} is still on, though its consumer is gone"
+            yield self.blame(text, session.begun, session.lost, seen)
+            session.lost = None
+        self.lost.clear()
+
+    def _named(self, event: SessionEnding | SessionEnded) -> _Session | None:
+        session = self.sessions.get(event.key)
+        if session is None or (session.number, session.consumer) != (event.session, event.consumer):
+            return None
+        return session
+
+    def _note(self, session: _Session, seen: Seen, *, is_busy: bool) -> None:
+        if is_busy != session.is_busy:
+            session.is_busy = is_busy
+            session.idle_ms = None if is_busy else seen.now
+
+
+class TokenBudget(Check):
+    """Above three quarters of the bytes of a token only the lowest outstanding message goes out, until one half.
+
+    Several answers may come in one call, and be told before all that they made possible. So what is judged is a token
+    that was too long when the system was quiet, and has not been at one half since.
+    """
+
+    promise = Promise.TOKEN_BUDGET
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.text = _TokenText()
+        self.full: Seen | None = None  # the moment of quiet since which it is too long
+        self.held: dict[int, None] = {}  # messages that were held back because the token is full, and perhaps are
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        if self.claims.token_bytes is None:
+            return {}
+        return {Delivered: self._delivered, Quiet: self._quiet, AtRest: self._quiet}
+
+    @property
+    def looks(self) -> bool:
+        return self.claims.token_bytes is not None
+
+    def after(self, seen: Seen) -> None:
+        budget, event = self.claims.token_bytes, seen.event
+        assert budget is not None
+        for offset in self.books.ended:
+            self.text.end(offset)
+        if isinstance(event, Published):
+            self.text.publish(event.offset)
+        if isinstance(event, Held) and event.reason is HoldReason.TOKEN_FULL:
+            self.held[event.offset] = None
+        if self.books.reasons or 2 * self.text.length <= budget:
+            self.full = None
+        elif isinstance(event, Quiet | AtRest) and 4 * self.text.length > 3 * budget:
+            self.full = self.full or seen
+
+    def missing(self) -> str | None:
+        if self.claims.token_bytes is None:
+            return "claim token_bytes"
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        return None if self.books.kinds & {Quiet, AtRest} else NO_QUIET
+
+    def entries(self) -> int:
+        return len(self.text.outstanding) + len(self.text.stretches) + len(self.held)
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        lowest = self.text.lowest
+        if self.full is None or message is None or lowest is None:
+            return ()
+        if event.offset <= lowest or event.offset not in self.text.outstanding:
+            return ()
+        bytes_ = f"the token has {self.text.length} bytes of {self.claims.token_bytes}"
+        text = f"offset {event.offset} went out while {bytes_} and offset {lowest} is outstanding"
+        return (self.blame(text, self.books.messages[lowest].since, self.full, seen),)
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        books, budget, lowest = self.books, self.claims.token_bytes, self.text.lowest
+        assert budget is not None
+        messages = [books.messages.get(offset) for offset in self.held]
+        held = [each for each in messages if each is not None and each.hold is HoldReason.TOKEN_FULL]
+        self.held = {each.offset: None for each in held}
+        if books.reasons or not books.log_is_told:
+            return
+        for message in held:
+            offset = message.offset
+            if offset == lowest or 2 * self.text.length <= budget:
+                del self.held[offset]  # once, until it is held again
+                what = "is the lowest one" if offset == lowest else f"needs {self.text.length} bytes of {budget}"
+                yield self.blame(f"offset {offset} is held back for the token, and {what}", message.held, seen)
+
+
+class _TokenText:
+    """What a token would say, in the form of docs/howto-restart.md, and how long that is. O(stretches) for a change."""
+
+    def __init__(self) -> None:
+        self.outstanding: OrderedDict[int, int | None] = OrderedDict()  # and what was published before each
+        self.last: int | None = None
+        self.stretches: list[tuple[int, int]] = []  # settled ones above the lowest outstanding message
+        self.length = 0
+
+    @property
+    def lowest(self) -> int | None:
+        return next(iter(self.outstanding), None)
+
+    def publish(self, offset: int) -> None:
+        before, self.last = self.last, offset
+        self.outstanding[offset] = before
+        self._measure()
+
+    def end(self, offset: int) -> None:
+        if offset not in self.outstanding:
+            return
+        before, lowest = self.outstanding.pop(offset), self.lowest
+        if lowest is not None and before is not None and lowest < offset:
+            start, stop = before + 1, offset + 1
+            first = bisect_left(self.stretches, start, key=itemgetter(1))
+            last = bisect_right(self.stretches, stop, key=itemgetter(0))
+            joined = [(start, stop), *self.stretches[first:last]]
+            self.stretches[first:last] = [(min(one[0] for one in joined), max(one[1] for one in joined))]
+        elif lowest is None:
+            self.stretches = []
+        else:
+            self.stretches = [stretch for stretch in self.stretches if stretch[0] > lowest]
+        self._measure()
+
+    def _measure(self) -> None:
+        lowest = self.lowest
+        assert self.last is not None
+        resume, safe = (self.last + 1, self.last) if lowest is None else (lowest, self.outstanding[lowest])
+        numbers = [1 + (2 * resume if resume >= 0 else -2 * resume - 1), 0 if safe is None else resume - safe]
+        below = resume
+        for start, stop in self.stretches:
+            numbers += [start - below - 1, stop - start - 1]
+            below = stop
+        size = sum(max(1, (number.bit_length() + 6) // 7) for number in numbers)
+        self.length = 5 + (4 * (size + 4) + 2) // 3
+
+
+def heir_of(message: Message, books: Books) -> Message | None:
+    """Return the newest message of the key, if that is a newer one and not done."""
+    newest = message.lane.newest
+    if newest is None or newest.offset <= message.offset or books.messages.get(newest.offset) is not newest:
+        return None
+    return newest

@@ -1,0 +1,311 @@
+"""The promises about what becomes of messages: safe-cursor, no-loss, settled-once, reason-travels, health-adds-up."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from keyshared.testing.books import Books
+from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
+from keyshared.testing.checks.waiting import is_held, takers
+from keyshared.testing.claims import Promise, Violation
+from keyshared.testing.entries import LaneId, Message, Seen
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    DeadLettered,
+    Delivered,
+    Done,
+    Dropped,
+    Event,
+    Measured,
+    Nacked,
+    Published,
+    Quiet,
+    Settled,
+    SettledBy,
+    Skipped,
+)
+
+__all__ = ["HealthAddsUp", "NoLoss", "ReasonTravels", "SafeCursor", "SettledOnce"]
+
+_REMEMBERED_GAPS: Final = 1_000
+
+
+class SafeCursor(Check):
+    """The cursor never passes an outstanding offset and never moves back."""
+
+    promise = Promise.SAFE_CURSOR
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
+        self.beyond: deque[Seen] = deque(maxlen=_REMEMBERED_GAPS)  # cursors behind all that was published by then
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {
+            Published: self._published,
+            Committed: self._committed,
+            Quiet: self._quiet,
+            AtRest: self._quiet,
+        }
+
+    def entries(self) -> int:
+        return len(self.beyond)
+
+    def missing(self) -> str | None:
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        return None if Committed in self.books.kinds else "write `committed`"
+
+    def _committed(self, seen: Seen, event: Committed) -> Iterable[Violation]:
+        books, resume = self.books, event.resume_offset
+        found: list[Violation] = []
+        if books.resume_offset is not None and resume < books.resume_offset:
+            text = f"cursor {resume} came after cursor {books.resume_offset}"
+            found.append(self.blame(text, books.committed, seen))
+        lowest = books.lowest()
+        if lowest is not None and lowest.offset < resume and lowest.logged:
+            text = f"cursor {resume} passed outstanding offset {lowest.offset}"
+            found.append(self.blame(text, lowest.since, seen))
+        if books.last_offset is not None and resume > books.last_offset + 1:
+            self.beyond.append(seen)  # behind a gap of the log, or too far: the next publication decides
+        return found
+
+    def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
+        found: list[Violation] = []
+        while self.beyond:
+            committed = self.beyond.popleft()
+            assert isinstance(committed.event, Committed)
+            cursor = committed.event.resume_offset
+            if event.offset < cursor and not found:
+                text = f"cursor {cursor} passed offset {event.offset}, which was published only then"
+                found.append(self.blame(text, committed, seen))
+            elif event.offset + 1 < cursor:
+                self.beyond.appendleft(committed)
+                break
+        return found
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        books = self.books
+        if not self.claims.cursor_keeps_up or books.last_published is None:
+            return ()
+        if books.unclear.items or books.is_behind():
+            return ()
+        lowest, cursor = books.lowest(), books.resume_offset
+        front = books.last_offset if lowest is None else lowest.previous
+        if front is None or front == self.blamed_front or (cursor is not None and cursor > front):
+            return ()
+        self.blamed_front = front
+        text = f"the cursor is {cursor}, though everything up to offset {front} is done"
+        follows = books.last_published if lowest is None else lowest.published
+        return (self.blame(text, books.committed, follows, seen),)
+
+
+class NoLoss(Check):
+    """Every published offset gets exactly one outcome, by a policy that was chosen; else it is outstanding."""
+
+    promise = Promise.NO_LOSS
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        claims = self.claims
+        policies = {DeadLettered: claims.may_dead_letter, Dropped: claims.may_drop, Skipped: claims.may_skip}
+        self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {
+            Delivered: self._delivered,
+            Acked: self._acked,
+            Nacked: self._nacked,
+            Settled: self._settled,
+            DeadLettered: self._given_up,
+            Dropped: self._given_up,
+            Skipped: self._given_up,
+            AtRest: self._at_rest,
+        }
+
+    def missing(self) -> str | None:
+        books = self.books
+        if Published not in books.kinds:
+            return NO_PUBLISHED
+        if AtRest not in books.kinds:
+            return "end it with `at_rest`: until then, what has no outcome may still get one"
+        if books.unlogged:
+            return f"write `published` of the {books.unlogged} messages that it does not tell of"
+        return None
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        if message is not None and message.key == event.key:
+            return ()  # as nearly always
+        if message is not None:
+            text = f"offset {event.offset} was delivered with another key than its own"
+            return (self.blame(text, message.published, seen),)
+        if not self.books.is_over(event.offset) or self.books.may_repeat(event.offset):
+            return ()
+        text = f"offset {event.offset} went to {event.consumer!r}: a duplicate, as it is done, or was never published"
+        return (self.blame(text, seen),)
+
+    def _acked(self, seen: Seen, event: Acked, message: Message | None) -> Iterable[Violation]:
+        if message is None:
+            return self._ended_twice(seen, event.offset, "an ack counted") if event.counted else ()
+        return self._ignored(seen, event, message) if event.counted is False else ()
+
+    def _nacked(self, seen: Seen, event: Nacked, message: Message | None) -> Iterable[Violation]:
+        return () if message is None or event.counted is not False else self._ignored(seen, event, message)
+
+    def _ignored(self, seen: Seen, event: Acked | Nacked, message: Message) -> Iterable[Violation]:
+        if message.revoked or not message.is_current(event.consumer, event.attempt) or not self.books.log_is_told:
+            return ()
+        if event.attempt is None and message.deliveries > 1:
+            return ()  # it may name an earlier delivery
+        verb = "acked" if isinstance(event, Acked) else "nacked"
+        text = f"{event.consumer!r} {verb} its open delivery of offset {message.offset}, which did not count"
+        return (self.blame(text, message.since, seen),)
+
+    def _settled(self, seen: Seen, event: Settled, message: Message | None) -> Iterator[Violation]:
+        if message is None:
+            yield from self._ended_twice(seen, event.offset, "it is Settled")
+        elif event.reason is SettledBy.NOBODY:
+            yield self.blame(f"offset {event.offset} is done without any outcome", message.since, seen)
+        elif event.reason is SettledBy.SUPERSEDED and not is_latest_only(self.books, message.lane.id):
+            text = f"offset {event.offset} is superseded, which no policy allows"
+            yield self.blame(text, message.published, seen)
+        elif event.reason is SettledBy.LATE_ACK and not message.noted and message.logged:
+            text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
+            yield self.blame(text, message.since, seen)
+
+    def _given_up(
+        self, seen: Seen, event: DeadLettered | Dropped | Skipped, message: Message | None
+    ) -> Iterator[Violation]:
+        how = type(event).__name__
+        if message is None:
+            yield from self._ended_twice(seen, event.offset, f"it is {how}")
+        elif type(event) not in self.policies:
+            yield self.blame(f"offset {event.offset} is {how}, which no policy allows", message.published, seen)
+
+    def _ended_twice(self, seen: Seen, offset: int, how: str) -> Iterable[Violation]:
+        if not self.books.is_over(offset) or self.books.may_repeat(offset):
+            return ()
+        return (self.blame(f"offset {offset} is done already, or was never published, and {how}", seen),)
+
+    def _at_rest(self, seen: Seen, event: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        books = self.books
+        if not books.log_is_told:
+            return
+        oldest: dict[LaneId, Message] = {}  # the others wait for it
+        for message in sorted(books.waiting(), key=lambda each: each.offset):
+            if not message.repeated:
+                oldest.setdefault(message.lane.id, message)
+        for message in oldest.values():
+            lane = message.lane
+            if not (lane.open or lane.doubt or is_held(message, books)) and takers(lane, books):
+                text = f"offset {message.offset} will never be delivered again, and it has no outcome"
+                yield self.blame(text, message.since, seen, offset=message.offset)
+
+
+class SettledOnce(Check):
+    """Of each message it is reported once that it is done: not before it is, and not later than the next quiet."""
+
+    promise = Promise.SETTLED_ONCE
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.untold: dict[int, Seen] = {}  # messages that are done, and not reported
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Done: self._done, Quiet: self._quiet, AtRest: self._quiet} if self.claims.tells_done else {}
+
+    @property
+    def looks(self) -> bool:
+        return self.claims.tells_done
+
+    def after(self, seen: Seen) -> None:
+        if type(seen.event) is not Done:
+            self.untold.update(dict.fromkeys(self.books.ended, seen))
+
+    def missing(self) -> str | None:
+        if not self.claims.tells_done:
+            return "claim tells_done"
+        return None if self.books.kinds & {Quiet, AtRest} else NO_QUIET
+
+    def entries(self) -> int:
+        return len(self.untold)
+
+    def _done(self, seen: Seen, event: Done, message: Message | None) -> Iterator[Violation]:
+        offset = event.offset
+        if self.untold.pop(offset, None) is not None:
+            return
+        if message is not None:
+            yield self.blame(f"offset {offset} is reported done, and is outstanding", message.since, seen)
+        elif self.books.is_over(offset):
+            yield self.blame(f"offset {offset} is reported done, and was so before, or is not", seen)
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+        untold, self.untold = self.untold, {}
+        for offset in sorted(untold):
+            yield self.blame(f"offset {offset} is done, which was not reported", untold[offset], seen)
+
+
+class ReasonTravels(Check):
+    """The dead letter of a message says what its last failure said that named a reason."""
+
+    promise = Promise.REASON_TRAVELS
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {DeadLettered: self._dead_lettered}
+
+    def missing(self) -> str | None:
+        return None if Delivered in self.books.kinds else NO_DELIVERY
+
+    def _dead_lettered(self, seen: Seen, event: DeadLettered, message: Message | None) -> Iterator[Violation]:
+        if message is None or (message.named is None and not message.logged):
+            return
+        failure = None if message.named is None else message.named.event
+        said = failure.reason if isinstance(failure, Nacked) else None
+        if event.reason != said:
+            text = f"the dead letter of offset {message.offset} says {event.reason!r}, and its failure {said!r}"
+            yield self.blame(text, message.named or message.published, seen)
+
+
+class HealthAddsUp(Check):
+    """What a system counts as done grows by what is done, also over a restart."""
+
+    promise = Promise.HEALTH_ADDS_UP
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.last: Seen | None = None  # the latest count
+        self.ended = 0  # messages since then
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Measured: self._measured} if self.claims.measures else {}
+
+    @property
+    def looks(self) -> bool:
+        return self.claims.measures
+
+    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
+        self.ended += len(self.books.ended)
+
+    def missing(self) -> str | None:
+        if not self.claims.measures:
+            return "claim measures"
+        return None if Measured in self.books.kinds else "write `measured`"
+
+    def _measured(self, seen: Seen, event: Measured) -> Iterator[Violation]:
+        last, ended = self.last, self.ended
+        self.last, self.ended = seen, 0
+        if last is None or self.books.reasons:  # what became of some messages is not known
+            return
+        assert isinstance(last.event, Measured)
+        more = event.count - last.event.count
+        if more != ended:
+            text = f"{more} messages more are counted as done than before, and {ended} are done since then"
+            yield self.blame(text, last, seen)
+
+
+def is_latest_only(books: Books, lane: LaneId) -> bool:
+    """Return whether of a lane only the latest message counts."""
+    claimed = books.claims.latest_only
+    return claimed if isinstance(claimed, bool) else isinstance(lane, bytes) and claimed(lane)

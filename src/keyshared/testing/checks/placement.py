@@ -1,0 +1,149 @@
+"""The promises about where keys belong: affinity and minimal-move."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from keyshared.testing.books import Books
+from keyshared.testing.checks.check import NO_DELIVERY, Check, Handler
+from keyshared.testing.claims import Promise, Violation
+from keyshared.testing.entries import Member, Message, Place, Seen
+from keyshared.testing.history import Connected, Delivered, Event, Gone, Owned
+
+__all__ = ["Affinity", "MinimalMove"]
+
+
+class Affinity(Check):
+    """Deliveries of a key go to its owner, and to a consumer that is connected."""
+
+    promise = Promise.AFFINITY
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Delivered: self._delivered, Owned: self._owned}
+
+    def missing(self) -> str | None:
+        kinds = self.books.kinds
+        if Delivered not in kinds:
+            return NO_DELIVERY
+        if not kinds & {Connected, Owned}:
+            return "write `connected`, or `owned`"
+        return _forgotten(self.books)
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        member = self.books.members.get(event.consumer)
+        place = _place(self.books, event, message)
+        is_there = member is not None and member.suspended is None
+        if is_there and place is not None and place.owned is not None and place.owner == event.consumer:
+            return ()  # as nearly always
+        return self._elsewhere(seen, event, member, place)
+
+    def _elsewhere(
+        self, seen: Seen, event: Delivered, member: Member | None, place: Place | None
+    ) -> Iterator[Violation]:
+        books, name = self.books, event.consumer
+        knows_members = Connected in books.kinds
+        if member is None and knows_members:
+            text = f"offset {event.offset} went to {name!r}, which is not connected"
+            yield self.blame(text, books.changes.leavers.get(name), seen)
+            return
+        if member is not None and member.suspended is not None:
+            yield self.blame(f"offset {event.offset} went to {name!r}, which is suspended", member.suspended, seen)
+        if place is None:
+            return
+        if place.owned is not None:
+            if place.owner != name:
+                text = f"offset {event.offset} went to {name!r}, but its key belongs to {place.owner!r}"
+                yield self.blame(text, place.owned, seen)
+            return
+        moved = place.last is not None and knows_members and place.consumer != name
+        if place.last is not None and moved and not _changed_since(books, place.last):
+            text = f"the key of offset {event.offset} went from {place.consumer!r} to {name!r} for no reason"
+            yield self.blame(text, place.last, seen)
+
+    def _owned(self, seen: Seen, event: Owned) -> Iterable[Violation]:
+        place = None if self.books.changes.in_block else _moved(self.books, event)
+        if place is None:
+            return ()
+        text = f"key {event.key!r} moved from {place.owner!r} to {event.consumer!r} for no reason"
+        return (self.blame(text, place.owned, seen),)
+
+
+class MinimalMove(Check):
+    """A join moves keys only to the newcomer, a leave only those of the leaver."""
+
+    promise = Promise.MINIMAL_MOVE
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {Owned: self._owned, Delivered: self._delivered}
+
+    def missing(self) -> str | None:
+        kinds = self.books.kinds
+        if Connected not in kinds and Gone not in kinds:
+            return "write `connected` and `gone`"
+        if Delivered not in kinds and Owned not in kinds:
+            return "write `delivered`, or `owned`"
+        return _forgotten(self.books)
+
+    def _owned(self, seen: Seen, event: Owned) -> Iterable[Violation]:
+        place = _moved(self.books, event) if self.books.changes.in_block else None
+        if place is None:
+            return ()
+        old, new = place.owner, event.consumer
+        text = f"key {event.key!r} moved from {old!r} to {new!r}, though neither has just left or joined"
+        return (self.blame(text, place.owned, *self.books.changes.block.values(), seen),)
+
+    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+        books, new = self.books, event.consumer
+        place = _place(books, event, message)
+        if place is None or place.owned is not None or place.last is None or place.consumer == new:
+            return ()
+        last, old = place.last, place.consumer
+        if Connected not in books.kinds or new not in books.members:
+            return ()
+        if not _changed_since(books, last) or self._is_due(last, old, new):
+            return ()
+        text = f"the key of offset {event.offset} moved from {old!r} to {new!r}, though neither left or joined"
+        return (self.blame(text, last, books.changes.last, seen),)
+
+    def _is_due(self, last: Seen, old: str | None, new: str) -> bool:
+        """Whether a join of the new owner, a leave of the old one, or of one that came and went, explains a move."""
+        books = self.books
+        before = books.members.get(old or "")
+        stayed = before is not None and before.connected.position < last.position
+        joined = books.members[new].connected.position > last.position
+        by_hand = books.changes.by_hand is not None and books.changes.by_hand.position > last.position
+        return joined or not stayed or by_hand or books.changes.latest_join_of_a_leaver > last.position
+
+
+def _place(books: Books, event: Delivered, message: Message | None) -> Place | None:
+    return books.place_of(books.lane_id(event.offset, event.key)) if message is None else message.lane.place
+
+
+def _changed_since(books: Books, seen: Seen) -> bool:
+    return books.changes.last is not None and books.changes.last.position > seen.position
+
+
+def _moved(books: Books, event: Owned) -> Place | None:
+    """Return where a key was, if it has another owner now and the latest changes do not explain it."""
+    place = books.places.get(event.key)
+    if place is None or place.owned is None:
+        return None
+    position, old, new = place.owned.position, place.owner, event.consumer
+    if old is None or new is None or old == new:
+        return None
+    since = [change for change in books.changes.block.values() if change.position > position]
+    return None if any(_moves(change.event, old, new) for change in since) else place
+
+
+def _moves(change: Event, old: str | None, new: str | None) -> bool:
+    """Whether a change of membership may move a key from one consumer to another."""
+    match change:
+        case Connected():
+            return change.consumer == new
+        case Gone():
+            return change.consumer == old
+        case _:
+            return True
+
+
+def _forgotten(books: Books) -> str | None:
+    count = books.places.forgotten
+    return f"remember more keys: {count} idle ones were forgotten" if count else None

@@ -1,0 +1,280 @@
+"""The promises about messages that wait: progress and isolation."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
+from typing import get_args
+
+from keyshared.testing.books import Books
+from keyshared.testing.checks.check import NO_PUBLISHED, NO_QUIET, Check, Handler, sinces
+from keyshared.testing.claims import Promise, Violation
+from keyshared.testing.entries import SLACK, Lane, LaneId, Member, Message, Seen
+from keyshared.testing.history import AtRest, Committed, Connected, Event, Held, HoldReason, Owned, Published, Quiet
+
+__all__ = ["Isolation", "Progress", "is_held", "takers"]
+
+
+class _Ready:
+    """A lane that only room at a consumer keeps from going on."""
+
+    __slots__ = ("is_beside", "message", "owner", "since_ms")
+
+    def __init__(self, message: Message, owner: str | None, since_ms: int | None, *, is_beside: bool) -> None:
+        self.message = message
+        self.owner = owner  # None: it is not known who owns the key
+        self.is_beside = is_beside  # something of the key is open, and it is not known who owns it
+        self.since_ms = since_ms
+
+
+class Progress(Check):
+    """What can be delivered is delivered before the system falls quiet, and within the promised time."""
+
+    promise = Promise.PROGRESS
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.known: dict[LaneId, _Ready] = {}
+        self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # the same by owner
+        self.beside: dict[LaneId, _Ready] = {}  # those that only a consumer that is alone has to take
+        self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
+        self.first_ms: int | None = None  # lanes that were ready before the first time count from there
+        self.seen_ms: int | None = None
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        quiet: dict[type[Event], Handler] = {Quiet: self._quiet, AtRest: self._quiet}
+        if self.claims.progress_ms is None:
+            return quiet
+        return dict.fromkeys(get_args(Event), self._before) | quiet
+
+    def missing(self) -> str | None:
+        kinds = self.books.kinds
+        if Published not in kinds:
+            return NO_PUBLISHED
+        if Connected not in kinds:
+            return "write `connected`, which says who has room"
+        if kinds & {Quiet, AtRest}:
+            return None
+        if self.claims.progress_ms is None or self.claims.unit_of is not None:
+            return NO_QUIET
+        return None if self.books.now is not None else "write at_ms"
+
+    def entries(self) -> int:
+        ready = len(self.beside) + sum(1 + len(lanes) for lanes in self.ready.values())
+        return len(self.known) + len(self.wakes) + ready
+
+    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
+        if self.wakes:
+            self._wake()
+        for lane in self.books.changed.values():
+            self._update(lane)
+
+    def _before(self, seen: Seen, event: Event, message: Message | None = None) -> Iterable[Violation]:  # noqa: ARG002
+        """Look at what is late by now, before this event ends its waiting."""
+        now, within_ms = seen.now, self.claims.progress_ms
+        assert within_ms is not None
+        if now is None or now == self.seen_ms or self.claims.unit_of is not None:
+            return ()  # since when a unit is free is not noted
+        self.seen_ms = now
+        if self.first_ms is None:
+            self.first_ms = now
+        self.after(seen)
+        return self._overdue(seen, now - within_ms)
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:
+        late = () if self.claims.progress_ms is None else tuple(self._before(seen, event))
+        if not self.books.log_is_told:
+            return ()
+        self.after(seen)  # by the time of this moment
+        return (*late, *self._waiting(seen))
+
+    def _waiting(self, seen: Seen) -> Iterator[Violation]:
+        """Blame lanes that are ready, at consumers that have room."""
+        for owner, lanes in list(self.ready.items()):
+            if there := _with_room(self.books, owner):
+                for lane_id, entry in list(lanes.items()):
+                    if self.books.unit_is_free(lane_id, owner):  # else it drains with its unit
+                        yield self._blame_lane(seen, lane_id, entry, there)
+        if self.beside and len(self.books.members) == 1:
+            (name,) = self.books.members
+            there = _with_room(self.books, name)
+            for lane_id, entry in list(self.beside.items()) if there else ():
+                is_here = not self.books.lanes[lane_id].holders.keys() - {name}
+                if is_here and self.books.unit_is_free(lane_id, name):
+                    yield self._blame_lane(seen, lane_id, entry, there)
+
+    def _overdue(self, seen: Seen, latest_ms: int) -> Iterator[Violation]:
+        """Blame lanes that have been ready, at consumers that have had room, since before that time."""
+        assert self.first_ms is not None
+        if self.first_ms >= latest_ms or not self.books.log_is_told:
+            return
+        for owner, lanes in list(self.ready.items()):
+            there = _with_room(self.books, owner)
+            if not there or any(self._from(taker.room_since) >= latest_ms for taker in there):
+                continue
+            for lane_id, entry in list(lanes.items()):
+                if entry.since_ms is not None and entry.since_ms >= latest_ms:
+                    break  # the later ones have been ready for less
+                yield self._blame_lane(seen, lane_id, entry, there)
+
+    def _from(self, since: Seen | None) -> int:
+        assert since is not None
+        assert self.first_ms is not None
+        return self.first_ms if since.now is None else since.now
+
+    def _blame_lane(self, seen: Seen, lane_id: LaneId, entry: _Ready, there: list[Member]) -> Violation:
+        self._drop(lane_id, entry)  # once, until something changes
+        place = self.books.place_of(lane_id)
+        names = ", ".join(repr(taker.name) for taker in there)
+        text = f"offset {entry.message.offset} waits or is lost: nothing holds it back, and {names} had room"
+        proof = [entry.message.since, None if place is None else place.owned, *(taker.room_since for taker in there)]
+        return self.blame(text, *proof, seen)
+
+    def _update(self, lane: Lane) -> None:
+        known = self.known.get(lane.id)
+        if known is None and not lane.size:
+            return
+        place = lane.place
+        owned, owner = (None, None) if place is None else (place.owned, place.owner)
+        message = None if owner is None and owned is not None else self._candidate(lane, owner)
+        is_beside = bool(lane.open) and owner is None
+        if known is not None:
+            if known.message is message and known.owner == owner and known.is_beside == is_beside:
+                return
+            self._drop(lane.id, known)
+        if message is not None:
+            entry = self.known[lane.id] = _Ready(message, owner, self.books.now, is_beside=is_beside)
+            lanes = self.beside if is_beside else self.ready.setdefault(owner, {})
+            lanes[lane.id] = entry
+
+    def _drop(self, lane_id: LaneId, entry: _Ready) -> None:
+        del self.known[lane_id]
+        if entry.is_beside:
+            del self.beside[lane_id]
+            return
+        lanes = self.ready[entry.owner]
+        del lanes[lane_id]
+        if not lanes:
+            del self.ready[entry.owner]
+
+    def _candidate(self, lane: Lane, owner: str | None) -> Message | None:
+        """Return the message that only room keeps from going out, if there is one."""
+        books, limit = self.books, lane.turn_limit
+        if not lane.size or lane.doubt or not isinstance(lane.id, bytes):
+            return None  # the history does not tell who takes messages without a key
+        message = books.oldest_waiting(lane)
+        if message is None or (limit is not None and lane.open >= limit):
+            return None
+        if owner is not None and lane.holders.keys() - {owner}:
+            return None  # it drains
+        if message.held is not None and is_held(message, books):
+            self._wake_later(message)
+            return None
+        return message
+
+    def _wake_later(self, message: Message) -> None:
+        until_ms = _until(message, self.books)
+        if until_ms is None:
+            return
+        heappush(self.wakes, (until_ms, message.offset))
+        messages = self.books.messages
+        if len(self.wakes) > 2 * len(messages) + SLACK:
+            self.wakes = [(ms, each) for ms, each in set(self.wakes) if each in messages and messages[each].held]
+            heapify(self.wakes)
+
+    def _wake(self) -> None:
+        now = self.books.now
+        while self.wakes and now is not None and self.wakes[0][0] <= now:
+            _, offset = heappop(self.wakes)
+            message = self.books.messages.get(offset)
+            if message is not None:
+                self._update(message.lane)
+
+
+class Isolation(Check):
+    """What waits fills at most half the window, so that there is room for what can go out."""
+
+    promise = Promise.ISOLATION
+
+    def __init__(self, books: Books) -> None:
+        super().__init__(books)
+        self.quiet = -1  # the position of the last moment of quiet
+        self.newest: Seen | None = None  # what was published first since then
+        self.beside = 0  # events since then that make no room and take none
+
+    def handlers(self) -> Mapping[type[Event], Handler]:
+        return {
+            Quiet: self._quiet,
+            AtRest: self._quiet,
+            Published: self._published,
+            Owned: self._beside,
+            Committed: self._beside,
+        }
+
+    def missing(self) -> str | None:
+        if not self.claims.spills:
+            return "nothing spills, as is claimed: that gives isolation up"
+        if self.claims.window is None:
+            return "claim a window"
+        if Published not in self.books.kinds:
+            return NO_PUBLISHED
+        return None if self.books.kinds & {Quiet, AtRest} else NO_QUIET
+
+    def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
+        self.newest = self.newest or seen
+        return ()
+
+    def _beside(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        self.beside += 1
+        return ()
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        newest, happened = self.newest, seen.position - self.quiet - 1 - self.beside
+        self.quiet, self.newest, self.beside = seen.position, None, 0
+        return self._crowded(seen, newest) if newest is not None and happened == 1 else ()
+
+    def _crowded(self, seen: Seen, newest: Seen) -> Iterator[Violation]:
+        books, window, event = self.books, self.claims.window, newest.event
+        assert isinstance(event, Published)
+        message = books.messages.get(event.offset)
+        if window is None or not self.claims.spills or message is None or not message.waits or message.held is not None:
+            return
+        if 2 * (len(books.messages) - books.spilled - 1) < window:
+            return  # that many at most
+        waiting = [each for each in books.waiting() if each.hold is not HoldReason.SPILLED]
+        others = len(waiting) - 1
+        if 2 * others >= window:
+            behind = f"behind {others} others, which fill half the window of {window}"
+            yield self.blame(f"offset {message.offset} waits in memory {behind}", *sinces(waiting), seen)
+
+
+def takers(lane: Lane, books: Books) -> list[Member]:
+    """Return who would have to take the next message of a lane, as far as is known."""
+    place = lane.place
+    owned, owner = (None, None) if place is None else (place.owned, place.owner)
+    if (owned is not None and owner is None) or not books.unit_is_free(lane.id, owner):
+        return []
+    return _with_room(books, owner)
+
+
+def is_held(message: Message, books: Books) -> bool:
+    """Return whether a message is held back on purpose now."""
+    if message.held is None:
+        return False
+    until_ms = _until(message, books)
+    return until_ms is None or books.now is None or books.now < until_ms
+
+
+def _with_room(books: Books, owner: str | None) -> list[Member]:
+    """Return who of the possible owners has room; of an unknown owner nobody, unless all have."""
+    if owner is not None:
+        member = books.members.get(owner)
+        return [member] if member is not None and books.has_room(member) else []
+    members = list(books.members.values())
+    return members if all(map(books.has_room, members)) else []
+
+
+def _until(message: Message, books: Books) -> int | None:
+    """Return when the hold is over by itself, by any clock. Where a payload is does not change with time."""
+    held = None if message.held is None else message.held.event
+    if not isinstance(held, Held) or held.reason in {HoldReason.SPILLED, HoldReason.LOADING}:
+        return None
+    return None if held.until_ms is None else held.until_ms + books.claims.tolerance_ms

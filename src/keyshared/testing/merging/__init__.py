@@ -1,1 +1,0 @@
-"""Logs of several processes become one history, by what must have happened before what."""

@@ -1,0 +1,75 @@
+"""Each promise with a small history that keeps it and one that breaks it, and the exact proof of that."""
+
+import pytest
+from tests.testing.checks.batch_cases import BATCH_CASES
+from tests.testing.checks.delay_cases import DELAY_CASES
+from tests.testing.checks.delivery_cases import DELIVERY_CASES
+from tests.testing.checks.events import Case, published
+from tests.testing.checks.group_cases import GROUP_CASES
+from tests.testing.checks.health_cases import HEALTH_CASES
+from tests.testing.checks.latest_cases import LATEST_CASES
+from tests.testing.checks.outcome_cases import OUTCOME_CASES
+from tests.testing.checks.redrive_cases import REDRIVE_CASES
+from tests.testing.checks.session_cases import SESSION_CASES
+from tests.testing.checks.settlement_cases import SETTLEMENT_CASES
+from tests.testing.checks.token_cases import TOKEN_CASES
+from tests.testing.checks.waiting_cases import WAITING_CASES
+
+from keyshared.testing import Claims, Promise, Violation, check_history
+
+CASES = [
+    *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *GROUP_CASES, *HEALTH_CASES, *LATEST_CASES),
+    *(
+        *OUTCOME_CASES,
+        *REDRIVE_CASES,
+        *SESSION_CASES,
+        *SETTLEMENT_CASES,
+        *TOKEN_CASES,
+        *WAITING_CASES,
+    ),
+]
+
+
+def judged(case: Case) -> list[Violation]:
+    return [violation for violation in check_history(case.history, case.claims) if violation.promise == case.promise]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.promise}: {case.name}")
+def test_a_promise_is_judged_with_its_proof(case: Case) -> None:
+    assert ([] if case.proof is None else [case.proof]) == [violation.proof for violation in judged(case)]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.proof], ids=lambda case: f"{case.promise}: {case.name}"
+)
+def test_a_proof_shows_the_happenings_that_it_names(case: Case) -> None:
+    (violation,) = judged(case)
+    lines = violation.excerpt.splitlines()
+    assert [f"#{position} {type(case.history[position]).__name__}" for position in violation.proof] == [
+        line.partition("(")[0] for line in lines
+    ]
+    assert str(violation).startswith(f"{case.promise}: {violation.explanation}\n#")
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.proof], ids=lambda case: f"{case.promise}: {case.name}"
+)
+def test_a_promise_that_is_not_claimed_is_not_judged(case: Case) -> None:
+    claims = {name: getattr(case.claims, name) for name in case.claims.__slots__}
+    others = Claims(**(claims | {"promises": set(Promise) - {case.promise}}))
+    assert [] == judged(case._replace(claims=others))
+
+
+def test_every_judged_promise_has_a_good_and_a_bad_history() -> None:
+    judgeable = {str(promise) for promise in Claims().promises}
+    assert judgeable == {case.promise for case in CASES if case.proof}
+    assert judgeable == {case.promise for case in CASES if not case.proof}
+
+
+def test_a_long_proof_is_shown_in_part() -> None:
+    history = [published(offset) for offset in range(20)]
+    (violation,) = check_history(history, Claims(max_tracked=19))
+    assert tuple(range(20)) == violation.proof
+    assert ["#3 Published(offset=3, key=b'k')", "... and 12 more", "#16 Published(offset=16, key=b'k')"] == (
+        violation.excerpt.splitlines()[3:6]
+    )

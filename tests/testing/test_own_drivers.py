@@ -1,0 +1,24 @@
+"""The drivers of the library's own parts, in few tries; `tests/properties/kit` tries them at length."""
+
+import pytest
+from hypothesis import find
+from tests.kit.own_machines import MACHINES
+
+from keyshared.testing import Driver
+from keyshared.testing.find import BUDGET, search
+from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.steps import Connect
+from keyshared.testing.strategies import delays_ms, schedules
+
+FEW = BUDGET._replace(tries=30, seed=7)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_nothing_is_found_in_a_part_of_the_library(machine: type[KeySharedMachine]) -> None:
+    assert search(machine, FEW).finding is None
+
+
+def test_a_schedule_is_drawn() -> None:
+    assert find(schedules(most=3), bool)[:1] == (find(schedules(Driver, most=1), bool)[0],)
+    assert isinstance(find(schedules(Driver, most=1), bool)[0], Connect)
+    assert find(delays_ms(100), lambda ms: ms == 101) == 101

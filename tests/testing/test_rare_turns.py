@@ -1,0 +1,206 @@
+"""What happens rarely, each in a few lines: answers under way, logs of members, values that cannot be shown."""
+
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keyshared import effects
+from keyshared.testing import Checker, Claims, ClaimsError, Delivery, Driver, books, check_history, merge_histories
+from keyshared.testing.__main__ import main
+from keyshared.testing._given import check_count
+from keyshared.testing.claims import read_claims
+from keyshared.testing.dispatcher import told_of
+from keyshared.testing.driver import _state_of
+from keyshared.testing.errors import in_short
+from keyshared.testing.find import run_schedule, shorten
+from keyshared.testing.history import (
+    Acked,
+    AtRest,
+    Committed,
+    Connected,
+    Delivered,
+    Dropped,
+    Event,
+    Expired,
+    Gone,
+    Nacked,
+    Owned,
+    Published,
+    Quiet,
+    Rewound,
+    Unclear,
+)
+from keyshared.testing.log import Log
+from keyshared.testing.steps import Ack, Connect, Postpone, Publish, PublishMany, Step
+
+
+class NewestFirst(Driver):
+    """Hands out the newest message only, and cannot be answered."""
+
+    def __init__(self) -> None:
+        self.length, self.has = 0, False
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None: ...
+
+    def disconnect(self, consumer: str) -> None: ...
+
+    def publish(self, key: bytes | None) -> int:
+        self.length += 1
+        return self.length - 1
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        if self.has or self.length < 2:
+            return []
+        self.has = True
+        return [Delivery(1, b"a")]
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        raise RuntimeError("no answer")
+
+
+def test_what_fails_after_a_message_was_overtaken_does_not_hide_that() -> None:
+    run = run_schedule(NewestFirst, [Connect("c1"), Publish(b"a", 2), Ack()], Claims(promises={"key-order", "no-loss"}))
+    assert run.raised is None
+    assert run.violation is not None
+    assert run.violation.promise == "key-order"
+
+
+class Breaks(NewestFirst):
+    """Fails as soon as it has handed its message out."""
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        if self.has:
+            raise RuntimeError("no more")
+        return super().receive(consumer)
+
+
+def test_what_fails_in_the_step_that_overtakes_a_message_does_not_hide_that() -> None:
+    steps: list[Step] = [Connect("c1"), Connect("c2"), Publish(b"a", 2)]
+    run = run_schedule(Breaks, steps, Claims(promises={"key-order", "no-loss"}))
+    assert run.violation is not None
+    assert run.violation.promise == "key-order"
+
+
+class Again(NewestFirst):
+    """Delivers its message for ever, and postpones nothing."""
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        if self.has or not self.length:
+            return []
+        self.has = True
+        return [Delivery(0, b"a")]
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:
+        self.has = False
+        return True
+
+    def advance(self, ms: int) -> None: ...
+
+    def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
+        return False
+
+
+def test_a_system_that_never_ends_is_left_alone_after_a_while() -> None:
+    run = run_schedule(Again, [Connect("c1"), Publish(b"a"), Postpone(0, 10)], Claims(promises=set()))
+    assert (run.raised, run.violation) == (None, None)
+    assert run.history[-1] == AtRest(at_ms=run.history[-1].at_ms)
+
+
+def test_a_nack_of_what_must_have_expired_that_says_nothing_leaves_its_message_unclear() -> None:
+    checker = Checker(Claims(promises={"no-loss"}, ack_timeout_ms=10))
+    history: list[Event] = [
+        *(Published(offset=0, key=b"k", at_ms=0), Delivered(offset=0, key=b"k", consumer="a", attempt=1, at_ms=0)),
+        *(Nacked(offset=0, consumer="a", attempt=1, at_ms=100), AtRest(at_ms=200)),
+    ]
+    assert [] == list(checker.violations(history))
+    assert sum(checker.unjudged_messages.values()) == 1
+
+
+def test_few_messages_that_are_not_judged_are_remembered_when_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "_REMEMBERED_UNJUDGED", 1)
+    begin: list[Event] = [Published(offset=offset, key=b"k") for offset in range(3)]
+    begin += [Unclear(offset=offset) for offset in range(3)]
+    assert [] == check_history([*begin, *(Dropped(offset=offset) for offset in range(3))], Claims(promises={"no-loss"}))
+
+
+def test_two_cursors_that_are_ahead_of_the_log_accuse_once() -> None:
+    history: list[Event] = [Published(offset=0, key=b"k"), Dropped(offset=0), Committed(resume_offset=3)]
+    history += [Committed(resume_offset=5), Published(offset=1, key=b"k"), Published(offset=4, key=b"k")]
+    found = check_history(history, Claims(promises={"safe-cursor"}))
+    assert [str(violation.explanation) for violation in found] == [
+        "cursor 3 passed offset 1, which was published only then",
+        "cursor 5 passed offset 4, which was published only then",
+    ]
+
+
+def test_nobody_waits_for_a_turn_while_what_was_done_may_be_done_again() -> None:
+    history: list[Event] = [Connected(consumer="a"), Published(offset=0, key=b"k")]
+    history += [Owned(key=b"k", consumer="a"), Delivered(offset=0, key=b"k", consumer="a", attempt=1)]
+    history += [Acked(offset=0, consumer="a", attempt=1, counted=True), Rewound(resume_offset=0)]
+    history += [Published(offset=1, key=b"k"), Quiet(), AtRest()]
+    assert [] == check_history(history, Claims(promises={"fairness"}, fairness=0, rewinds=True))
+
+
+def test_answers_under_way_are_placed_after_what_they_explain() -> None:
+    log = Log(Claims(promises=set()), lambda _: None)
+    one, two = log.begin(), log.begin()
+    at: dict[str, Any] = {"consumer": "a", "attempt": 1}
+    log.write(Expired(offset=0, **at))
+    first, second = Acked(offset=0, **at, counted=True), Acked(offset=1, **at, counted=True)
+    log.end(one, first)
+    log.end(two, second)
+    assert [event for event in log.history if event not in {first, second}] == [Expired(offset=0, **at)]
+    assert log.history.index(first) > log.history.index(Expired(offset=0, **at))
+
+
+def test_a_member_that_leaves_about_when_another_gets_a_message_leaves_it_unclear() -> None:
+    gone, joined = Gone(consumer="a", at_ms=100), Connected(consumer="a", at_ms=105)
+    delivered = Delivered(offset=0, key=b"k", consumer="a", attempt=1, at_ms=105)
+    published = Published(offset=0, key=b"k")
+    merged = merge_histories([[published]], [[gone], [delivered]], Claims(promises={"no-loss"}), clock_error_ms=10)
+    assert [type(event) for event in merged.history][:2] == [Published, Unclear]
+    nothing = merge_histories([], [[gone], [joined]], Claims(promises={"no-loss"}), clock_error_ms=10)
+    assert nothing.history == (gone, joined)
+
+
+def test_the_keys_of_a_call_become_plain() -> None:
+    def has_many(schedule: Sequence[object]) -> bool:
+        return any(isinstance(step, PublishMany) for step in schedule)
+
+    assert shorten((Connect("c1"), PublishMany((b"zz", b"yy"))), has_many) == (PublishMany((b"a",)),)
+
+
+def fails(_: object) -> str:
+    raise RuntimeError("not now")
+
+
+SHY = type("int", (), {"__repr__": fails, "__module__": "builtins"})
+
+
+def test_values_that_are_wrong_are_told() -> None:
+    assert in_short(SHY()) == "<int that cannot be shown>"
+    with pytest.raises(TypeError, match="n is '1'; it must be an int"):
+        check_count("n", "1", 0)
+    with pytest.raises(ClaimsError, match="it must be at most"):
+        check_count("n", 10**30, 0)
+    with pytest.raises(ClaimsError, match="text is 5; it must be a str"):
+        read_claims(5)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_the_command_writes_to_any_stream() -> None:
+    skeleton = Path(__file__).parents[2] / "examples" / "skeletons" / "sql_table.py"
+    with redirect_stdout(StringIO()) as written:
+        assert main(["try", str(skeleton), "--seconds", "1"]) == 0
+    assert "TableDriver:" in written.getvalue()
+
+
+def test_a_thread_that_has_ended_does_not_run() -> None:
+    assert _state_of(Path("/no/such/task")) == "X"
+
+
+def test_a_message_that_was_dropped_is_told() -> None:
+    assert told_of(effects.Dropped(3, b"k", effects.DropReason.POISON)) == [Dropped(offset=3)]
