@@ -18,7 +18,6 @@ from keyshared.errors import (
     ClockError,
     ConfigError,
     ConsumerExistsError,
-    ConsumerFullError,
     EntryStateError,
     HashHolderError,
     InvariantError,
@@ -131,11 +130,6 @@ RENDERED = [
         LookAheadFullError(3),
         {"capacity": 3},
         "cannot offer: 3 messages may wait for the consumers that are connected; stop reading while free_slots is 0",
-    ),
-    (
-        ConsumerFullError("c1", 3),
-        {"consumer": "c1", "capacity": 3},
-        "cannot offer: 3 messages may wait for consumer 'c1'; ask room_for(key) first",
     ),
     (
         SegmentOrderError(5, (1, 3)),
@@ -274,7 +268,6 @@ BASES = {
     UnmatchedKeyError: MisuseError,
     UnownedSlotError: MisuseError,
     KeyFullError: WindowFullError,
-    ConsumerFullError: WindowFullError,
     LookAheadFullError: WindowFullError,
     WindowFullError: MisuseError,
 }

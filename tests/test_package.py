@@ -56,7 +56,7 @@ NOT_AT_THE_DOOR = (
         "threading",
     ),
 )
-MOST_MODULES = 59  # of keyshared, packages counted; it had 77 when everything stood at the top
+MOST_MODULES = 60  # of keyshared, packages counted; it had 77 when everything stood at the top
 MOST_NAMES = 23
 
 

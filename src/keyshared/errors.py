@@ -19,7 +19,6 @@ __all__ = [
     "ClockError",
     "ConfigError",
     "ConsumerExistsError",
-    "ConsumerFullError",
     "EntryStateError",
     "HashHolderError",
     "InvariantError",
@@ -299,24 +298,6 @@ class KeyFullError(WindowFullError):
     def _text(self) -> str:
         key = shown(self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES])
         return f"cannot offer: {_put(self.capacity)} messages of key {key} may wait; ask room_for(key) first"
-
-
-class ConsumerFullError(WindowFullError):
-    """A message was offered although as many wait for the consumer of its key as may: ``room_for(key)`` was 0.
-
-    Attributes:
-        consumer: Who owns the key.
-        capacity: ``max_waiting_per_consumer``.
-    """
-
-    def __init__(self, consumer: str, capacity: int) -> None:
-        MisuseError.__init__(self, consumer, capacity)
-        self.consumer = consumer
-        self.capacity = capacity
-
-    def _text(self) -> str:
-        waiting = f"{_put(self.capacity)} messages may wait for consumer {shown(self.consumer)}"
-        return f"cannot offer: {waiting}; ask room_for(key) first"
 
 
 class LookAheadFullError(WindowFullError):

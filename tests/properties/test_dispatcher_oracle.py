@@ -245,7 +245,14 @@ def comes_back(world: World) -> None:
     """Dead letters come back among messages that wait for instants, and make way for newer ones."""
     config = world.config
     retry = replace(config.retry, max_redeliveries=0)
-    config = replace(config, poison=Poison.DEAD_LETTER, ordering_required=False, max_ack_holes=None, batch_per_key=1)
+    config = replace(
+        config,
+        poison=Poison.DEAD_LETTER,
+        archive_blocked=False,
+        ordering_required=False,
+        max_ack_holes=None,
+        batch_per_key=1,
+    )
     world.config = replace(config, latest_only=True, redrive=True, retry=retry, on_evict=OnEvict.REDELIVER)
     world.calls = mixed(COMING_BACK, world.choose)
     world.keys, world.strides = world.keys[:2], (1, 1, 2, 3)
@@ -259,7 +266,14 @@ def test_what_comes_back_among_what_is_superseded_goes_where_the_model_says(seed
 
 def several_of_a_key_are_poison(world: World) -> None:
     """More than one open message of a key fails for the last time, and its quarantine ends before all are archived."""
-    config = replace(world.config, poison=Poison.DEAD_LETTER, quarantine=True, ordering_required=False, batch_per_key=1)
+    config = replace(
+        world.config,
+        poison=Poison.DEAD_LETTER,
+        archive_blocked=False,
+        quarantine=True,
+        ordering_required=False,
+        batch_per_key=1,
+    )
     retry = replace(config.retry, max_redeliveries=world.choose([0, 1]))
     world.config = replace(config, retry=retry, max_in_flight_per_key=3, max_loaded_per_key=6)
     world.calls = mixed(POISONED, world.choose)

@@ -318,7 +318,7 @@ def test_a_blocked_key_is_told_of_and_waits_for_nobody() -> None:
 
 
 def test_to_unblock_a_key_in_quarantine_ends_that() -> None:
-    engine = engine_of("log", poison=Poison.QUARANTINE, writes=True)
+    engine = engine_of("log", quarantine=True, writes=True)
     engine.submit("log", 0, "key", 0)
     (run,) = begun(engine, 0)
     engine.ended(run, Reject("bad"))
@@ -349,6 +349,8 @@ def test_a_name_can_be_had_once_and_again_when_it_has_left() -> None:
         {"batch": 5, "max_loaded_per_key": 4},
         {"retry": 3},
         {"poison": "drop"},
+        {"poison": Poison.DROP, "quarantine": True},
+        {"archive_blocked": True},
         {"commit_every_ms": -1},
         {"call_attempts": 0},
         {"token_bytes": 63},

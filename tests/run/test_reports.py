@@ -145,7 +145,7 @@ def test_stuck_names_keys_and_reasons_oldest_first() -> None:
 
 
 def test_a_blocked_message_whose_copy_is_written_is_still_stuck() -> None:
-    engine = engine_of("log", poison=Poison.BLOCK_AND_DEAD_LETTER, writes=True)
+    engine = engine_of("log", poison=Poison.BLOCK, archive_blocked=True, writes=True)
     engine.submit("log", 0, "key", 0)
     (run,) = begun(engine, 0)
     engine.ended(run, Reject("bad"), now_ms=0)

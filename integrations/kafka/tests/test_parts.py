@@ -98,7 +98,8 @@ class Client:
         (OPTIONS, {"order": "value"}),
         (OPTIONS, {"drain_s": -1}),
         (OPTIONS, {"timeout_s": "long"}),
-        (OPTIONS, {"poison": Poison.QUARANTINE}),
+        (OPTIONS, {"quarantine": True}),
+        (OPTIONS, {"poison": Poison.BLOCK, "archive_blocked": True}),
     ],
 )
 def test_nonsense_is_refused_before_anything_connects(options: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
+from keyshared._checks import require
 from keyshared._core.acceptance import Acceptance
-from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
 from keyshared.hashing.named import KEY_HASHES
 from keyshared.placement.protocol import Placement
@@ -164,15 +164,13 @@ class Routing:
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if the count of selective consumers, or what is kept of filters, has drifted."""
-        if self._selective != sum(map(self._is_selective, self.filters)):
-            raise InvariantError("routing counts who does not take every key")
-        if any(name not in self.filters for name in self._away):
-            raise InvariantError("only those who joined can be away")
-        if any(self.acceptance.filters.get(name) is not accepts for name, accepts in self.filters.items()):
-            raise InvariantError("keys are compared with the filters of now")
+        require(self._selective == sum(map(self._is_selective, self.filters)), "selective consumers are counted")
+        require(all(name in self.filters for name in self._away), "only those who joined can be away")
+        same = all(self.acceptance.filters.get(name) is accepts for name, accepts in self.filters.items())
+        require(same, "keys are compared with the filters of now")
         self.acceptance.check_invariants()
-        if self._strangers.keys() != set(self._placement.consumers) - self.filters.keys():
-            raise InvariantError("routing knows whom of the placement it still waits for")
+        strangers = set(self._placement.consumers) - self.filters.keys()
+        require(self._strangers.keys() == strangers, "routing knows for whom of the placement it still waits")
 
     def _refresh(self) -> None:
         """Choose how owners are found: where nobody is selective and everybody is here, the placement alone says it."""

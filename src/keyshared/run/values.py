@@ -51,6 +51,8 @@ class RunnerConfig:
         max_loaded_per_key: Messages of one key in memory; beyond that they are left in the log if there is a ``load``.
         retry: How often and how late a failed message is tried again.
         poison: What is done with a message whose retries are exhausted, or that was rejected.
+        archive_blocked: With ``Poison.BLOCK``: whether a dead letter of the message is written first.
+        quarantine: With ``Poison.DEAD_LETTER``: whether the newer messages of its key follow it, until ``unblock``.
         commit_every_ms: Least time between two commits of a log, unless it leaves or is drained.
         token_bytes: Greatest length of a token, at least 64; the default fits the metadata of a Kafka commit.
         call_attempts: How often a call of ``commit``, ``dead_letter``, ``load`` or ``settled`` is tried before the
@@ -84,6 +86,8 @@ class RunnerConfig:
     max_loaded_per_key: int = 1_000
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     poison: Poison = Poison.DEAD_LETTER
+    archive_blocked: bool = False
+    quarantine: bool = False
     commit_every_ms: int = DEFAULT_COMMIT_EVERY_MS
     token_bytes: int = DEFAULT_TOKEN_BYTES
     call_attempts: int = DEFAULT_CALL_ATTEMPTS
@@ -111,7 +115,7 @@ class RunnerConfig:
             check_int(name, getattr(self, name), 1)
         for name in ("commit_every_ms", "stop_ms", "max_hung_workers"):
             check_int(name, getattr(self, name), 0)
-        for name in ("measure", "latest_only", "redrive"):
+        for name in ("archive_blocked", "quarantine", "measure", "latest_only", "redrive"):
             check_bool(name, getattr(self, name))
         check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BYTES)
         for name, otherwise in (
@@ -161,6 +165,8 @@ def dispatcher_config(config: RunnerConfig, window: int, start: int | None, *, t
         ack_timeout_ms=None,  # the engine counts from the start of the handler
         retry=config.retry,
         poison=config.poison,
+        archive_blocked=config.archive_blocked,
+        quarantine=config.quarantine,
         start=start,
         tell_settled=tell_settled,
     )

@@ -96,6 +96,8 @@ class ParallelConsumer(Verbs):
         dead_letters: Topic for messages that are given up, none of ``topics``. Without it such a message stops the
             consumer with the error of its handler, unless ``poison`` lets messages be dropped or blocked.
         poison: What is done with a message that is given up, and with its key.
+        archive_blocked: With ``Poison.BLOCK``: whether the message is written to ``dead_letters`` first.
+        quarantine: With ``Poison.DEAD_LETTER``: whether the newer messages of its key follow it, until ``unblock``.
         drain_s: How long handlers may finish when a partition is revoked, or when the consumer stops.
         timeout_s: How long a handler may run; None for ever. A coroutine is cancelled then. A thread cannot be
             cancelled: its key waits for it, and another thread takes its place. A process is killed.
@@ -146,6 +148,8 @@ class ParallelConsumer(Verbs):
         retries: int | RetryPolicy = DEFAULT_RETRIES,
         dead_letters: str | None = None,
         poison: Poison = Poison.DEAD_LETTER,
+        archive_blocked: bool = False,
+        quarantine: bool = False,
         drain_s: float = 10,
         timeout_s: float | None = None,
         slow_s: float | None = DEFAULT_SLOW_S,
@@ -174,7 +178,8 @@ class ParallelConsumer(Verbs):
         check_processes(processes, handle, is_async=self._is_async)
         options = options_of("options", options)
         self._topics = topics_of(topics)
-        check_dead_letters(dead_letters, poison, self._topics, options)
+        needed_by = "archive_blocked" if archive_blocked else "quarantine" if quarantine else None
+        check_dead_letters(dead_letters, needed_by, self._topics, options)
         self._drain_ms = _milliseconds("drain_s", drain_s)
         with configuration():
             self._config = RunnerConfig(
@@ -188,6 +193,8 @@ class ParallelConsumer(Verbs):
                 max_loaded_per_key=max(1, window // 10, batch if type(batch) is int else 0),
                 retry=retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_redeliveries=_retries(retries)),
                 poison=poison,
+                archive_blocked=archive_blocked,
+                quarantine=quarantine,
                 commit_every_ms=_milliseconds("commit_every_s", commit_every_s) // 2,  # and the member takes the rest
                 token_bytes=check_int("metadata_bytes", metadata_bytes, LEAST_METADATA_BYTES),
                 stop_ms=self._drain_ms,

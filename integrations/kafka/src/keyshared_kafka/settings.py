@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from warnings import catch_warnings, simplefilter
 
 from keyshared._checks import check_bool, check_kind, check_mapping, configuration
-from keyshared.config import Poison
 from keyshared.errors import ConfigError, shown
 from keyshared.run import Spans
 
@@ -79,23 +78,23 @@ def topics_of(topics: object) -> list[str]:
     return names
 
 
-def check_dead_letters(dead_letters: object, poison: object, topics: Sequence[str], options: Mapping[str, Any]) -> None:
+def check_dead_letters(
+    dead_letters: object, needed_by: str | None, topics: Sequence[str], options: Mapping[str, Any]
+) -> None:
     """Check the topic of dead letters: if it were consumed, each letter would become another one, without end.
 
     Args:
         dead_letters: Its name; None for no such topic.
-        poison: What is done with a message that is given up.
+        needed_by: The setting that cannot do without it; None if there is none.
         topics: What is consumed.
         options: The user's.
 
     Raises:
-        ConfigError: It is no name, or it is consumed, or there is none and ``poison`` needs it.
+        ConfigError: It is no name, or it is consumed, or there is none and a setting needs it.
     """
-    with configuration():
-        policy = check_kind("poison", poison, Poison, ", such as Poison.DROP")
     if dead_letters is None:
-        if policy.archive and policy is not Poison.DEAD_LETTER:
-            raise ConfigError("dead_letters", None, f"name a topic with {policy}")
+        if needed_by is not None:
+            raise ConfigError("dead_letters", None, f"name a topic with {needed_by}")
         return
     if not isinstance(dead_letters, str) or not dead_letters:
         raise ConfigError("dead_letters", dead_letters, "be the name of a topic, or None for none")
