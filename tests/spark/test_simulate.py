@@ -159,7 +159,8 @@ def test_summaries_agree_with_pandas(spark: SparkSession) -> None:
             & (frame["topic"] == row.topic)
             & (frame["partition"] == row.partition)
         ]
-        waits = here["wait_ms"].dropna()
+        began = (here["ended_ms"] - here["service_ms"]).fillna(here["delivered_ms"])
+        waits = (began - here["available_ms"]).dropna()
         assert 200 == row.messages == here["offset"].nunique()
         assert here["consumer"].count() == row.deliveries
         assert row.messages == sum(
