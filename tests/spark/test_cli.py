@@ -14,7 +14,7 @@ from tests.spark.logs import log_frame, random_log
 
 from keyshared.spark import cli, demo
 from keyshared.spark.cli import main
-from keyshared.spark.simulate import simulate
+from keyshared.spark.deliveries import simulate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,11 +27,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from tests.spark.logs import log_frame, random_group, random_log
 
-from keyshared.spark.audit import audit
 from keyshared.spark.causes import causes_of
-from keyshared.spark.figures import HOT_KEYS, INTERVALS, Figures, figures
+from keyshared.spark.deliveries import DELIVERIES, simulate
 from keyshared.spark.page import duration, page_html, summary_text, write_page
-from keyshared.spark.simulate import DELIVERIES, simulate
+from keyshared.spark.page_figures import HOT_KEYS, INTERVALS, Figures, figures
+from keyshared.spark.verdicts import audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

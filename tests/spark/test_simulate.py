@@ -12,7 +12,7 @@ from tests.spark.logs import MAY, Record, group_of, log_frame, random_group, ran
 
 from keyshared.errors import ArgumentError
 from keyshared.simulate import Arrival, Group, Join, Pace, PerMessage, SimulatedConsumer, simulated_deliveries
-from keyshared.spark.simulate import simulate, simulate_rows, summaries
+from keyshared.spark.deliveries import simulate, simulate_rows, summaries
 
 
 def in_python(records: list[Record], group: Group, *, start: int | None = None) -> list[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from math import ceil
 from statistics import median
 from typing import Final, NamedTuple
 
-from keyshared.spark.figures import ALL, WINDOW, Figures, as_text
+from keyshared.spark.page_figures import ALL, WINDOW, Figures, as_text
 
 __all__ = ["Cause", "causes_of"]
 

@@ -32,13 +32,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared._checks import check_extra
 from keyshared.errors import ArgumentError, KeySharedError
 from keyshared.simulate import Group, Pace
-from keyshared.spark.audit import audit
+from keyshared.spark.deliveries import CONSUMER_GROUP, simulate
 from keyshared.spark.demo import example_group, measure, write_flights
-from keyshared.spark.figures import figures
 from keyshared.spark.page import summary_text, write_page
-from keyshared.spark.progress import progress
+from keyshared.spark.page_figures import figures
+from keyshared.spark.progress_bar import progress
 from keyshared.spark.session import local_session
-from keyshared.spark.simulate import CONSUMER_GROUP, simulate
+from keyshared.spark.verdicts import audit
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from keyshared._checks import check_extra
 from keyshared.spark.causes import causes_of
-from keyshared.spark.figures import Figures, as_text
+from keyshared.spark.page_figures import Figures, as_text
 
 if TYPE_CHECKING:
     import altair as alt

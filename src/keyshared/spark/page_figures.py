@@ -3,7 +3,7 @@
 Spark aggregates in at most six queries. The number of rows that come to the driver depends on the group, on the
 topic-partitions and on the page, never on the messages. All percentiles are exact.
 
-Waits are those of `keyshared.spark.simulate.work_began`: they end when a consumer begins to work on the message.
+Waits are those of `keyshared.spark.deliveries.work_began`: they end when a consumer begins to work on the message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.simulate import Crash, Group, Join, Leave, Redrive, Return
+from keyshared.spark.deliveries import CONSUMER_GROUP, work_began
 from keyshared.spark.rows import TOPIC_PARTITION, label_of, names_of
-from keyshared.spark.simulate import CONSUMER_GROUP, work_began
 
-__all__ = ["Figures", "Rows", "as_text", "figures"]
+__all__ = ["Figures", "Records", "as_text", "figures"]
 
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Records: TypeAlias = Sequence[Mapping[str, Any]]
 
 INTERVALS: Final = 120
 HOT_KEYS: Final = 10
@@ -64,15 +64,15 @@ class Figures:
     group: Group | None
     total: Mapping[str, Any]
     keys: int
-    topic_partitions: Rows
-    consumers: Rows
+    topic_partitions: Records
+    consumers: Records
     width_ms: int
-    waits: Rows
-    use: Rows
-    backlog: Rows
-    hot_keys: Rows
-    promises: Rows
-    proofs: Rows
+    waits: Records
+    use: Records
+    backlog: Records
+    hot_keys: Records
+    promises: Records
+    proofs: Records
     enough_ms: int
     marks: Sequence[tuple[int, str]] = ()
 
@@ -118,7 +118,7 @@ def figures(
 
     Example:
         >>> from keyshared.simulate import Fixed, SimulatedConsumer
-        >>> from keyshared.spark.simulate import simulate
+        >>> from keyshared.spark.deliveries import simulate
         >>> group = Group(consumers=[SimulatedConsumer("a", Fixed(20))])
         >>> log = spark.range(5).selectExpr("'t' topic", "0 partition", "id as offset", "'k' as key", "id as timestamp")
         >>> [found] = figures(simulate(log, group), group=group)
@@ -177,18 +177,18 @@ class _Span(NamedTuple):
 class _Found(NamedTuple):
     """The rows of all groups."""
 
-    totals: Rows
-    intervals: Rows
-    flow: Rows
-    hot: Rows
-    promises: Rows
-    proofs: Rows
+    totals: Records
+    intervals: Records
+    flow: Records
+    hot: Records
+    promises: Records
+    proofs: Records
     keys: Mapping[str, int]
 
     def of(self, group: str) -> "_Found":
         """Return the rows of one group."""
 
-        def own(rows: Rows) -> Rows:
+        def own(rows: Records) -> Records:
             return [row for row in rows if row["group"] == group]
 
         return self._replace(
@@ -201,13 +201,13 @@ class _Found(NamedTuple):
         )
 
 
-def _by_wait(totals: Rows, group: str) -> Rows:
+def _by_wait(totals: Records, group: str) -> Records:
     """Return the topic-partitions of a group, the one that waited longest first."""
     rows = [row for row in totals if row["kind"] == _PLACE and row["group"] == group]
     return sorted(rows, key=lambda row: (-(row["wait_p99_ms"] or 0), row["name"]))
 
 
-def _totals(base: DataFrame) -> Rows:
+def _totals(base: DataFrame) -> Records:
     """Aggregate everything, each topic-partition and each consumer, in one query."""
     outcome = F.col("outcome")
     is_delivery = F.col("consumer").isNotNull()
@@ -239,7 +239,7 @@ def _totals(base: DataFrame) -> Rows:
     return _collected(rows)
 
 
-def _collected(df: DataFrame) -> Rows:
+def _collected(df: DataFrame) -> Records:
     return [row.asDict() for row in df.collect()]
 
 
@@ -255,7 +255,7 @@ def _of_consumer() -> Column:
     return F.when(F.col("consumer").isNotNull(), _kind(_CONSUMER, F.col("consumer")))
 
 
-def _intervals(base: DataFrame, span: _Span) -> Rows:
+def _intervals(base: DataFrame, span: _Span) -> Records:
     """Aggregate waits and work by interval of time, of all consumers and of each, in one query.
 
     A delivery waits in the interval in which its work begins, and works in each interval that it touches.
@@ -286,7 +286,7 @@ def _intervals(base: DataFrame, span: _Span) -> Rows:
     )
 
 
-def _flow(base: DataFrame, span: _Span, worst: Sequence[str]) -> Rows:
+def _flow(base: DataFrame, span: _Span, worst: Sequence[str]) -> Records:
     """Aggregate by interval how the backlog changed, its largest change, and how much work arrived; one query."""
     is_done = (F.col("outcome") == "acked") | F.col("consumer").isNull()
     arrived = (F.coalesce(F.col("attempt") <= 1, F.lit(False)) | F.col("_returns")).cast("int")
@@ -318,7 +318,7 @@ def _moment(ms: Column, change: Column, work_ms: Column) -> Column:
     return F.when(ms.isNotNull(), F.struct(ms.alias("ms"), *fields))
 
 
-def _keys(base: DataFrame) -> tuple[Rows, dict[str, int]]:
+def _keys(base: DataFrame) -> tuple[Records, dict[str, int]]:
     """Find the keys that waited longest and count all keys, in one query; find their consumers in another.
 
     A key that is in several topic-partitions has its own order, and its own figures, in each.
@@ -360,7 +360,7 @@ def _keys(base: DataFrame) -> tuple[Rows, dict[str, int]]:
     return hot, {row["group"]: row["messages"] for row in rows if not row["rank"]}
 
 
-def _judged(verdicts: DataFrame | None, *, has_groups: bool) -> tuple[Rows, Rows]:
+def _judged(verdicts: DataFrame | None, *, has_groups: bool) -> tuple[Records, Records]:
     """Sum the verdicts up by promise, and bring the first proofs; one query."""
     if verdicts is None:
         return [], []
@@ -442,7 +442,7 @@ def _consumer(member: _Member, row: Mapping[str, Any] | None, places: int) -> Ma
     return {"wait_p50_ms": None, "wait_p99_ms": None, **figures, "use": figures["busy_ms"] / room if room else 0.0}
 
 
-def _use(intervals: Rows, members: Sequence[_Member], places: int, span: _Span) -> Rows:
+def _use(intervals: Records, members: Sequence[_Member], places: int, span: _Span) -> Records:
     """Compare the work of each consumer with its time, in the intervals in which it was connected."""
     worked = {(row["name"], row["at"]): row["work_ms"] for row in intervals if row["kind"] == _CONSUMER}
     rows = []
@@ -456,7 +456,7 @@ def _use(intervals: Rows, members: Sequence[_Member], places: int, span: _Span) 
     return rows
 
 
-def _backlog(flow: Rows, members: Sequence[_Member], places: int, span: _Span) -> Rows:
+def _backlog(flow: Records, members: Sequence[_Member], places: int, span: _Span) -> Records:
     """Follow arrivals and ends, and compare the work of a tenth of the time with what the group can do in it."""
     rooms = [sum(each.room(span.begin(at), span.begin(at + 1)) for each in members) for at in range(INTERVALS)]
     rows = []
