@@ -269,7 +269,16 @@ def _hot_keys(each: Figures) -> _Table:
         )
         for row in each.hot_keys
     ]
-    head = ("key", "topic-partition", "messages", "share", "of all waiting", "wait p99", "work each", "consumers")
+    head = (
+        "hottest key",
+        "topic-partition",
+        "messages",
+        "share",
+        "of all waiting",
+        "wait p99",
+        "work each",
+        "consumers",
+    )
     return _Table(
         "Hottest keys", f"The keys that waited longest, of {each.keys:,}; each in its topic-partition.", head, rows
     )
