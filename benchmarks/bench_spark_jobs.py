@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
 from keyshared.simulate import Crash, Fixed, Group, Join, SimulatedConsumer
-from keyshared.spark.simulate import simulate, simulate_rows
+from keyshared.spark.deliveries import simulate, simulate_rows
 
 ROWS = 1_000_000
 KEYS = 100_000

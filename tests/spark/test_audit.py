@@ -30,7 +30,7 @@ pytest.importorskip("pyspark")
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from keyshared.spark.audit import DELIVERY_CLAIMS, audit, delivery_events, judge_events
+from keyshared.spark.verdicts import DELIVERY_CLAIMS, audit, delivery_events, judge_events
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ from tests.spark.logs import log_frame, random_log
 
 from keyshared.spark import cli, demo
 from keyshared.spark.cli import main
-from keyshared.spark.simulate import simulate
+from keyshared.spark.deliveries import simulate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +75,21 @@ def test_several_groups_are_compared(
     assert all(name in text for name in ("group one", "group two", "group three"))
 
 
+def test_a_semicolon_in_quotes_ends_no_statement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
+) -> None:
+    assert spark is not None
+    (tmp_path / "log.csv").write_text("topic;partition;offset;key;timestamp\nt;0;7;k;5\n")
+    view = f"CREATE OR REPLACE TEMPORARY VIEW rows USING csv OPTIONS (path '{tmp_path}/log.csv', sep ';', "
+    query = "SELECT * FROM rows WHERE key != 'it''s; \"not\"'"
+    arguments = ["--log", f"{view} header true, inferSchema true); {query} ;", "--out", str(tmp_path / "out")]
+    group = group_file(tmp_path, "today.py", 'group = of("ann", "bob")')
+    assert 0 == main([*arguments, "--group", group])
+    assert f"Messages of {query}." in capsys.readouterr().out
+    assert 2 == main(["--log", " ; ", "--group", group, "--out", str(tmp_path / "out")])
+    assert "--log" in capsys.readouterr().err
+
+
 def test_without_a_group_one_is_made_up_that_the_log_keeps_busy(
     events: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: "SparkSession"
 ) -> None:
@@ -124,6 +139,7 @@ def test_a_broken_promise_is_the_exit_status(
         (["--log", "SELECT * FROM nowhere"], "nowhere"),
         (["--group", "{folder}/bad.py"], "it must name a Group as group, or several as groups, a dict"),
         (["--group", "{folder}/none.py"], "No such file"),
+        (["--group", "{folder}/wrong.py"], "it must run without NameError: name 'undefined' is not defined"),
         (["--log", "TABLE parquet.`{events}`", "--consumers", "1"], "consumers is 1; it must be an int of at least 2"),
         (
             ["--log", "TABLE parquet.`{events}` UNION ALL TABLE parquet.`{events}`", "--group", "{folder}/good.py"],
@@ -141,6 +157,7 @@ def test_what_cannot_work_is_said_in_a_line(  # noqa: PLR0917 - fixtures
 ) -> None:
     assert spark is not None
     group_file(tmp_path, "bad.py", "group = 7")
+    group_file(tmp_path, "wrong.py", "group = undefined")
     group_file(tmp_path, "good.py", 'group = of("ann")')
     filled = [argument.format(folder=tmp_path, events=events) for argument in arguments]
     assert 2 == main([*filled, "--out", str(tmp_path / "out"), "--quiet"])

@@ -18,7 +18,7 @@ pyspark = pytest.importorskip("pyspark", minversion="4.1")
 from pyspark.errors import PySparkException  # noqa: E402 - needs pyspark
 from pyspark.sql import functions as F  # noqa: E402, N812 - needs pyspark
 
-from keyshared.spark.colocate import colocate  # noqa: E402 - needs pyspark
+from keyshared.spark.colocation import colocate  # noqa: E402 - needs pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

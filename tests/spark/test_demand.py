@@ -23,7 +23,7 @@ from keyshared.simulate import (
     SetService,
     SimulatedConsumer,
 )
-from keyshared.spark.demand import demand, stays
+from keyshared.spark.demand_windows import demand, stays
 
 
 def test_an_overload_in_the_first_quarter_shows_though_the_average_is_low(spark: SparkSession) -> None:

@@ -16,6 +16,7 @@ from keyshared.simulate import (
     Group,
     Join,
     Leave,
+    Redrive,
     Return,
     SampledAnswers,
     SimulatedConsumer,
@@ -23,18 +24,21 @@ from keyshared.simulate import (
 
 pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 from tests.spark.logs import log_frame, random_group, random_log
 
-from keyshared.spark.audit import audit
 from keyshared.spark.causes import causes_of
-from keyshared.spark.figures import INTERVALS, Figures, figures
+from keyshared.spark.deliveries import DELIVERIES, simulate
 from keyshared.spark.page import duration, page_html, summary_text, write_page
-from keyshared.spark.simulate import simulate
+from keyshared.spark.page_figures import HOT_KEYS, INTERVALS, Figures, figures
+from keyshared.spark.verdicts import audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+COLUMNS = f"topic string, partition int, {DELIVERIES}"
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +81,11 @@ def test_totals_are_those_of_pandas(deliveries: DataFrame, found: Figures) -> No
     assert found.total["messages"] == rows.drop_duplicates(["place", "offset"]).shape[0] == 800
     assert found.keys == rows["key"].nunique() == 8
     assert len(found.topic_partitions) == 4
-    keyed = rows.dropna(subset=["key"]).groupby("key")
+    keyed = rows.dropna(subset=["key"]).groupby(["place", "key"])
     waited = keyed["wait_ms"].sum().sort_values(ascending=False)
-    assert [row["wait_ms"] for row in found.hot_keys] == waited.tolist()
+    assert [row["wait_ms"] for row in found.hot_keys] == waited.tolist()[:HOT_KEYS]
     for row in found.hot_keys:
-        own = keyed.get_group(row["key"])
+        own = keyed.get_group((row["topic_partition"], row["key"]))
         assert row["messages"] == (own["attempt"] <= 1).sum()
         assert row["p99"] == pytest.approx(own["wait_ms"].quantile(0.99))
         assert row["consumers"] == sorted(own["consumer"].dropna().unique())
@@ -100,10 +104,13 @@ def test_waits_and_backlog_over_time_are_those_of_pandas(deliveries: DataFrame, 
     everything = [row for row in found.backlog if row["topic_partition"] == "all"]
     assert len(everything) == INTERVALS
     arrived = rows[rows["attempt"] <= 1]["available_ms"]
-    done = rows[(rows["outcome"] == "acked") | (rows["consumer"].isna() & rows["attempt"].isna())]["ended_ms"]
+    done = rows[(rows["outcome"] == "acked") | rows["consumer"].isna()]["ended_ms"].dropna()
+    instants = sorted({*arrived, *done})
+    backlog = {at_ms: (arrived <= at_ms).sum() - (done <= at_ms).sum() for at_ms in instants}
     for row in everything:
         end = row["start_ms"] + found.width_ms
-        assert row["backlog"] == (arrived < end).sum() - (done < end).sum()
+        before = [backlog[at_ms] for at_ms in instants if at_ms < row["start_ms"]][-1:]
+        assert row["backlog"] == max([*before, *(backlog[at] for at in instants if row["start_ms"] <= at < end)])
     assert {row["topic_partition"] for row in found.backlog} == {"all", "orders-0", "orders-1", "bills-0", "bills-1"}
     assert {row["consumer"] for row in found.use} == {"a", "b", "c"}
     assert all(0 <= row["use"] <= 1 for row in found.use)
@@ -118,6 +125,45 @@ def test_a_consumer_that_always_works_is_in_use_all_of_its_time(spark: "SparkSes
     use = {name: [row["use"] for row in found.use if row["consumer"] == name] for name in "ab"}
     assert len(use["b"]) < len(use["a"]) <= INTERVALS
     assert sum(use["a"]) / len(use["a"]) > 0.4
+
+
+def test_a_redriven_message_is_in_the_backlog_again_until_it_is_done(spark: "SparkSession") -> None:
+    log = spark.range(5).selectExpr("'t' topic", "0 partition", "id offset", "'k' key", "id timestamp")
+    group = Group(
+        consumers=[SimulatedConsumer("a", Fixed(10))],
+        changes=[Redrive(500, "k"), Redrive(900, "k")],
+        answers=[SampledAnswers([Answer.REJECT, Answer.ACK])],
+        config=DispatcherConfig(redrive=True),
+    )
+    deliveries = simulate(log, group)
+    ends = [(row.offset, row.ended_ms) for row in deliveries.filter("outcome = 'dead_lettered'").collect()]
+    assert [(3, 40), (4, 50), (3, 510), (3, 910)] == ends  # 4 is acked at 520
+    [found] = figures(deliveries, group=group)
+    backlog = {row["start_ms"]: row["backlog"] for row in found.backlog if row["topic_partition"] == "all"}
+    assert (found.width_ms, max(backlog.values())) == (8, 5)
+    assert [0, 2, 1, 0, 0, 1, 1] == [backlog[at_ms] for at_ms in (400, 496, 512, 528, 888, 896, 904)]
+
+
+def test_a_message_that_is_settled_without_a_delivery_leaves_the_backlog(spark: "SparkSession") -> None:
+    rows: list[Any] = [("t", 0, 0, b"k", None, 0, 5, None, 9, "skipped", None, None, None, 0)]
+    rows += [("t", 0, 1, b"k", "a", 1, 200, 200, 300, "acked", 0, 100, 1, 2)]
+    [found] = figures(spark.createDataFrame(rows, COLUMNS))
+    backlog = {row["start_ms"]: row["backlog"] for row in found.backlog if row["topic_partition"] == "all"}
+    assert [1, 0, 1, 1] == [backlog[at_ms] for at_ms in (5, 101, 200, 299)]
+
+
+def test_a_key_of_two_topics_is_two_keys_in_order(spark: "SparkSession") -> None:
+    log = spark.range(1_000).selectExpr(
+        "if(id % 2 = 0, 'a', 'b') topic", "0 partition", "id offset", "'same' key", "id * 100 timestamp"
+    )
+    group = Group(consumers=consumers(150, 150))
+    [found] = figures(simulate(log, group), group=group, enough_ms=1)
+    assert (found.keys, found.is_enough) == (1, True)
+    assert [("a-0", 500), ("b-0", 500)] == [(row["topic_partition"], row["messages"]) for row in found.hot_keys]
+    slow = Group(consumers=consumers(190, 190))
+    [found] = figures(simulate(log.withColumn("timestamp", F.expr("offset * 90")), slow), group=slow, enough_ms=1)
+    text = next(cause.text for cause in causes_of(found) if cause.name == "hot key")
+    assert text.startswith("Key same of a-0 has 50% of all waiting: its messages need 106% of the time of one worker")
 
 
 def by_offset(spark: "SparkSession", key: str, *, every_ms: int = 100, count: int = 1_500) -> DataFrame:
@@ -210,21 +256,16 @@ def test_the_page_and_the_terminal_say_the_same(found: Figures, tmp_path: Path) 
     for line in ("Orders & <bills>", "made up", "every promise kept", "800", duration(found.total["wait_p99_ms"])):
         assert line in text
         assert line in terminal
-    assert len(terminal.splitlines()) <= 30
+    assert len(terminal.splitlines()) <= 20
 
 
 def test_a_violation_is_shown_with_its_proof_and_nothing_of_a_key_is_markup(spark: "SparkSession") -> None:
-    columns = (
-        "topic string, partition int, offset bigint, key binary, consumer string, attempt int, available_ms bigint, "
-    )
-    columns += "delivered_ms bigint, ended_ms bigint, outcome string, wait_ms bigint, service_ms bigint, "
-    columns += "sequence bigint, end_sequence bigint"
     key = b"<b>\xff"
     rows = [
         ("t", 0, 0, key, "ann", 1, 0, 0, 10, "acked", 0, 10, 0, 2),
         ("t", 0, 1, key, "<i>", 1, 0, 1, 11, "acked", 1, 10, 1, 3),
     ]
-    df = spark.createDataFrame(rows, columns)
+    df = spark.createDataFrame(rows, COLUMNS)
     [found] = figures(df, audit(df))
     assert [("one-holder", "t-0")] == [(proof["promise"], proof["place"]) for proof in found.proofs]
     page = page_html([found])

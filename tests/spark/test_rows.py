@@ -144,7 +144,7 @@ def test_rows_that_are_not_read_are_passed_over() -> None:
 
 def test_rows_of_a_topic_partition_must_stand_together() -> None:
     rows = [("p", 1), ("q", 1), ("p", 2)]
-    with pytest.raises(RowError, match="at shard='p': its rows do not stand together"):
+    with pytest.raises(RowError, match="at shard='p': its rows are not together"):
         list(each_partition(rows, ["shard"], list))
 
 

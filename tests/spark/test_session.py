@@ -5,17 +5,15 @@ import os
 import subprocess
 import sys
 import threading
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark")
-from keyshared.spark.progress import progress
+from keyshared.spark import progress_bar as adapter
+from keyshared.spark.progress_bar import progress
 from keyshared.spark.session import local_session
-
-adapter = import_module("keyshared.spark.progress")  # the package's own name is that of the function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +27,7 @@ import sys
 from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from keyshared.spark.progress import progress
+from keyshared.spark.progress_bar import progress
 from keyshared.spark.session import local_session
 
 spark = local_session("t", master="local[1]", log=Path(sys.argv[1]), jvm_options="-XX:TieredStopAtLevel=1")
@@ -101,4 +99,4 @@ def test_progress_shows_the_tasks_of_the_running_stages(
 
 
 def test_a_spark_that_does_not_answer_shows_no_tasks() -> None:
-    assert (0, 0) == adapter._tasks(None)  # as Spark Connect, which has no context
+    assert (0, 0) == adapter._tasks(None)  # type: ignore[arg-type]  # as Spark Connect, which has no context

@@ -12,7 +12,7 @@ from tests.spark.logs import MAY, Record, group_of, log_frame, random_group, ran
 
 from keyshared.errors import ArgumentError
 from keyshared.simulate import Arrival, Group, Join, Pace, PerMessage, SimulatedConsumer, simulated_deliveries
-from keyshared.spark.simulate import simulate, simulate_rows, summaries
+from keyshared.spark.deliveries import simulate, simulate_rows, summaries
 
 
 def in_python(records: list[Record], group: Group, *, start: int | None = None) -> list[tuple[Any, ...]]:
@@ -159,7 +159,8 @@ def test_summaries_agree_with_pandas(spark: SparkSession) -> None:
             & (frame["topic"] == row.topic)
             & (frame["partition"] == row.partition)
         ]
-        waits = here["wait_ms"].dropna()
+        began = (here["ended_ms"] - here["service_ms"]).fillna(here["delivered_ms"])
+        waits = (began - here["available_ms"]).dropna()
         assert 200 == row.messages == here["offset"].nunique()
         assert here["consumer"].count() == row.deliveries
         assert row.messages == sum(

@@ -15,21 +15,20 @@ from keyshared._checks import check_extra
 
 check_extra("spark", "pyspark", "pyarrow", "numpy")
 
-from keyshared.spark.audit import AUDIT, DELIVERY_CLAIMS, audit, delivery_events, judge_events
 from keyshared.spark.causes import Cause, causes_of
-from keyshared.spark.colocate import colocate
+from keyshared.spark.colocation import colocate
 from keyshared.spark.columns import bucket, bucket_hash, bucket_owner, owner, slot
 from keyshared.spark.copies import copies_due, flags_header
 from keyshared.spark.copy_audit import FAULT_COLUMNS, audit_copies, faults_of
-from keyshared.spark.demand import demand
-from keyshared.spark.figures import Figures, figures
+from keyshared.spark.deliveries import DELIVERIES, simulate, simulate_rows, summaries
+from keyshared.spark.demand_windows import demand
 from keyshared.spark.histogram import loads, slot_histogram
 from keyshared.spark.offsets import translate_offsets
 from keyshared.spark.page import page_html, summary_text, write_page
-from keyshared.spark.progress import progress
+from keyshared.spark.page_figures import Figures, figures
+from keyshared.spark.progress_bar import progress
 from keyshared.spark.rows import RowError, by_partition, each_partition
 from keyshared.spark.session import local_session
-from keyshared.spark.simulate import DELIVERIES, simulate, simulate_rows, summaries
 from keyshared.spark.stream import (
     COMMAND_COLUMNS,
     OUTCOME_COLUMNS,
@@ -37,6 +36,7 @@ from keyshared.spark.stream import (
     dispatch_rows,
     stream_dispatch,
 )
+from keyshared.spark.verdicts import AUDIT, DELIVERY_CLAIMS, audit, delivery_events, judge_events
 
 __all__ = [
     "AUDIT",

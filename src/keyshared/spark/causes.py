@@ -5,7 +5,7 @@ from math import ceil
 from statistics import median
 from typing import Final, NamedTuple
 
-from keyshared.spark.figures import ALL, WINDOW, Figures, as_text
+from keyshared.spark.page_figures import ALL, WINDOW, Figures, as_text
 
 __all__ = ["Cause", "causes_of"]
 
@@ -48,7 +48,7 @@ def causes_of(found: Figures) -> list[Cause]:
     return causes or [
         Cause(
             "other",
-            "No consumer, key or retry stands out: waits are short bursts in single topic-partitions.",
+            "No consumer, key or retry causes most of it: waits are short bursts in single topic-partitions.",
             "Look at the backlog of the topic-partitions below.",
         )
     ]
@@ -64,8 +64,8 @@ def _hot_key(found: Figures) -> Iterator[Cause]:
             mean = key["busy_ms"] / max(key["messages"], 1)
             yield Cause(
                 "hot key",
-                f"Key {as_text(key['key'])} has {share:.0%} of all waiting: its messages need {need:.0%} of the time "
-                "of one worker, and a key is worked on in order, one message at a time.",
+                f"Key {as_text(key['key'])} of {key['topic_partition']} has {share:.0%} of all waiting: its messages "
+                f"need {need:.0%} of the time of one worker, and a key is worked on in order, one message at a time.",
                 f"More consumers do not help: split the key, or handle it in {_PLANNED * mean / need:,.0f} instead of "
                 f"{mean:,.0f} ms a message.",
             )

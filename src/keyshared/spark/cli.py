@@ -15,6 +15,7 @@ Exit status: 0 no promise broken, 1 a promise broken, 2 the job could not run.
 import argparse
 import logging
 import os
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -28,15 +29,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
+from keyshared._checks import check_extra
 from keyshared.errors import ArgumentError, KeySharedError
 from keyshared.simulate import Group, Pace
-from keyshared.spark.audit import audit
+from keyshared.spark.deliveries import CONSUMER_GROUP, simulate
 from keyshared.spark.demo import example_group, measure, write_flights
-from keyshared.spark.figures import figures
 from keyshared.spark.page import summary_text, write_page
-from keyshared.spark.progress import progress
+from keyshared.spark.page_figures import figures
+from keyshared.spark.progress_bar import progress
 from keyshared.spark.session import local_session
-from keyshared.spark.simulate import CONSUMER_GROUP, simulate
+from keyshared.spark.verdicts import audit
 
 __all__ = ["main"]
 
@@ -57,8 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     options = _parser().parse_args(argv)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark writes what is raised anyway
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # pyspark logs each exception that it raises
     try:
+        check_extra("demo", "altair", "jinja2", "vl_convert")  # before the work, which takes minutes
         groups = _groups(options.group)
         options.out.mkdir(parents=True, exist_ok=True)
         spark, own = _session(options)
@@ -111,12 +114,21 @@ def _groups(paths: Sequence[str]) -> dict[str, Group]:
     """Read the groups of Python files; without a name of its own a group is called as its file."""
     found: dict[str, Group] = {}
     for path in paths:
-        names = runpy.run_path(path)
+        names = _run_file(path)
         made = names.get("groups", {Path(path).stem: names.get("group")})
         if not isinstance(made, dict) or not all(isinstance(group, Group) for group in made.values()):
             raise ArgumentError("--group", path, "name a Group as group, or several as groups, a dict")
         found |= {str(name): group for name, group in made.items()}
     return found
+
+
+def _run_file(path: str) -> dict[str, Any]:
+    try:
+        return runpy.run_path(path)
+    except (KeySharedError, OSError):
+        raise
+    except Exception as error:
+        raise ArgumentError("--group", path, f"run without {type(error).__name__}: {error}") from error
 
 
 def _session(options: argparse.Namespace) -> tuple[SparkSession, bool]:
@@ -152,8 +164,8 @@ def _log(spark: SparkSession, options: argparse.Namespace) -> _Log:
         title, about, places = "Flights of 2013", _FLIGHTS, "airport"
     else:
         query = options.log
-        title, about, places = "Deliveries", f"Messages of {query.split(';')[-1].strip()}.", "topic,partition"
-    *before, last = [statement for statement in query.split(";") if statement.strip()]
+        title, about, places = "Deliveries", f"Messages of {_statements(query)[-1]}.", "topic,partition"
+    *before, last = _statements(query)
     for statement in before:
         spark.sql(statement)
     rows = spark.sql(last)
@@ -161,6 +173,14 @@ def _log(spark: SparkSession, options: argparse.Namespace) -> _Log:
     also = {name: name if name in rows.columns else None for name in ("service_ms", "not_before")}
     columns = {"offset": options.offset, "key": options.key, "time": options.time, **also}
     return _Log(rows, options.title or title, about, named, columns)
+
+
+def _statements(query: str) -> list[str]:
+    """Return the statements of a query: what semicolons separate that are not in a text in quotes."""
+    found = [each.strip() for each in re.split(r""";(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""", query) if each.strip()]
+    if not found:
+        raise ArgumentError("--log", query, "be a query of Spark SQL")
+    return found
 
 
 def _made_up(log: _Log, consumers: int) -> tuple[_Log, Group]:
@@ -216,7 +236,7 @@ def _known(columns: dict[str, str | None]) -> Any:  # noqa: ANN401 - arguments b
 
 
 def _written(rows: DataFrame, options: argparse.Namespace, name: str) -> DataFrame:
-    """Write rows as a table, and return the table: what is asked of it later runs no simulation again."""
+    """Write rows as a table, and return the table: later queries of it run no simulation again."""
     path = (options.out / name).resolve().as_uri()
     rows.write.mode("overwrite").parquet(path)
     return rows.sparkSession.read.parquet(path)

@@ -101,7 +101,7 @@ def _known_cluster(tree: DistributionTree) -> Column:
 
 
 def _flags(*, binary: bool) -> Column:
-    """Return flags as hexadecimal digits without zeros in front: equal flags are equal texts, whatever their type."""
+    """Return flags as hexadecimal digits without zeros in front: equal flags are equal texts, for each type."""
     flags = F.col("flags")
     # no flags have no bytes: see BigEndian.decode
     wrong = F.octet_length(flags) == 0 if binary else flags < 0

@@ -83,7 +83,7 @@ def translate_offsets(
 
     Args:
         commits: ``group`` (string), the columns of ``topic_partition``, and ``offset`` (the *next* to read). If they
-            are there, also ``metadata`` (string) of the commit, and how the group stands on the target:
+            are there, also ``metadata`` (string) of the commit, and the state of the group on the target:
             ``target_active`` (boolean), ``target_committed`` (bigint) and ``target_metadata`` (string). NULL counts as:
             no metadata, not active, no commit.
         source_log: The records there: the columns of ``topic_partition``, ``offset`` and ``timestamp`` (a timestamp, or
@@ -92,7 +92,7 @@ def translate_offsets(
         topic_partition: One or several columns that name a topic-partition.
         margin_ms: How much older than the last processed record an unprocessed one may be. With ``provenance`` it only
             counts for the clusters to which the timestamp in the envelope goes on.
-        provenance: Resume at the first record that the group has not processed, whatever the timestamps.
+        provenance: Resume at the first record that the group has not processed, and ignore timestamps.
         level: Level of the distributor in the tree.
         keep_foreign: See `OffsetCommitter`.
         target_bounds: The columns of ``topic_partition``, ``start`` and ``end`` of the target's logs, for partitions in
@@ -208,7 +208,7 @@ def _young_enough(sent: DataFrame, log: DataFrame, bounds: DataFrame | None) -> 
     asked = sent.select("topic_partition", F.col("timestamp_epoch_ms").alias("timestamp"), F.struct("*").alias("asked"))
     union = _with_bounds(log.select("topic_partition", "timestamp", "offset"), bounds)
     union = union.unionByName(asked, allowMissingColumns=True)
-    # from the youngest down, and of equal ones the question last: what stands before it is not older
+    # from the youngest down, and of equal ones the question last: rows before it are not older
     order = Window.partitionBy("topic_partition").orderBy(F.desc("timestamp"), F.col("asked").isNotNull())
     lowest = F.min("offset").over(order.rowsBetween(Window.unboundedPreceding, 0))
     known = union.withColumns({"found": F.when(F.col("timestamp").isNotNull(), lowest), **_edges(order)})
@@ -249,7 +249,7 @@ def _uncovered(given: DataFrame, source: DataFrame, target: DataFrame, bounds: D
     so_far = of_origin.orderBy(*place).rowsBetween(Window.unboundedPreceding, 0)
     done = F.max(F.when(of_source, F.col("origin_offset"))).over(so_far)
     vector = F.when(is_asked, F.coalesce(done, F.lit(-1)) + 1).otherwise(F.col("origin_offset"))
-    # from the greatest down, and of equal ones the question last: what stands before it is not below it
+    # from the greatest down, and of equal ones the question last: rows before it are not below it
     down = of_origin.orderBy(F.desc("next"), "side").rowsBetween(Window.unboundedPreceding, 0)
     answers = (
         by_origin.withColumn("next", vector)

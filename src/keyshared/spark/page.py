@@ -14,7 +14,7 @@ import pandas as pd
 
 from keyshared._checks import check_extra
 from keyshared.spark.causes import causes_of
-from keyshared.spark.figures import Figures, as_text
+from keyshared.spark.page_figures import Figures, as_text
 
 if TYPE_CHECKING:
     import altair as alt
@@ -24,9 +24,12 @@ __all__ = ["duration", "page_html", "summary_text", "write_page"]
 _WIDE: Final = 780
 _NARROW: Final = 300
 _NAMED_MARKS: Final = 8  # more would hide one another
+_MARK_ROWS: Final = 4
 _HEIGHT: Final = 190
 _MOST_ROWS: Final = 30  # consumers in a chart or a table
 _PLACES: Final = 10
+_LINES: Final = 20  # of the text about one group
+_LEAST: Final = 3  # an empty line, the head of a table, and a row
 _EPOCH_MS: Final = 631_152_000_000  # 1990: later times are dates
 _DAYS_MS: Final = 2 * 86_400_000  # from here on an axis shows days
 _COLORS: Final = ("#d9622b", "#3b82c4", "#2f9e63", "#8b5cc4", "#b8860b", "#c2458a")
@@ -81,7 +84,7 @@ def page_html(found: Sequence[Figures], *, title: str = "Deliveries", about: str
 
 
 def summary_text(found: Sequence[Figures], *, title: str = "Deliveries", about: str = "") -> str:
-    """Return the same in about twenty lines, for a terminal.
+    """Return the same for a terminal: of one group in twenty lines.
 
     Args:
         found: What `figures` returned.
@@ -91,19 +94,20 @@ def summary_text(found: Sequence[Figures], *, title: str = "Deliveries", about: 
     Returns:
         Lines of text.
     """
-    lines = [title, *([about] if about else [])]
+    lines = [title, *([" ".join(about.split())] if about else [])]
     for each in found:
-        lines += ["", f"group {each.name}" if each.name else ""] if each.name else [""]
+        lines += ["", *([f"group {each.name}"] if each.name else [])]
         lines += [f"{_MARKS[state]} {text}" for state, text in _chips(each)]
         lines += [line for line in [_promises(each)] if line]
         lines += [f"  {cause.name}: {cause.text} {cause.remedy}" for cause in causes_of(each)]
         tiles = [f"{name} {value}" for name, value in _tiles(each)]
         lines += ["", *("; ".join(tiles[at : at + 5]) for at in range(0, len(tiles), 5))]
         if len(found) == 1:
-            lines += [*_aligned(_consumers(each)), *_aligned(_hot_keys(each))]
+            room = max((_LINES - len(lines)) // 2, _LEAST)
+            lines += [*_aligned(_consumers(each), room), *_aligned(_hot_keys(each), room)]
     if len(found) > 1:
         head, rows = _compared(found)
-        lines += _aligned(_Table("Groups side by side", "", head, rows))
+        lines += _aligned(_Table("Groups side by side", "", head, rows), len(rows) + _LEAST)
     return "\n".join(lines)
 
 
@@ -225,7 +229,7 @@ def _consumers(each: Figures) -> _Table:
             duration(row["wait_p50_ms"]),
             duration(row["wait_p99_ms"]),
         )
-        for row in each.consumers[:_MOST_ROWS]
+        for row in sorted(each.consumers, key=lambda row: -(row["wait_p99_ms"] or 0))[:_MOST_ROWS]
     ]
     note = "Use is the share of its time, and of its concurrency in all topic-partitions, in which a consumer worked."
     head = ("consumer", "deliveries", "share", "use", "time each", "failed", "lost", "wait p50", "wait p99")
@@ -255,6 +259,7 @@ def _hot_keys(each: Figures) -> _Table:
     rows = [
         (
             as_text(row["key"]),
+            row["topic_partition"],
             f"{row['messages']:,}",
             f"{row['messages'] / (each.total['messages'] or 1):.1%}",
             f"{row['wait_ms'] / (each.total['wait_ms'] or 1):.1%}",
@@ -264,8 +269,19 @@ def _hot_keys(each: Figures) -> _Table:
         )
         for row in each.hot_keys
     ]
-    head = ("key", "messages", "share", "of all waiting", "wait p99", "work each", "consumers")
-    return _Table("Hottest keys", f"The keys that waited longest, of {each.keys:,}.", head, rows)
+    head = (
+        "hottest key",
+        "topic-partition",
+        "messages",
+        "share",
+        "of all waiting",
+        "wait p99",
+        "work each",
+        "consumers",
+    )
+    return _Table(
+        "Hottest keys", f"The keys that waited longest, of {each.keys:,}; each in its topic-partition.", head, rows
+    )
 
 
 def _compared(found: Sequence[Figures]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
@@ -290,14 +306,17 @@ def _compared(found: Sequence[Figures]) -> tuple[Sequence[str], Sequence[Sequenc
 def _at(each: Figures, ms: float) -> str:
     """Return an instant: a date, or the time since the first message where the log has no dates."""
     if each.total["start_ms"] >= _EPOCH_MS:
-        return f"{datetime.fromtimestamp(ms / 1_000, UTC):%Y-%m-%d %H:%M}"
+        return f"{datetime.fromtimestamp(ms / 1_000, UTC):%d %b %Y %H:%M}"
     return f"+{duration(ms - each.total['start_ms'])}"
 
 
-def _aligned(table: _Table) -> list[str]:
+def _aligned(table: _Table, most: int) -> list[str]:
+    """Return an empty line, the head and the first rows of a table: at most so many lines."""
     if not table.rows:
         return []
-    cells = [table.head, *([cell[:40] for cell in row] for row in table.rows[:8])]
+    rows = table.rows[: most - 2]
+    name = table.head[0] if len(rows) == len(table.rows) else f"{table.head[0]} ({len(rows)} of {len(table.rows)})"
+    cells = [[name, *table.head[1:]], *([cell[:40] for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(table.head))]
     lines = [
         "  ".join(
@@ -326,10 +345,10 @@ def _charts(each: Figures) -> Iterator[_Chart]:
         yield _chart("Waits over time", note, lambda width: _lines(waits, f"wait ({unit})", clock, width))
     if each.backlog:
         backlog = [(row["start_ms"], row["backlog"], row["topic_partition"]) for row in each.backlog]
-        note = "Messages that had arrived and were not done, of all topic-partitions and of those that waited longest."
+        note = "The most messages that had arrived and were not done, in each of 120 intervals."
         yield _chart("Backlog over time", note, lambda width: _lines(backlog, "messages", clock, width))
     if each.use:
-        note = "The darker, the more of its time a consumer worked. Where none is dark and messages wait, keys are why."
+        note = "The darker, the busier a consumer was. If messages wait while it is light, they wait for a key."
         yield _chart("Use of consumers over time", note, lambda width: _heat(each, clock, width))
 
 
@@ -415,8 +434,13 @@ def _rules(clock: _Clock, width: int) -> "alt.LayerChart":
     rules = base.mark_rule(strokeDash=[4, 4], color="currentColor", opacity=0.6)
     if len(marks) > _NAMED_MARKS or width <= _NARROW:
         return alt.layer(rules)
-    text = base.mark_text(align="left", dx=4, dy=6, baseline="top", color="currentColor", fontSize=11)
-    return alt.layer(rules, text.encode(y=alt.value(0), text="text:N"))
+    texts = [  # one below the other, since the next change may come soon
+        alt.Chart(data[row::_MARK_ROWS])
+        .mark_text(align="left", dx=4, dy=2 + 13 * row, baseline="top", color="currentColor", fontSize=11)
+        .encode(x=clock.axis(width), y=alt.value(0), text="text:N")
+        for row in range(min(_MARK_ROWS, len(marks)))
+    ]
+    return alt.layer(rules, *texts)
 
 
 def _heat(each: Figures, clock: _Clock, width: int) -> "alt.Chart":

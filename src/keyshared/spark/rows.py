@@ -58,7 +58,7 @@ class RowError(KeySharedError):
 
     Attributes:
         place: The topic-partition and the last row that was read of it.
-        problem: What is wrong.
+        problem: The reason.
     """
 
     def __init__(self, place: str, problem: str) -> None:
@@ -148,7 +148,7 @@ def each_partition(
     """Run a function over the rows of each topic-partition: what `by_partition` does in a task.
 
     Args:
-        rows: Tuples that begin with the topic-partition; those of one stand together, in order.
+        rows: Tuples that begin with the topic-partition; those of one topic-partition follow each other, in order.
         names: What the values that name the topic-partition are called; as many are taken from each row.
         work: The function; it gets the rest of each row.
         shown: What the values after them are called in an error; None for those that it does not show.
@@ -157,7 +157,7 @@ def each_partition(
         The topic-partition and the rows that the function returns, as one tuple.
 
     Raises:
-        RowError: The function raised a `KeySharedError`, or the rows of a topic-partition do not stand together.
+        RowError: The function raised a `KeySharedError`, or the rows of a topic-partition are not together.
 
     Example:
         >>> rows = [("orders", 0, 3), ("orders", 0, 7), ("orders", 1, 5)]
@@ -168,7 +168,7 @@ def each_partition(
     for name, own in groupby(rows, key=lambda row: row[:width]):
         last: list[tuple[Any, ...]] = []
         if name in done:
-            raise RowError(_place(names, name, (), last), "its rows do not stand together: sort them first")
+            raise RowError(_place(names, name, (), last), "its rows are not together: sort them first")
         done.add(name)
         try:
             for row in work(_remembering(own, width, last)):

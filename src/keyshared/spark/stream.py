@@ -117,7 +117,7 @@ def stream_dispatch(
     check_int("delay_ms", delay_ms, 0)
     if type(observed_as) is not str or not observed_as:
         raise ArgumentError("observed_as", observed_as, "be a name")
-    Journal(placement, config)  # says what is wrong with them
+    Journal(placement, config)  # raises the typed errors
     names = names_of(topic_partition)
     fields = parsed(df, COMMAND_COLUMNS)
     rows = _commands(df, names, fields)

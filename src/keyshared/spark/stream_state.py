@@ -59,7 +59,7 @@ class DispatchProcessor(StatefulProcessor):
         self._kept = handle.getValueState("journal", "state binary, timer_ms bigint")
 
     def handleInputRows(self, key: tuple[Any, ...], rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:
-        """Carry out the commands of a micro-batch, in order of sequence whatever order they come in."""
+        """Carry out the commands of a micro-batch, in order of sequence; they may come in any order."""
         journal, timer = self._opened()
         commands = sorted((Command(*fields) for row in rows for fields in unpacked(row[-1])), key=_SEQUENCE)
         duplicates: list[Command] = []

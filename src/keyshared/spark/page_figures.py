@@ -3,8 +3,7 @@
 Spark aggregates in at most six queries. The number of rows that come to the driver depends on the group, on the
 topic-partitions and on the page, never on the messages. All percentiles are exact.
 
-A message waits from when it could be delivered to when a consumer begins to work on it: messages that a consumer holds
-beyond its concurrency wait, too. Where ``service_ms`` is unknown, the wait ends with the delivery.
+Waits are those of `keyshared.spark.deliveries.work_began`: they end when a consumer begins to work on the message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +14,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared.simulate import Crash, Group, Join, Leave, Return
+from keyshared.simulate import Crash, Group, Join, Leave, Redrive, Return
+from keyshared.spark.deliveries import CONSUMER_GROUP, work_began
 from keyshared.spark.rows import TOPIC_PARTITION, label_of, names_of
-from keyshared.spark.simulate import CONSUMER_GROUP
 
-__all__ = ["Figures", "Rows", "as_text", "figures"]
+__all__ = ["Figures", "Records", "as_text", "figures"]
 
-Rows: TypeAlias = Sequence[Mapping[str, Any]]
+Records: TypeAlias = Sequence[Mapping[str, Any]]
 
 INTERVALS: Final = 120
 HOT_KEYS: Final = 10
@@ -51,9 +50,10 @@ class Figures:
         width_ms: The length of an interval.
         waits: By interval: ``start_ms``, ``p50``, ``p99`` and ``deliveries``.
         use: By consumer and interval: the share of its time in which it worked.
-        backlog: By topic-partition ("all", and those that waited longest) and interval: messages not done at its end,
-            and ``load``, the work that arrived as a share of what the group can do.
-        hot_keys: The keys that waited longest.
+        backlog: By topic-partition ("all", and those that waited longest) and interval: the most messages at one
+            instant that had arrived and were not done, and ``load``, the work that arrived as a share of what the group
+            can do.
+        hot_keys: The keys that waited longest, each in one topic-partition.
         promises: By promise: violations, and why it was not judged. Empty without an audit.
         proofs: The first violations.
         enough_ms: The wait that is enough for 99 of 100 deliveries.
@@ -64,15 +64,15 @@ class Figures:
     group: Group | None
     total: Mapping[str, Any]
     keys: int
-    topic_partitions: Rows
-    consumers: Rows
+    topic_partitions: Records
+    consumers: Records
     width_ms: int
-    waits: Rows
-    use: Rows
-    backlog: Rows
-    hot_keys: Rows
-    promises: Rows
-    proofs: Rows
+    waits: Records
+    use: Records
+    backlog: Records
+    hot_keys: Records
+    promises: Records
+    proofs: Records
     enough_ms: int
     marks: Sequence[tuple[int, str]] = ()
 
@@ -118,7 +118,7 @@ def figures(
 
     Example:
         >>> from keyshared.simulate import Fixed, SimulatedConsumer
-        >>> from keyshared.spark.simulate import simulate
+        >>> from keyshared.spark.deliveries import simulate
         >>> group = Group(consumers=[SimulatedConsumer("a", Fixed(20))])
         >>> log = spark.range(5).selectExpr("'t' topic", "0 partition", "id as offset", "'k' as key", "id as timestamp")
         >>> [found] = figures(simulate(log, group), group=group)
@@ -127,15 +127,14 @@ def figures(
     """
     has_groups = CONSUMER_GROUP in deliveries.columns
     places = [name for name in names_of(topic_partition) if name != CONSUMER_GROUP]
-    began = F.coalesce(F.col("ended_ms") - F.col("service_ms"), F.col("delivered_ms"))
     base = deliveries.withColumns(
         {
             "group": F.col(CONSUMER_GROUP) if has_groups else F.lit(""),
             "_place": label_of(places),
-            "began_ms": began,
-            "wait_ms": F.coalesce(began - F.col("available_ms"), F.col("wait_ms")),
+            "began_ms": work_began(),
+            "wait_ms": F.coalesce(work_began() - F.col("available_ms"), F.col("wait_ms")),
         }
-    )
+    ).withColumn("_returns", _returns(group))
     totals = _totals(base)
     everything = {row["group"]: row for row in totals if row["kind"] == ALL}
     if not everything:
@@ -153,6 +152,16 @@ def figures(
     ]
 
 
+def _returns(group: Group | Mapping[str, Group] | None) -> Column:
+    """Return whether a row is the first one of a dead letter that was redriven."""
+    groups = group.values() if isinstance(group, Mapping) else [group] if group else []
+    if not any(isinstance(change, Redrive) for each in groups for change in each.changes):
+        return F.lit(False)
+    order = F.coalesce("sequence", "end_sequence").asc_nulls_last()
+    before = F.lag("outcome").over(Window.partitionBy("group", "_place", "offset").orderBy(order))
+    return F.coalesce(before == "dead_lettered", F.lit(False))
+
+
 class _Span(NamedTuple):
     """The time of a log, cut into intervals."""
 
@@ -168,18 +177,18 @@ class _Span(NamedTuple):
 class _Found(NamedTuple):
     """The rows of all groups."""
 
-    totals: Rows
-    intervals: Rows
-    flow: Rows
-    hot: Rows
-    promises: Rows
-    proofs: Rows
+    totals: Records
+    intervals: Records
+    flow: Records
+    hot: Records
+    promises: Records
+    proofs: Records
     keys: Mapping[str, int]
 
     def of(self, group: str) -> "_Found":
         """Return the rows of one group."""
 
-        def own(rows: Rows) -> Rows:
+        def own(rows: Records) -> Records:
             return [row for row in rows if row["group"] == group]
 
         return self._replace(
@@ -192,13 +201,13 @@ class _Found(NamedTuple):
         )
 
 
-def _by_wait(totals: Rows, group: str) -> Rows:
+def _by_wait(totals: Records, group: str) -> Records:
     """Return the topic-partitions of a group, the one that waited longest first."""
     rows = [row for row in totals if row["kind"] == _PLACE and row["group"] == group]
     return sorted(rows, key=lambda row: (-(row["wait_p99_ms"] or 0), row["name"]))
 
 
-def _totals(base: DataFrame) -> Rows:
+def _totals(base: DataFrame) -> Records:
     """Aggregate everything, each topic-partition and each consumer, in one query."""
     outcome = F.col("outcome")
     is_delivery = F.col("consumer").isNotNull()
@@ -230,7 +239,7 @@ def _totals(base: DataFrame) -> Rows:
     return _collected(rows)
 
 
-def _collected(df: DataFrame) -> Rows:
+def _collected(df: DataFrame) -> Records:
     return [row.asDict() for row in df.collect()]
 
 
@@ -246,7 +255,7 @@ def _of_consumer() -> Column:
     return F.when(F.col("consumer").isNotNull(), _kind(_CONSUMER, F.col("consumer")))
 
 
-def _intervals(base: DataFrame, span: _Span) -> Rows:
+def _intervals(base: DataFrame, span: _Span) -> Records:
     """Aggregate waits and work by interval of time, of all consumers and of each, in one query.
 
     A delivery waits in the interval in which its work begins, and works in each interval that it touches.
@@ -277,39 +286,48 @@ def _intervals(base: DataFrame, span: _Span) -> Rows:
     )
 
 
-def _flow(base: DataFrame, span: _Span, worst: Sequence[str]) -> Rows:
-    """Aggregate by interval what arrived, what was done, and how much work arrived; one query."""
-    is_done = (F.col("outcome") == "acked") | (F.col("consumer").isNull() & F.col("attempt").isNull())
-    arrived = (F.col("attempt") <= 1).cast("int")
+def _flow(base: DataFrame, span: _Span, worst: Sequence[str]) -> Records:
+    """Aggregate by interval how the backlog changed, its largest change, and how much work arrived; one query."""
+    is_done = (F.col("outcome") == "acked") | F.col("consumer").isNull()
+    arrived = (F.coalesce(F.col("attempt") <= 1, F.lit(False)) | F.col("_returns")).cast("int")
     moments = F.array_compact(
         F.array(
-            _moment(F.col("available_ms"), arrived=arrived, work_ms=F.coalesce("service_ms", F.lit(0))),
-            F.when(is_done, _moment(F.col("ended_ms"), done=F.lit(1))),
+            _moment(F.col("available_ms"), arrived, F.coalesce("service_ms", F.lit(0))),
+            F.when(is_done, _moment(F.col("ended_ms"), F.lit(-1), F.lit(0))),
         )
     )
     place = F.when(F.col("_place").isin(*worst), _kind(_PLACE, F.col("_place")))
     kinds = F.array_compact(F.array(_kind(ALL, F.lit(ALL)), place))
+    until_now = (
+        Window.partitionBy("group", "name", "at")
+        .orderBy("ms")
+        .rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    )
     return _collected(
         base.select("group", kinds.alias("_kinds"), F.explode(moments).alias("_moment"))
         .select("group", F.explode("_kinds").alias("_of"), "_moment.*")
-        .groupBy("group", "_of.name", F.floor((F.col("ms") - span.first_ms) / span.width_ms).alias("at"))
-        .agg(*map(_sum, ("arrived", "done", "work_ms")))
+        .select("*", "_of.name", F.floor((F.col("ms") - span.first_ms) / span.width_ms).alias("at"))
+        .withColumn("peak", F.sum("change").over(until_now))
+        .groupBy("group", "name", "at")
+        .agg(_sum("change"), F.max("peak").alias("peak"), _sum("work_ms"))
     )
 
 
-def _moment(ms: Column, **counts: Column) -> Column:
-    fields = [counts.get(name, F.lit(0)).cast("bigint").alias(name) for name in ("arrived", "done", "work_ms")]
+def _moment(ms: Column, change: Column, work_ms: Column) -> Column:
+    fields = change.cast("bigint").alias("change"), work_ms.cast("bigint").alias("work_ms")
     return F.when(ms.isNotNull(), F.struct(ms.alias("ms"), *fields))
 
 
-def _keys(base: DataFrame) -> tuple[Rows, dict[str, int]]:
-    """Find the keys that waited longest and count all keys, in one query; look up who had them, in another.
+def _keys(base: DataFrame) -> tuple[Records, dict[str, int]]:
+    """Find the keys that waited longest and count all keys, in one query; find their consumers in another.
+
+    A key that is in several topic-partitions has its own order, and its own figures, in each.
 
     The first has sums only: an approximate percentile, or a set, for each of 50,000 keys takes longer than all else.
     """
     per_key = (
         base.filter("key is not null")
-        .groupBy("group", "key")
+        .groupBy("group", "_place", "key")
         .agg(
             F.count_if(F.col("attempt") <= 1).alias("messages"),
             _sum("wait_ms"),
@@ -318,28 +336,31 @@ def _keys(base: DataFrame) -> tuple[Rows, dict[str, int]]:
             F.max("available_ms").alias("last_ms"),
         )
     )
-    longest = Window.partitionBy("group").orderBy(F.desc("wait_ms"), F.desc("messages"), "key")
+    longest = Window.partitionBy("group").orderBy(F.desc("wait_ms"), F.desc("messages"), "_place", "key")
     hottest = per_key.withColumn("rank", F.row_number().over(longest)).filter(F.col("rank") <= HOT_KEYS)
-    counts = per_key.groupBy("group").agg(F.count("*").alias("messages")).withColumn("rank", F.lit(0))
+    counts = per_key.groupBy("group").agg(F.count_distinct("key").alias("messages")).withColumn("rank", F.lit(0))
     rows = _collected(hottest.unionByName(counts, allowMissingColumns=True).orderBy("group", "rank"))
     hot = [{**row, "key": bytes(row["key"])} for row in rows if row["rank"]]
     wanted = sorted({row["key"] for row in hot})
     owners = (
         base.filter(F.col("key").isin(wanted) & F.col("consumer").isNotNull())
-        .groupBy("group", "key")
+        .groupBy("group", "_place", "key")
         .agg(
             F.percentile("wait_ms", F.lit(0.99)).alias("p99"),
             F.array_sort(F.collect_set("consumer")).alias("consumers"),
         )
     )
-    known = {(row["group"], bytes(row["key"])): row for row in _collected(owners)} if wanted else {}
-    nobody: dict[str, Any] = {"p99": None, "consumers": []}
+    rows_of_owners = _collected(owners) if wanted else []
+    known = {(row["group"], row["_place"], bytes(row["key"])): row for row in rows_of_owners}
+    undelivered: dict[str, Any] = {"p99": None, "consumers": []}
     for row in hot:
-        row |= {name: known.get((row["group"], row["key"]), nobody)[name] for name in nobody}
+        place = row.pop("_place")
+        own = known.get((row["group"], place, row["key"]), undelivered)
+        row |= {"topic_partition": place, **{name: own[name] for name in undelivered}}
     return hot, {row["group"]: row["messages"] for row in rows if not row["rank"]}
 
 
-def _judged(verdicts: DataFrame | None, *, has_groups: bool) -> tuple[Rows, Rows]:
+def _judged(verdicts: DataFrame | None, *, has_groups: bool) -> tuple[Records, Records]:
     """Sum the verdicts up by promise, and bring the first proofs; one query."""
     if verdicts is None:
         return [], []
@@ -421,7 +442,7 @@ def _consumer(member: _Member, row: Mapping[str, Any] | None, places: int) -> Ma
     return {"wait_p50_ms": None, "wait_p99_ms": None, **figures, "use": figures["busy_ms"] / room if room else 0.0}
 
 
-def _use(intervals: Rows, members: Sequence[_Member], places: int, span: _Span) -> Rows:
+def _use(intervals: Records, members: Sequence[_Member], places: int, span: _Span) -> Records:
     """Compare the work of each consumer with its time, in the intervals in which it was connected."""
     worked = {(row["name"], row["at"]): row["work_ms"] for row in intervals if row["kind"] == _CONSUMER}
     rows = []
@@ -435,7 +456,7 @@ def _use(intervals: Rows, members: Sequence[_Member], places: int, span: _Span) 
     return rows
 
 
-def _backlog(flow: Rows, members: Sequence[_Member], places: int, span: _Span) -> Rows:
+def _backlog(flow: Records, members: Sequence[_Member], places: int, span: _Span) -> Records:
     """Follow arrivals and ends, and compare the work of a tenth of the time with what the group can do in it."""
     rooms = [sum(each.room(span.begin(at), span.begin(at + 1)) for each in members) for at in range(INTERVALS)]
     rows = []
@@ -443,13 +464,15 @@ def _backlog(flow: Rows, members: Sequence[_Member], places: int, span: _Span) -
         own = {row["at"]: row for row in flow if row["name"] == name}
         backlog, count = 0, places if name == ALL else 1
         for at in range(INTERVALS):
+            peak = backlog
             if at in own:
-                backlog = max(0, backlog + own[at]["arrived"] - own[at]["done"])
+                peak = max(backlog, backlog + own[at]["peak"])
+                backlog += own[at]["change"]
             recent = range(max(0, at + 1 - WINDOW), at + 1)
             room = sum(rooms[each] for each in recent) * count
             work = sum(own[each]["work_ms"] for each in recent if each in own)
             load = work / room if room else 0.0
-            rows.append({"topic_partition": name, "start_ms": span.begin(at), "backlog": backlog, "load": load})
+            rows.append({"topic_partition": name, "start_ms": span.begin(at), "backlog": peak, "load": load})
     return rows
 
 
@@ -491,7 +514,7 @@ _COUNTS: Final = ("deliveries", "failed", "lost", "busy_ms", "answered", "wait_m
 
 
 def as_text(key: bytes | None) -> str:
-    r"""Return a key for people, whatever bytes it has.
+    r"""Return a key as text for the reader; bytes that are no UTF-8 are escaped.
 
     Args:
         key: The key.

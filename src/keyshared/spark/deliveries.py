@@ -24,7 +24,7 @@ from keyshared.spark.rows import (
     time_ms,
 )
 
-__all__ = ["CONSUMER_GROUP", "DELIVERIES", "simulate", "simulate_rows", "summaries"]
+__all__ = ["CONSUMER_GROUP", "DELIVERIES", "simulate", "simulate_rows", "summaries", "work_began"]
 
 CONSUMER_GROUP: Final = "consumer_group"
 """The first column of the deliveries of several groups."""
@@ -67,7 +67,7 @@ def simulate(
         service_ms: Whole milliseconds that a message takes, for `PerMessage`; None if the group knows it.
         not_before: A column like ``time``: the instant before which a message is not delivered. NULL for none.
         start: The time in milliseconds at which the clock of the group is at 0, so that a change at 60,000 ms comes a
-            minute later; what is before arrives at 0. None for the first message of the log.
+            minute later; messages before it arrive at 0. None for the first message of the log.
         tasks: As in `by_partition`.
 
     Returns:
@@ -173,7 +173,7 @@ def summaries(deliveries: DataFrame, *, topic_partition: str | Sequence[str] = T
         A row for each topic-partition (and consumer group, if there are several): ``messages``, ``deliveries``,
         ``redeliveries``; messages that were ``acked``, ``late_acked``, ``dead_lettered``, ``dropped`` and ``skipped``,
         and those ``unfinished`` at the end; the exact percentiles ``wait_p50_ms``, ``wait_p99_ms`` and ``wait_max_ms``
-        of the waits for deliveries; ``busy_ms``, the time that consumers worked; ``start_ms`` and ``end_ms``.
+        of the waits until work began; ``busy_ms``, the time that consumers worked; ``start_ms`` and ``end_ms``.
 
     Example:
         >>> from keyshared.simulate import Fixed, SimulatedConsumer
@@ -185,7 +185,8 @@ def summaries(deliveries: DataFrame, *, topic_partition: str | Sequence[str] = T
     names = names_of(topic_partition)
     check_columns(deliveries, {**dict.fromkeys(names, ()), "outcome": ("string",), "attempt": WHOLE, "wait_ms": WHOLE})
     by = [CONSUMER_GROUP, *names] if CONSUMER_GROUP in deliveries.columns else [*names]
-    return deliveries.groupBy(*dict.fromkeys(by)).agg(
+    waited = deliveries.withColumn("wait_ms", F.coalesce(work_began() - F.col("available_ms"), F.col("wait_ms")))
+    return waited.groupBy(*dict.fromkeys(by)).agg(
         F.count_if(F.col("attempt") <= 1).alias("messages"),
         F.count("consumer").alias("deliveries"),
         F.count_if(F.col("attempt") > 1).alias("redeliveries"),
@@ -200,6 +201,15 @@ def summaries(deliveries: DataFrame, *, topic_partition: str | Sequence[str] = T
         F.min("available_ms").alias("start_ms"),
         F.max("ended_ms").alias("end_ms"),
     )
+
+
+def work_began() -> Column:
+    """Return the instant, in milliseconds, at which the consumer of a delivery began to work on the message.
+
+    A consumer that was delivered more than its concurrency lets messages wait. Where ``service_ms`` is unknown, the
+    work is taken to begin with the delivery.
+    """
+    return F.coalesce(F.col("ended_ms") - F.col("service_ms"), F.col("delivered_ms"))
 
 
 def _how_many(*outcomes: str) -> Column:

@@ -1,4 +1,4 @@
-"""Audit: which promises does a log of deliveries, or a history, break, and what proves it?
+"""Audit: the promises that a log of deliveries, or a history, breaks, with proofs.
 
 A promise such as one-holder is judged on all deliveries of a topic-partition in order. So each topic-partition is
 judged in one piece, by the checker of `keyshared.testing`, while its rows stream by; topic-partitions are judged side

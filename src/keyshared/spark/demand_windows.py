@@ -1,6 +1,6 @@
 """How much of its consumers' time a log demands of a group, window by window, in native Spark: no simulation.
 
-Above 1 the backlog grows in that window, whatever the placement. An average over the whole log would hide it.
+Above 1 the backlog grows in that window with any placement. An average over the whole log would hide it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -102,7 +102,7 @@ def demand(
     check_kind("group", group, Group)
     names, own = names_of(topic_partition), list(stays(group))
     check_columns(df, {**dict.fromkeys(names, ()), key: KEYS, **({service_ms: WHOLE} if service_ms else {})})
-    costs = [_cost(stay.service) for stay in own]  # says what is wrong with them
+    costs = [_cost(stay.service) for stay in own]  # raises the typed errors
     rows = df.select(
         *names,
         F.col(key).cast("binary").alias("_key"),
