@@ -635,7 +635,7 @@ class SlowJudge(SlowBooks):
         wanted = None if message is None else message.not_before_ms
         if wanted is not None and self.now is not None and self.now < wanted - self.claims.tolerance_ms:
             yield Promise.NOT_EARLY
-        if message is not None and message.key != event.key:
+        if message is not None and message.key != event.key and not self.claims.total_order:
             yield Promise.NO_LOSS
         if is_over and offset not in self.repeatable:
             yield Promise.NO_LOSS
