@@ -241,7 +241,7 @@ def test_befores_name_the_greatest_offset_offered_before_even_if_it_was_skipped(
     cursor.skip(2)
     cell = Cell(9)
     cursor.append(cell)
-    assert [(cell, 2)] == list(cursor.befores())
+    assert [(cell, 2)] == list(cursor.gaps_before())
 
 
 def test_a_closed_cell_says_settled() -> None:
@@ -267,7 +267,7 @@ def test_a_stored_cursor_is_restored_with_skip_and_append() -> None:
     cursor = offered(1, 2, 4, 7, 8, 9, 12)
     cursor.settle_many([1, 4, 8, 12])
     again = ContiguousCursor()
-    for cell, before in cursor.befores():
+    for cell, before in cursor.gaps_before():
         if before is not None and (again.last is None or again.last < before):
             again.skip(before)
         again.append(Cell(cell.offset))
