@@ -231,8 +231,8 @@ class ContiguousCursor:
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
-        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `with_before` named, if
-        that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Then every
+        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `with_before` named,
+        if that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Then every
         answer is the same as before.
 
         Args:
