@@ -232,8 +232,8 @@ class ContiguousCursor:
         """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
         A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `with_before` named,
-        if that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Each answer
-        is then the same as before.
+        if that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above.
+        Each answer is then the same as before.
 
         Args:
             offset: The offset.
