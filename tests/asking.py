@@ -32,7 +32,7 @@ def questions_of(kind: Hashable, inputs: frozenset[str]) -> Mapping[str, Sequenc
             continue
         if is_property(member):
             found[name] = None
-        elif callable(member):
+        elif callable(member) and not isinstance(member, type):
             parameters = list(signature(member).parameters.values())[1:]
             found[name] = [(each.name, each.default is Parameter.empty) for each in parameters]
     return found

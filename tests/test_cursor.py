@@ -236,12 +236,12 @@ def test_find_answers_none_for_what_is_not_outstanding() -> None:
     assert [1, 5] == [cell.offset for cell in map(cursor.find, (1, 5)) if cell]
 
 
-def test_befores_name_the_greatest_offset_offered_before_even_if_it_was_skipped() -> None:
+def test_with_before_names_the_greatest_offset_offered_before_even_if_it_was_skipped() -> None:
     cursor = ContiguousCursor()
     cursor.skip(2)
     cell = Cell(9)
     cursor.append(cell)
-    assert [(cell, 2)] == list(cursor.gaps_before())
+    assert [(cell, 2)] == list(cursor.with_before())
 
 
 def test_a_closed_cell_says_settled() -> None:
@@ -267,7 +267,7 @@ def test_a_stored_cursor_is_restored_with_skip_and_append() -> None:
     cursor = offered(1, 2, 4, 7, 8, 9, 12)
     cursor.settle_many([1, 4, 8, 12])
     again = ContiguousCursor()
-    for cell, before in cursor.gaps_before():
+    for cell, before in cursor.with_before():
         if before is not None and (again.last is None or again.last < before):
             again.skip(before)
         again.append(Cell(cell.offset))

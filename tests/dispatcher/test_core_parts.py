@@ -6,6 +6,8 @@ import pytest
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared._core.feature import Feature
+from keyshared.config import Poison, RetryPolicy
+from keyshared.effects import Deliver, Load
 
 NOTHING: Any = None
 
@@ -74,3 +76,72 @@ def test_patterns_that_are_no_short_prefix_are_tried_and_their_answers_are_forgo
     for number in range(3_000):
         dispatcher.owner(f"{number:0>60}")
     dispatcher.check_invariants()
+
+
+def test_a_key_gets_the_lane_of_one_that_is_gone() -> None:
+    dispatcher = subscription("ann", ack_timeout_ms=None)
+    for offset in range(3):
+        (delivery,) = dispatcher.offer(offset, f"k{offset}")
+        assert isinstance(delivery, Deliver)
+        assert f"k{offset}".encode() == delivery.key
+        dispatcher.ack(*delivery.receipt)
+    dispatcher.check_invariants()
+
+    assert dispatcher.offer(9, "z") == dispatcher.in_flight()
+
+
+def full_of_failures(**config: Any) -> KeySharedDispatcher:
+    """Return a dispatcher of which each message has failed: what waits beyond half the window is spilled."""
+    dispatcher = subscription("ann", window=4, max_tracked=20, ack_timeout_ms=None, **config)
+    for offset in range(6):
+        dispatcher.offer(offset, f"k{offset}", offset, now_ms=0)
+        dispatcher.nack(offset, "ann", 1)
+    assert (4, 2) == (dispatcher.stats().spilled, dispatcher.stats().loaded)
+    dispatcher.check_invariants()
+    return dispatcher
+
+
+def finish(dispatcher: KeySharedDispatcher, effects: list[Any]) -> list[int]:
+    """Read again what is to be loaded, ack what is delivered; return what was delivered."""
+    served: list[int] = []
+    while effects:
+        effect = effects.pop(0)
+        if isinstance(effect, Load):
+            effects += dispatcher.loaded(effect.offset, effect.offset)
+        elif isinstance(effect, Deliver):
+            assert effect.offset == effect.item
+            served.append(effect.offset)
+            effects += dispatcher.ack(*effect.receipt)
+    dispatcher.check_invariants()
+    return sorted(served)
+
+
+def test_retries_that_were_spilled_are_read_again_when_their_time_has_come() -> None:
+    dispatcher = full_of_failures(retry=RetryPolicy(base_delay_ms=50))
+
+    assert list(range(6)) == finish(dispatcher, dispatcher.handle_timeout(now_ms=50))
+    assert 5 == dispatcher.safe_cursor
+
+
+def test_blocked_messages_that_were_spilled_are_read_again_when_they_are_unblocked() -> None:
+    dispatcher = full_of_failures(retry=RetryPolicy(max_redeliveries=0), poison=Poison.BLOCK)
+
+    effects = [effect for offset in range(6) for effect in dispatcher.unblock(f"k{offset}")]
+    assert list(range(6)) == finish(dispatcher, effects)
+
+
+def test_messages_without_a_key_are_spilled_and_read_again_too() -> None:
+    dispatcher = subscription(window=4, max_tracked=20, ack_timeout_ms=None)
+    for offset in range(6):
+        dispatcher.offer(offset, None, offset)
+    assert 4 == dispatcher.stats().spilled
+
+    assert list(range(6)) == finish(dispatcher, dispatcher.add_consumer("ann"))
+
+
+def test_several_messages_at_once_may_wait_for_their_time() -> None:
+    dispatcher = subscription("ann", ack_timeout_ms=None)
+    effects = dispatcher.offer_many([(0, "a", 0, 50), (1, "b", 1, 0)], now_ms=10)
+
+    assert [1] == finish(dispatcher, effects)
+    assert [0] == finish(dispatcher, dispatcher.handle_timeout(now_ms=50))

@@ -11,7 +11,7 @@ from tests.kit.recorder import Recorder
 from keyshared._core.snapshot import sealed
 from keyshared.config import DispatcherConfig, GroupLimits, Poison, RetryPolicy, Rules, Unmatched
 from keyshared.dispatcher import Blocking, GroupStats, KeySharedDispatcher
-from keyshared.effects import BlockReason, Effect, Load, Spilled
+from keyshared.effects import BlockReason, Deliver, Effect, Load, Spilled
 from keyshared.errors import ArgumentError, ConfigError, SnapshotError
 from keyshared.testing import Claims, check_history
 
@@ -541,3 +541,15 @@ def test_the_kit_judges_groups() -> None:
             mine.ack(*each.receipt)
     mine.resume_group("z")
     assert [] == check_history(mine.history, Claims(group_of=named, fairness=0))
+
+
+def test_a_copy_of_a_dispatcher_counts_in_groups_of_its_own() -> None:
+    rules = Rules(mark="one", group_of=lambda _: "all")
+    first = KeySharedDispatcher(AlphabetRing(), DispatcherConfig(group=GroupLimits(max_in_flight=1)), rules=rules)
+    first.add_consumer("a")
+    twin = deepcopy(first)
+    first.offer(0, "a")
+
+    assert [type(effect) for effect in twin.offer(0, "a")] == [Deliver]
+    assert twin.offer(1, "b") == []
+    assert [group.open for group in twin.groups()] == [1]

@@ -764,6 +764,9 @@ class Judge:
     def is_free(self, key: bytes) -> bool:
         """Return whether nothing of the key itself holds what is next of it."""
         head = next((one for one in self.lane(key) if one.open is None), None)
+        session = self.sessions.get(key)
+        if session is not None and session.flushing is not False:
+            return False
         if head is None or key in self.quarantined or head.dead or head.blocked or head.waits:
             return False
         return head.memory == "loaded" or self.loaded < self.config.window

@@ -377,7 +377,7 @@ class SlowLeases:
 
     def tell(self, offset: int, key: str | None, how: str) -> None:
         if self.config.tell_settled:
-            self.events.append(("done", offset, key, how))
+            self.events.append(("done", offset, "" if self.config.ordering_required else key, how))
 
     def end(self, offset: int) -> None:
         hold = self.covering(offset)

@@ -118,7 +118,7 @@ class AckHoles(Feature):
     def restored(self) -> None:
         """Count the holes of a window that was restored."""
         below: int | None = None
-        for entry, before in self._window.cursor.gaps_before():
+        for entry, before in self._window.cursor.with_before():
             self._pass(below, before)
             if isinstance(entry, Entry):
                 self.tracked(entry)
@@ -135,10 +135,11 @@ class AckHoles(Feature):
     def check_invariants(self) -> None:
         """Raise `InvariantError` unless the holes are what is settled between outstanding messages. For tests; O(n)."""
         cursor = self._window.cursor
-        cells = list(cursor.gaps_before())
-        gaps_before = [*(before for _, before in cells), cursor.last][1:]
+        cells = list(cursor.with_before())
+        offered_before = [*(before for _, before in cells), cursor.last][1:]
         holes = sum(
-            before is not None and cell.offset < before for (cell, _), before in zip(cells, gaps_before, strict=False)
+            before is not None and cell.offset < before
+            for (cell, _), before in zip(cells, offered_before, strict=False)
         )
         require(self.count == holes, f"{self.count} holes are the {holes} settled stretches above the position")
         require(self._total.paused or self.count <= self._most, "with too many holes the subscription is paused")

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from keyshared._core.membership import Membership
@@ -198,8 +197,10 @@ class Admission:
         self._window.prepared.clear()
         new = messages
         if self._known_until is not None:
-            known = takewhile(lambda message: self.is_known(message[0]), messages)
-            new = messages[sum(1 for _ in known) :]
+            known = 0
+            while known < len(messages) and self.is_known(messages[known][0]):
+                known += 1
+            new = messages[known:]
         last = self._window.cursor.last
         for offset, _, _, _ in new:
             if last is not None and offset <= last:

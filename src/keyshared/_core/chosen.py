@@ -69,6 +69,35 @@ def window_for(config: DispatcherConfig, rules: Rules | None, routing: Routing, 
     return WindowParts(window, total, book)
 
 
+class _RuleOf:
+    """Asks the rules of the user; an object, so that a copy of the window goes by quotas of its own."""
+
+    def __init__(
+        self,
+        config: DispatcherConfig,
+        rules: Rules,
+        book: GroupBook | None,
+        quotas: tuple[Quota[Consumer], ...],
+        loaded: int,
+    ) -> None:
+        self._rules = rules
+        self._book = book
+        self._quotas = quotas
+        self._loaded = loaded
+        self._batch = config.batch_per_key
+        self._most = config.batch_per_key if config.batch_per_key > 1 else config.max_in_flight_per_key
+        self._latest = config.latest_only
+
+    def __call__(self, key: bytes) -> Rule:
+        limit_of, latest_only, group_of = self._rules.limit_of, self._rules.latest_only, self._rules.group_of
+        limit = self._most if limit_of is None else min(_limit_answer(limit_of, key), self._loaded)
+        latest = self._latest if latest_only is None else _bool_answer(latest_only, key)
+        quotas = self._quotas
+        if group_of is not None and self._book is not None:
+            quotas = (self._book.named(_group_answer(group_of, key)), *quotas)
+        return Rule(limit, self._batch, self._loaded, quotas, latest=latest)
+
+
 def _rule_of(
     config: DispatcherConfig,
     rules: Rules,
@@ -76,22 +105,10 @@ def _rule_of(
     quotas: tuple[Quota[Consumer], ...],
     loaded: int,
 ) -> Callable[[bytes], Rule] | None:
-    """Return the function that asks the rules of the user; None if they answer nothing."""
-    limit_of, latest_only, group_of = rules.limit_of, rules.latest_only, rules.group_of
-    if limit_of is None and latest_only is None and group_of is None:
+    """Return what asks the rules of the user; None if they answer nothing."""
+    if rules.limit_of is None and rules.latest_only is None and rules.group_of is None:
         return None
-    most = config.batch_per_key if config.batch_per_key > 1 else config.max_in_flight_per_key
-
-    def rule_of(key: bytes) -> Rule:
-        limit = most if limit_of is None else min(_limit_answer(limit_of, key), loaded)
-        latest = config.latest_only if latest_only is None else _bool_answer(latest_only, key)
-        if group_of is None or book is None:
-            return Rule(limit, config.batch_per_key, loaded, quotas, latest=latest)
-        return Rule(
-            limit, config.batch_per_key, loaded, (book.named(_group_answer(group_of, key)), *quotas), latest=latest
-        )
-
-    return rule_of
+    return _RuleOf(config, rules, book, quotas, loaded)
 
 
 @configuration()

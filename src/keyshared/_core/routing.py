@@ -164,7 +164,7 @@ class Routing:
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` if the count of selective consumers, or what is kept of filters, has drifted."""
-        require(self._selective == sum(map(self._is_selective, self.filters)), "selective consumers are counted")
+        require(self._selective == sum(map(self._is_selective, self.filters)), "routing counts the selective consumers")
         require(all(name in self.filters for name in self._away), "only those who joined can be away")
         same = all(self.acceptance.filters.get(name) is accepts for name, accepts in self.filters.items())
         require(same, "keys are compared with the filters of now")

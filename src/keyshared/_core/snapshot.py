@@ -128,7 +128,7 @@ def dump(machine: Machine) -> dict[str, object]:
     """Return the whole state as plain data: deadlines as what remains of them, no items. O(n)."""
     now, window, cursor = machine.now, machine.window, machine.window.cursor
     rows = {feature.name: feature.dump(now) for feature in machine.features if feature.name}
-    gaps_before = {cell.offset: before for cell, before in cursor.gaps_before()}
+    offered_before = {cell.offset: before for cell, before in cursor.with_before()}
     names = _place_names(machine)
     listed = sorted((number, lane) for place in window.places() for lane, number in place.items())
     return sealed(
@@ -144,7 +144,9 @@ def dump(machine: Machine) -> dict[str, object]:
             "start": cursor.start,
             "last": cursor.last,
             "settled": [list(stretch) for stretch in cursor.remembered()],
-            "messages": [list(_dump_entry(entry, gaps_before.get(entry.offset), now)) for entry in window.outstanding()],
+            "messages": [
+                list(_dump_entry(entry, offered_before.get(entry.offset), now)) for entry in window.outstanding()
+            ],
             "waiting": [list(_PlaceRow(*names[lane.place], _first(lane))) for _, lane in listed if lane.place],
             "quarantined": [binary_text(key) for key in window.quarantined],
             "features": {name: row for name, row in rows.items() if row is not None},

@@ -231,9 +231,9 @@ class ContiguousCursor:
     def skip(self, offset: int) -> None:
         """Offer an offset that is settled already, unchecked: it is above `last`, not below `start`.
 
-        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `gaps_before` named, if
-        that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above. Then every
-        answer is the same as before.
+        A stored cursor is restored with it: for each outstanding cell in offset order `skip` what `with_before` named,
+        if that is above `last`, then `append` the cell; in the end `skip` the stored `last` if that is above.
+        Each answer is then the same as before.
 
         Args:
             offset: The offset.
@@ -416,7 +416,7 @@ class ContiguousCursor:
             if cell.state:
                 yield cell
 
-    def gaps_before(self) -> Iterator[tuple[Cell, int | None]]:
+    def with_before(self) -> Iterator[tuple[Cell, int | None]]:
         """Yield outstanding cells in offset order, each with the greatest offset that was offered before it."""
         before_gap = dict(zip(self._gaps, self._before_gaps, strict=True))
         for cell in self:
@@ -434,7 +434,7 @@ class ContiguousCursor:
         """
         ranges: list[tuple[int, int]] = []
         below: int | None = None
-        for cell, before in self.gaps_before():
+        for cell, before in self.with_before():
             if below is not None and before is not None and below < before:
                 ranges.append((below + 1, before + 1))
             below = cell.offset
@@ -485,11 +485,11 @@ class ContiguousCursor:
         passed, ahead = order[: self._head], order[self._head :]
         require(all(cell is _PASSED for cell in passed), "what is below the head is settled and let go")
         require(all(one.offset < other.offset for one, other in pairwise(ahead)), "cells are in offset order")
-        gaps_before = list(self.gaps_before())
-        for (one, _), (other, before) in pairwise(gaps_before):
+        offered_before = list(self.with_before())
+        for (one, _), (other, before) in pairwise(offered_before):
             require(before is not None and one.offset <= before < other.offset, "what was offered before lies between")
         if live:
-            require(self.safe_cursor == gaps_before[0][1], "the safe cursor is what was offered before the head")
+            require(self.safe_cursor == offered_before[0][1], "the safe cursor is what was offered before the head")
             require(self.last is not None and self.last >= live[-1].offset, "last is the greatest offset offered")
             require(self.start is None or self.start <= live[0].offset, "what is below the start is not outstanding")
         else:
