@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.alphabet import AlphabetRing, fill
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared._core.feature import Feature
 from keyshared.config import Poison, RetryPolicy
-from keyshared.effects import Deliver, Load
+from keyshared.effects import CursorAdvanced, Deliver, Load, Resumed
 
 NOTHING: Any = None
 
@@ -43,6 +44,20 @@ def test_consumers_that_have_left_are_not_kept_until_a_keyless_message_asks() ->
 
     dispatcher.offer(0, None)
     assert ["ann"] == [delivery.consumer for delivery in dispatcher.in_flight()]
+
+
+def test_a_pause_that_begins_and_ends_among_several_acks_is_over_as_after_single_ones() -> None:
+    effects = []
+    for at_once in (False, True):
+        dispatcher = KeySharedDispatcher(AlphabetRing(), DispatcherConfig(window=6))
+        dispatcher.add_consumer("ann", limit=2)
+        dispatcher.add_consumer("bob", limit=0)
+        fill(dispatcher, "a1", "a2", "b1", "b2", "b3", "a1", "a3")  # the last two are spilled, and a slot is left
+        assert 1 == dispatcher.free_slots
+        receipts = [(0, "ann", 1), (1, "ann", 1)]
+        calls = [dispatcher.ack_many(receipts)] if at_once else [dispatcher.ack(*receipt) for receipt in receipts]
+        effects.append([effect for call in calls for effect in call if not isinstance(effect, CursorAdvanced)])
+    assert [Load(5, b"a1"), Load(6, b"a3"), Resumed(1)] == effects[0] == effects[1]
 
 
 def test_the_consumer_with_most_capacity_is_found_after_many_changes() -> None:

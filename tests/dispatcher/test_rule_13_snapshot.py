@@ -517,6 +517,31 @@ def test_a_drain_deadline_goes_on_and_a_new_one_begins() -> None:
     assert 57 == restored_as(untimed, drain_timeout_ms=50).next_deadline_ms()
 
 
+@pytest.mark.parametrize("first", [1, 9], ids=["of another key", "not outstanding"])
+def test_a_drain_deadline_of_what_does_not_drain_is_refused(first: int) -> None:
+    dispatcher = subscription("bob", drain_timeout_ms=100)
+    fill(dispatcher, "a1", "b1", "a1")
+    dispatcher.add_consumer("ann")
+    state: dict[str, Any] = deepcopy(dispatcher.snapshot())
+    del state["checksum"]
+    assert {"drains": [[0, 100]]} == state["features"]
+    state["features"]["drains"][0][0] = first
+
+    with pytest.raises(SnapshotError, match="be the first offset of a lane that drains"):
+        KeySharedDispatcher.restore(sealed(state), AlphabetRing(), dispatcher.config, now_ms=0)
+
+
+def test_blocked_messages_without_a_key_are_unblocked_together_after_a_restart() -> None:
+    config: dict[str, Any] = {"poison": Poison.BLOCK, "retry": RetryPolicy(max_redeliveries=0)}
+    dispatcher = subscription("ann", **config)
+    fill(dispatcher, None, None)
+    for offset in (0, 1):
+        dispatcher.nack(offset, "ann", 1)
+    again = restored_as(dispatcher, **config)
+
+    assert [deliver(0, None, "ann", 2), deliver(1, None, "ann", 2)] == again.unblock(None)
+
+
 def restored_as(dispatcher: KeySharedDispatcher, rules: Rules | None = None, **config: Any) -> Watched:
     """What a host with other settings makes of the snapshot."""
     state = json.loads(json.dumps(dispatcher.snapshot()))

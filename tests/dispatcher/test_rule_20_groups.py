@@ -524,6 +524,17 @@ class TestRestart:
         restored = Watched.restore(state, plain.placement, now_ms=0, rules=RULES)
         assert ["x", "y"] == [each.name for each in restored.groups()]
 
+    def test_turns_of_a_consumer_that_is_not_connected_are_refused(self) -> None:
+        dispatcher = grouped("ann", max_in_flight_per_consumer=1)
+        fill(dispatcher, "a1/x", "a2/y")
+        state: dict[str, Any] = deepcopy(dispatcher.snapshot())
+        del state["checksum"]
+        turns = state["features"]["groups"]["turns"]
+        turns["bob"] = turns.pop("ann")
+
+        with pytest.raises(SnapshotError, match="be of a consumer that is connected"):
+            Watched.restore(sealed(state), AlphabetRing(), dispatcher.config, now_ms=0, rules=RULES)
+
     @pytest.mark.parametrize("rules", [None, Rules(mark="another", group_of=named)])
     def test_rules_of_another_mark_are_refused(self, rules: Rules | None) -> None:
         with pytest.raises(SnapshotError, match="the mark of the rules that are given"):

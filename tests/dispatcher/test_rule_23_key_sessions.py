@@ -1,11 +1,13 @@
 """Rule 23: of one key one consumer keeps something at a time, and it has let go of it before the next one begins."""
 
 import json
+from copy import deepcopy
 from typing import Any
 
 import pytest
 from tests.alphabet import AlphabetRing, Watched, advanced, deliver, delivered, fill, subscription
 
+from keyshared._core.snapshot import sealed
 from keyshared.config import DispatcherConfig, DrainUnit, KeySessions, Poison, RetryPolicy, Unmatched
 from keyshared.dispatcher import Blocking, KeySession, KeySharedDispatcher, SessionPhase
 from keyshared.effects import (
@@ -462,6 +464,17 @@ class TestSnapshot:
         dispatcher.offer(0, "a1")
         with pytest.raises(SnapshotError, match="be absent: the configuration does not ask for it"):
             Watched.restore(dispatcher.snapshot(), AlphabetRing(), DispatcherConfig(), now_ms=0)
+
+
+def test_an_open_delivery_without_a_session_is_refused() -> None:
+    dispatcher = sessions("ann")
+    fill(dispatcher, "a1", "a2")
+    state: dict[str, Any] = deepcopy(dispatcher.snapshot())
+    del state["checksum"]
+    del state["features"]["sessions"]["sessions"][0]
+
+    with pytest.raises(SnapshotError, match="have one of every key that something is open of"):
+        Watched.restore(sealed(state), AlphabetRing(), dispatcher.config, now_ms=0)
 
 
 def test_a_row_of_a_log_can_say_that_it_is_flushed() -> None:

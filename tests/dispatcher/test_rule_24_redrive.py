@@ -62,6 +62,20 @@ def restored(dispatcher: KeySharedDispatcher, **others: Any) -> Watched:
     return Watched.restore(state, AlphabetRing(), dispatcher.config, now_ms=0, **others)
 
 
+@pytest.mark.parametrize("is_letter", [False, True])
+def test_a_letter_that_comes_back_to_a_crowded_window_keeps_its_payload(is_letter: bool) -> None:
+    dispatcher = redriving("ann", window=4, max_in_flight_per_consumer=1)
+    fill(dispatcher, "a1")
+    if is_letter:
+        dispatcher.redrive("a1", bury(dispatcher, 0))
+    fill(dispatcher, "a2", "a3", start=1)
+    dispatcher.set_limit("ann", 0)
+    attempt = dispatcher.in_flight()[0].attempt
+
+    effects = dispatcher.release(0, "ann", attempt)
+    assert ([] if is_letter else [Spilled(0)]) == [each for each in effects if isinstance(each, Spilled)]
+
+
 class TestPlace:
     """It stands where it always stood."""
 

@@ -120,8 +120,7 @@ class AckHoles(Feature):
         below: int | None = None
         for entry, before in self._window.cursor.with_before():
             self._pass(below, before)
-            if isinstance(entry, Entry):
-                self.tracked(entry)
+            self.tracked(entry)  # type: ignore[arg-type]  # the cells of a window are its entries
             below = entry.offset
         self._pass(below, self._window.cursor.last)
         self._judge()

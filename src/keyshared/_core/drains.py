@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from keyshared._checks import require
 from keyshared._core.feature import Feature
+from keyshared._core.lanes import lowest_of
 from keyshared._core.reader import Reader
 from keyshared._core.records import IN_FLIGHT, Consumer, Entry, Lane, Place
 from keyshared._core.timers import Duties, Duty, Stage, Timers
@@ -152,11 +153,9 @@ class DrainUnits(Feature):
 
 
 def awaited_of_key(lane: Lane) -> list[Entry]:
-    """Return the open deliveries of a lane at others than its owner, in offset order."""
+    """Return the open deliveries of a lane that drains, in offset order: all are at one consumer, not its owner."""
     opened: list[Entry] = []
     each, fresh = lane.head, lane.fresh
-    if lane.holder is lane.owner:
-        return opened
     while each is not None and each is not fresh:
         if each.state == IN_FLIGHT:
             opened.append(each)
@@ -235,8 +234,7 @@ class DrainDeadlines(Feature):
         del self._drains[drain.lane]
         self._draining.changed[drain.lane] = None
         for entry in self._awaited(drain.lane):
-            if entry.state == IN_FLIGHT:
-                self._end(entry, ReleaseReason.DRAIN_TIMEOUT, now)
+            self._end(entry, ReleaseReason.DRAIN_TIMEOUT, now)
 
     def finish(self, now: int) -> Iterable[Effect]:
         """Start the time of lanes that drain since this call, and stop that of those that do no more. O(changes)."""
@@ -263,9 +261,8 @@ class DrainDeadlines(Feature):
         """Return the first offset of each lane that drains, and the time that it has left."""
         rows: list[list[int]] = []
         for lane in self._draining.lanes:
-            deadline = self._drains[lane].deadline
-            if lane.head is not None and deadline is not None:
-                rows.append([lane.head.offset, deadline - now])
+            deadline: int = self._drains[lane].deadline  # type: ignore[assignment]  # it has not come yet
+            rows.append([lowest_of(lane), deadline - now])
         return rows or None
 
     def load(self, row: Reader, now: int) -> None:

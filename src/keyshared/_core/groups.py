@@ -7,7 +7,7 @@ from keyshared._checks import require
 from keyshared._core.feature import Feature
 from keyshared._core.quotas import Clock, Quota, TokenBucket
 from keyshared._core.reader import Reader
-from keyshared._core.records import Consumer, Lane
+from keyshared._core.records import Consumer
 from keyshared._core.rotation import Group, Rotation
 from keyshared._core.timers import Duties, Duty, Stage, Timers
 from keyshared._core.values import GroupStats
@@ -124,10 +124,6 @@ class Groups(Feature):
         elif group.deadline != (due := rate.next_permit_at):
             self._timers.start(group, due)
 
-    def of(self, lane: Lane) -> Group | None:
-        """Return the group of a lane; a message without a key is in none."""
-        return None if lane.key is None else lane.rule.quotas[0]
-
     def stats(self) -> list[GroupStats]:
         """Return the groups by name; those that are as new are left out. O(groups and ready lanes)."""
         ready = dict.fromkeys(self._book.groups, 0)
@@ -208,9 +204,9 @@ class Groups(Feature):
                 ready = consumer.ready
                 known = isinstance(ready, Rotation) and group in ready.groups() and group.name not in ready.awake
                 require(known, f"group {group.name!r} remembers those for whom it has a lane that sleeps")
-        for consumer in self._window.consumers.values():
-            if isinstance(consumer.ready, Rotation):
-                consumer.ready.check_invariants()
+        listed = (consumer.ready for consumer in self._window.consumers.values())
+        for rotation in (ready for ready in listed if isinstance(ready, Rotation)):
+            rotation.check_invariants()
 
 
 class TotalQuota(Feature):

@@ -36,6 +36,7 @@ def check_machine(machine: Machine) -> None:
     outbox, free = machine.outbox, machine.free_slots
     require(outbox.reported == machine.window.cursor.safe_cursor, "the cursor that was reported is the cursor")
     require(outbox.paused or free, "there is a pause while there is no free slot")
+    require(not outbox.paused or not machine.admission.is_roomy, "a pause ends with a quarter free")
     for feature in machine.features:
         feature.check_invariants()
 

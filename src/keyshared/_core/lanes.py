@@ -440,10 +440,10 @@ class Lanes:
         self.granted.append(entry)
 
     def _unreserve(self, lane: Lane, entry: Entry) -> None:
-        taker = lane.taker
-        if taker is not None and taker.reserved.pop(entry.offset, None) is not None:
-            lane.taker = None
-            self._free(taker)
+        taker: Consumer = lane.taker  # type: ignore[assignment]  # the message is reserved for it
+        del taker.reserved[entry.offset]
+        lane.taker = None
+        self._free(taker)
 
 
 def overrides(feature: Feature, name: str) -> bool:

@@ -1,9 +1,8 @@
 """Builds the list of effects of a call: in order, state effects last and once."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final
 
-from keyshared._checks import require
 from keyshared._core.admission import Admission
 from keyshared._core.feature import Feature
 from keyshared._core.lanes import overrides
@@ -25,7 +24,6 @@ from keyshared.effects import (
     Resumed,
     Spilled,
 )
-from keyshared.errors import ArgumentError
 
 __all__ = ["Outbox"]
 
@@ -39,7 +37,6 @@ _RANKS: Final[dict[type[Any], int]] = {
     Deliver: 5,
 }
 _STATES: Final = frozenset({CursorAdvanced, Resumed})
-_EFFECTS: Final = tuple(get_origin(each) or each for each in get_args(Effect))
 _new: Final[Any] = tuple.__new__  # builds an effect in half the time that its own constructor takes
 
 
@@ -211,16 +208,7 @@ class Outbox:
                 state = DEAD_LETTERING if isinstance(effect, DeadLetter) else LOADING
                 return entry is not None and entry.state == state
             case _:
-                if not isinstance(effect, _EFFECTS):
-                    raise ArgumentError("effect", effect, "be an effect, as a call has returned it")
                 return True
-
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` unless the host knows the cursor, and whether there is a pause. For tests; O(1)."""
-        require(self.reported == self._window.cursor.safe_cursor, "the cursor that was reported is the cursor")
-        require(self.paused or self._admission.free_slots > 0, "there is a pause while there is no free slot")
-        require(not self.paused or not self._admission.is_roomy, "a pause ends with a quarter free")
-        require(not self._notices and not self._window.granted, "everything that happened was emitted")
 
     def _dead_letter(self, entry: Entry) -> Effect[Any]:
         note = entry.note

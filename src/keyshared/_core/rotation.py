@@ -85,11 +85,8 @@ class Rotation(Place):
 
     def end_turn(self) -> None:
         """Pass on to the next group if this one has nothing more to send or has had all of its turns."""
-        group, self._turn = self._turn, None
-        if group is None:
-            return
-        if group not in self._awake:  # it was put to sleep meanwhile
-            return
+        group: Group = self._turn  # type: ignore[assignment]  # the one whose turn `took` began
+        self._turn = None
         self._left -= 1
         if group not in self._queues:
             self._leave(group)

@@ -135,7 +135,7 @@ class Window(Lanes):
         entry.deadline = None
         if state == IN_FLIGHT:
             self._close(entry)
-        elif state == LOADING and lane.taker is not None:
+        elif state == LOADING and entry.consumer is not None:
             self._unreserve(lane, entry)
         self.held[state] -= state >= DELAYED
         self._close_cell(entry)
@@ -310,8 +310,6 @@ class Window(Lanes):
             self._serve(consumer)
         else:
             self.hand_out(only, consumer, past_quotas=past_quotas)
-        if self.returned:
-            self._relieve()
         self.most_of_turn = None
         consumer.limit -= extra
         consumer.free -= extra
