@@ -171,9 +171,7 @@ BY_HAND = {
     ("draintracker/pending_acks.py", "remaining"),
     ("placement/ranges.py", "slot"),
     ("segments/map.py", "segment hash"),
-    ("spark/frames/checks.py", "frame"),
     ("simulate/summary.py", "row"),
-    ("spark/runtime/progress.py", "doing"),
 }
 
 

@@ -82,7 +82,7 @@ class PendingAcks:
 
         Args:
             position: Its place in the log. A pending entry at the same position is replaced.
-            hash_: Its hash; any int.
+            hash_: Its hash; an int of at most 63 bits.
             remaining: How many messages it holds.
             generation: Number of this sending.
 
