@@ -93,6 +93,14 @@ class TestPostponing:
         assert [(10, Event.IGNORED_NACK, 0)] == told(rows, Event.IGNORED, Event.IGNORED_NACK, Event.IGNORED_CALL)
 
 
+def test_each_message_is_said_to_be_done_once_and_how() -> None:
+    config = DispatcherConfig(tell_settled=True, retry=LAST)
+    rows = run(one(config=config, answers=[Poisoned(["l"])]), [Arrival(0, "k"), Arrival(1, "l")])
+
+    done = [(row.offset, row.key, row.reason) for row in rows if row.event is Event.DONE]
+    assert [(0, b"k", "acked"), (1, b"l", "dead_lettered")] == done
+
+
 class TestNotBefore:
     def test_a_message_for_later_holds_its_key_until_its_time_and_no_other(self) -> None:
         arrivals = [Arrival(0, "k", not_before_ms=300), Arrival(1, "k", at_ms=1), Arrival(2, "l", at_ms=2)]
