@@ -10,6 +10,7 @@ import pytest
 
 from keyshared._core.records import Place, Transition
 from keyshared.errors import (
+    ArgumentError,
     ConsumerExistsError,
     EntryStateError,
     InvariantError,
@@ -114,6 +115,33 @@ class TestOffering:
         assert (desk.ann, "hello", 1, State.IN_FLIGHT) == (entry.consumer, entry.item, entry.attempt, entry.state)
         assert [b"a1"] == list(desk.window._core.lanes)
         assert entry is desk.window.find(7)
+
+    def test_a_message_with_a_deadline_holds_its_key_until_it_ripens(self) -> None:
+        desk = Desk()
+        assert [] == desk.window.offer(0, b"a1", "early", deadline=9)
+        assert [] == desk.window.offer(1, b"a1", "late")
+
+        desk.window.ripen(desk.at(0))
+        assert ([(0, "ann")], None) == (desk.wake(), desk.at(0).deadline)
+
+    def test_a_message_without_its_payload_may_ripen_too(self) -> None:
+        desk = Desk(loaded_per_key=1)
+        for offset in range(2):
+            desk.window.offer(offset, b"a1", None, deadline=9)
+        spilled = desk.at(1)
+        assert State.SPILLED == spilled.state
+
+        desk.window.ripen(spilled)
+        assert ([], None) == (desk.wake(), spilled.deadline)
+        desk.window.remove(desk.at(0))
+        assert ([(1, "LOADING")], [(1, "ann")]) == (desk.wake(), desk.provide(1))
+
+    def test_a_deadline_is_an_int(self) -> None:
+        desk = Desk()
+
+        with pytest.raises(ArgumentError, match="deadline"):
+            desk.window.offer(0, b"a1", None, deadline=1.5)  # type: ignore[arg-type]
+        assert [] == desk.window.outstanding()
 
     def test_the_second_waits_and_other_keys_do_not(self) -> None:
         desk = Desk()
