@@ -10,8 +10,6 @@ from keyshared._core.feature import Feature
 from keyshared.config import Poison, RetryPolicy
 from keyshared.effects import CursorAdvanced, Deliver, Load, Resumed
 
-NOTHING: Any = None
-
 
 def subscription(*names: str, **config: Any) -> KeySharedDispatcher:
     dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig(**config))
@@ -22,15 +20,19 @@ def subscription(*names: str, **config: Any) -> KeySharedDispatcher:
 
 def test_a_feature_that_overrides_nothing_keeps_and_refuses_nothing() -> None:
     feature = Feature()
+    dispatcher = subscription("ann")
+    dispatcher.offer(0, "k")
+    lane = dispatcher._machine.window.lanes[b"k"]
+    owner = dispatcher._machine.window.consumers["ann"]
 
     assert (False, [], [], {}, None) == (
-        feature.must_finish(NOTHING),
+        feature.must_finish(owner),
         list(feature.keys()),
         list(feature.finish(0)),
         feature.duties(),
         feature.dump(0),
     )
-    for call in (feature.place, lambda: feature.refuses(NOTHING, NOTHING)):
+    for call in (feature.place, lambda: feature.refuses(lane, owner)):
         with pytest.raises(NotImplementedError):
             call()
 

@@ -162,10 +162,15 @@ class Lanes:
 
     def outstanding(self) -> Iterator[Entry]:
         """Return all outstanding messages in offset order; any of them may be settled meanwhile. O(n)."""
-        log = (cell for cell in self.cursor if isinstance(cell, Entry))
         if not self.beside:
-            return log
-        return merge(sorted(self.beside.values(), key=_offset_of), log, key=_offset_of)
+            return self._of_log()
+        return merge(sorted(self.beside.values(), key=_offset_of), self._of_log(), key=_offset_of)
+
+    def _of_log(self) -> Iterator[Entry]:
+        """Yield lazily; mypyc would make a list of a generator expression, and the first message would cost O(n)."""
+        for cell in self.cursor:
+            if isinstance(cell, Entry):
+                yield cell
 
     @property
     def tracked(self) -> int:
