@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.alphabet import AlphabetRing, Watched, deliver, delivered, subscription, then
 
-from keyshared.config import RetryPolicy
-from keyshared.dispatcher import Blocking
+from keyshared.config import DispatcherConfig, RetryPolicy
+from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Load, Spilled
 from keyshared.errors import ArgumentError
 from keyshared.journal import Command, Journal
@@ -83,6 +83,17 @@ def test_a_batch_may_name_it_for_some() -> None:
         dispatcher.offer_many([(0, "a1", None), (1, "a2", None, 100), (2, "a3", None, None)])
     )
     assert NOT_BEFORE == dispatcher.why_blocked(1)
+
+
+def test_a_batch_on_a_ring_may_name_a_time_that_is_to_come_and_one_that_has_come() -> None:
+    dispatcher = KeySharedDispatcher(HashRing(), DispatcherConfig())
+    dispatcher.add_consumer("ann", now_ms=50)
+
+    assert [(1, "ann"), (2, "ann")] == delivered(
+        dispatcher.offer_many([(0, "a1", None, 100), (1, "a2", None, 50), (2, "a3", None)], now_ms=50)
+    )
+    assert [] == dispatcher.handle_timeout(now_ms=99)
+    assert [(0, "ann")] == delivered(dispatcher.handle_timeout(now_ms=100))
 
 
 def test_what_waits_for_its_time_counts_as_waiting_and_is_spilled_as_such() -> None:
