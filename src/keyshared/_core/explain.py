@@ -85,7 +85,7 @@ def _why_keyless(machine: Machine, entry: Entry) -> Blocking:
         return Blocking(BlockReason.CONSUMER_INACTIVE)
     if all(consumer.free <= 0 for consumer in eligible):
         return Blocking(BlockReason.CONSUMER_FULL)
-    return _why_full(machine, entry, None)
+    return _why_full(machine, entry)
 
 
 def _why_there(machine: Machine, entry: Entry) -> Blocking:  # noqa: PLR0911  # as above
@@ -113,7 +113,7 @@ def _why_there(machine: Machine, entry: Entry) -> Blocking:  # noqa: PLR0911  # 
         return Blocking(BlockReason.CONSUMER_INACTIVE, owner.name)
     if owner.free <= 0:
         return Blocking(BlockReason.CONSUMER_FULL, owner.name)
-    return _why_full(machine, entry, owner)
+    return _why_full(machine, entry)
 
 
 def _holder_besides(machine: Machine, lane: Lane, owner: Consumer) -> Consumer | None:
@@ -136,17 +136,10 @@ def _why_closed(group: Quota[Consumer]) -> BlockReason:
     return BlockReason.GROUP_FULL if is_full else BlockReason.GROUP_RATE
 
 
-def _why_full(machine: Machine, entry: Entry, owner: Consumer | None) -> Blocking:
+def _why_full(machine: Machine, entry: Entry) -> Blocking:
     """Return which of memory and the subscription is full; of both, memory."""
-    window = machine.window
-    is_full = window.total is not None and not window.total.has_room
-    # While the subscription is full, a message that is to be loaded is where it waits for that.
-    needs_slot = entry.lane.place is window.starved or (is_full and entry.state == SPILLED)
-    if needs_slot and window.loaded >= window.capacity:
-        return Blocking(BlockReason.WINDOW_FULL)
-    if is_full or owner is None:
-        return Blocking(BlockReason.SUBSCRIPTION_FULL)
-    return Blocking(BlockReason.CONSUMER_FULL, owner.name)
+    needs_slot = entry.state == SPILLED and machine.window.loaded >= machine.window.capacity
+    return Blocking(BlockReason.WINDOW_FULL if needs_slot else BlockReason.SUBSCRIPTION_FULL)
 
 
 def gather_stats(machine: Machine) -> DispatcherStats:

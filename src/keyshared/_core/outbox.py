@@ -7,7 +7,7 @@ from keyshared._core.admission import Admission
 from keyshared._core.feature import Feature
 from keyshared._core.lanes import overrides
 from keyshared._core.membership import Membership
-from keyshared._core.records import DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, Entry, holds_slot
+from keyshared._core.records import DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, Entry
 from keyshared._core.sessions import Sessions
 from keyshared._core.timers import Timers
 from keyshared._core.window import Window
@@ -146,9 +146,8 @@ class Outbox:
         window = self._window
         dropped, window.dropped = window.dropped, []
         for entry in dropped:
-            if entry.state and not holds_slot(entry):
-                entry.item = None
-                out.append(_new(Spilled, (entry.offset,)))
+            entry.item = None
+            out.append(_new(Spilled, (entry.offset,)))
 
     def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] = ()) -> list[Effect[Any]]:
         """Return one list for several calls at one instant: kinds in order, each kind as it came, state once.
