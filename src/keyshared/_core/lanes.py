@@ -162,14 +162,10 @@ class Lanes:
 
     def outstanding(self) -> Iterator[Entry]:
         """Return all outstanding messages in offset order; any of them may be settled meanwhile. O(n)."""
+        log: Iterator[Entry] = iter(self.cursor)  # type: ignore[arg-type]  # its cells are the window's entries
         if not self.beside:
-            return self._of_log()
-        return merge(sorted(self.beside.values(), key=_offset_of), self._of_log(), key=_offset_of)
-
-    def _of_log(self) -> Iterator[Entry]:
-        """Yield lazily; mypyc would make a list of a generator expression, and the first message would cost O(n)."""
-        for cell in self.cursor:
-            yield cell  # type: ignore[misc]  # the cells of a window are its entries
+            return log
+        return merge(sorted(self.beside.values(), key=_offset_of), log, key=_offset_of)
 
     @property
     def tracked(self) -> int:
