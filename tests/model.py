@@ -620,7 +620,6 @@ class ModelDispatcher:
         def set_filters() -> None:
             self._check_filters(filters)
             self._connected(name).filters = tuple(filters)
-            self.freed.append(name)
             self._wake(moved=True)
 
         return self._call(now_ms, set_filters)

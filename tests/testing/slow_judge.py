@@ -179,6 +179,10 @@ class SlowBooks:
     def is_over(self, offset: int) -> bool:
         return self.log_is_told and self.published[0] <= offset <= self.published[-1]
 
+    def is_late(self, offset: int) -> bool:
+        """Whether something that came later is told of before this publication."""
+        return self.highest is not None and offset <= self.highest
+
     def is_behind(self) -> bool:
         repeated = any(each.repeated for each in self.outstanding.values())
         return bool(self.repeatable) or (self.claims.rewinds and repeated)
@@ -349,7 +353,7 @@ class SlowBooks:
     def publish(self, event: Published, message: Message | None) -> None:
         offset = event.offset
         self.published.append(offset)
-        if message is not None or (self.highest is not None and offset <= self.highest):
+        if message is not None or self.is_late(offset):
             self.lose_sight(offset, message, event.key)
             return
         self.outstanding[offset] = Message(offset, event.key, not_before_ms=event.until_ms)
@@ -691,7 +695,7 @@ class SlowJudge(SlowBooks):
         if passed:
             yield Promise.SAFE_CURSOR
         self.beyond = [each for each in self.beyond if each > offset + 1 and each not in passed[:1]]
-        if offset in self.outstanding:
+        if offset in self.outstanding or self.is_late(offset):
             return
         if self.is_full():
             yield Promise.BOUNDS

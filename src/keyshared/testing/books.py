@@ -178,6 +178,10 @@ class Books:
         """Whether an offset that is not outstanding is done, or was never published."""
         return self.first_offset is not None and self.first_offset <= offset <= (self.last_offset or 0)
 
+    def is_late(self, offset: int) -> bool:
+        """Whether the publication of an offset is told only after something that came later: it proves nothing."""
+        return self._highest_told is not None and offset <= self._highest_told
+
     def may_repeat(self, offset: int) -> bool:
         """Whether a message that is done may be delivered again, as the log was rewound."""
         return offset in self._repeatable
@@ -237,7 +241,7 @@ class Books:
         self._note_published(seen, offset)
         if message is not None:
             self._make_unclear(message, _LATE_ROW)
-        elif self._highest_told is not None and offset <= self._highest_told:
+        elif self.is_late(offset):
             self._note_unclear(offset, self._lane(self.lane_id(offset, event.key)), None, _LATE_ROW)
         else:
             message = self._add(seen, offset, event.key, previous)
