@@ -184,26 +184,13 @@ class LeaseLedger:
         if self._config.ordering_required and self.line != consumer:
             # Nobody else holds anything, so nothing has to drain.
             moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
-        others: list[Effect[Any]] = []
-        room = min(most, room)
-        taken = self._pull(consumer, room, others, per_key=per_key)
-        steps = [moved, others]
-        while self.dispatcher.rules is not None and self._is_due():
-            # Somebody has asked a group that had no token, and time has brought one.
-            more = self.note(self.dispatcher.handle_timeout(now_ms=self.now))
-            if len(taken) < room:
-                taken += self._pull(consumer, room - len(taken), more, per_key=per_key)
-            steps.append(more)
+        effects = self.dispatcher.pull(consumer, min(most, room), per_key=per_key, now_ms=self.now)
+        taken = [effect for effect in effects if isinstance(effect, Deliver)]
+        others: list[Effect[Any]] = [effect for effect in effects if not isinstance(effect, Deliver)]
         nothing = NothingToLease(EmptyReason.NOT_READY)
         if self.has_too_many_holes:
             nothing = NothingToLease(EmptyReason.ACK_HOLES, self.dispatcher.resume_offset)
-        return taken or nothing, self.merged(*steps)
-
-    def _pull(self, consumer: str, most: int, others: list[Effect[Any]], *, per_key: int | None) -> list[Deliver[Any]]:
-        """Open deliveries, and put what else comes of it with the others."""
-        effects = self.dispatcher.pull(consumer, most, per_key=per_key, now_ms=self.now)
-        others += [effect for effect in effects if not isinstance(effect, Deliver)]
-        return [effect for effect in effects if isinstance(effect, Deliver)]
+        return taken or nothing, self.merged(moved, others)
 
     def settled(self, offset: int) -> None:
         """The lease of a message ends because it was acked."""
