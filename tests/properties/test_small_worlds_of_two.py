@@ -393,7 +393,7 @@ TWINS = {
     "batch, limit of all": "SubscriptionLimitOffByOne",
     "look-ahead, delayed": "LookAheadOfTheLeft",
     "batch, latest keys": "LatestRuleIsIgnored",
-    "groups, key limit": "KeyLimitIsIgnored",
+    "groups, key limit": "RuleOfOneKeyCountsForAll",
     "redrive, key limit": "KeyLimitForgottenOnRetry",
     "key limit, drain": "KeyLimitIsOneForAll",
     "key limit, restart": "KeyRuleForgottenInACrash",
