@@ -151,6 +151,7 @@ class SlowBooks:
         self.now: int | None = None
         self.outstanding: dict[int, Message] = {}
         self.unclear: dict[int, tuple[bytes | None, str | None]] = {}  # a key, and who may have it
+        self.unclear_again: set[int] = set()  # of these, what was redriven: no cursor says that it is done
         self.let_go: set[int] = set()  # what was unclear, and is done
         self.was_unclear = False
         self.done: dict[int, bytes | None] = {}  # above the cursor
@@ -338,8 +339,9 @@ class SlowBooks:
             case Owned(key=key, consumer=consumer):
                 self.owned.setdefault(key, []).append((len(self.history), consumer))
             case Committed(resume_offset=resume):
-                self.let_go |= {of for of in self.unclear if of < resume}
-                self.unclear = {of: each for of, each in self.unclear.items() if of >= resume}
+                done = {of for of in self.unclear if of < resume} - self.unclear_again
+                self.let_go |= done
+                self.unclear = {of: each for of, each in self.unclear.items() if of not in done}
                 self.done = {of: key for of, key in self.done.items() if of >= resume}
                 self.repeatable &= self.done.keys()
             case Rewound():
@@ -465,17 +467,23 @@ class SlowBooks:
         del self.outstanding[offset]
         at = message.consumer if message.state != "waits" else None
         self.unclear[offset] = self.place(offset, message.key), at
+        if message.redriven is not None:
+            self.unclear_again.add(offset)
 
     def follow(self, event: Event) -> None:
         match event:
             case Published(offset=offset):
                 self.published.append(offset)
+            case Redriven(offset=offset):
+                self.unclear_again.add(offset)
+                self.unclear.setdefault(offset, (self.place(offset, event.key), None))
             case Delivered(offset=offset):
                 known, _ = self.unclear.get(offset, (None, None))
                 self.unclear[offset] = (self.place(offset, event.key) if known is None else known), event.consumer
             case Acked(counted=True) | Settled() | DeadLettered() | Dropped() | Skipped():
                 self.let_go |= {event.offset} & self.unclear.keys()
                 self.unclear.pop(event.offset, None)
+                self.unclear_again.discard(event.offset)
             case _:
                 pass
 

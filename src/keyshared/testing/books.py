@@ -101,6 +101,7 @@ class Books:
         self.doubt_at: Counter[str] = Counter()  # messages that may be open at a consumer, or not
         self.doubt_in: Counter[Hashable] = Counter()  # likewise, of a unit
         self.let_go: OrderedDict[int, None] = OrderedDict()  # messages that were not judged, and are surely done
+        self._unclear_again: set[int] = set()  # of the unclear ones, those that no cursor ends: they were redriven
         self.reasons: Counter[str] = Counter()  # why messages are not judged, and how many
         self.unlogged = 0  # messages of which the history does not tell the publication
         self._highest_told: int | None = None  # the greatest offset that was told of before it was published
@@ -199,9 +200,8 @@ class Books:
         lanes = sum(1 + len(lane.listed) + len(lane.holders) for lane in self.lanes.values())
         others = len(self.members) + len(self.changes) + len(self.places) + len(self._leases) + len(self._overdue)
         messages = sum(1 + len(each.had) for each in self.messages.values())
-        return (
-            lanes + others + messages + 2 * self.open + len(self.unclear) + len(self.let_go) + 2 * len(self._done_above)
-        )
+        unclear = len(self.unclear) + len(self._unclear_again) + len(self.let_go)
+        return lanes + others + messages + 2 * self.open + unclear + 2 * len(self._done_above)
 
     # --- the next event ---------------------------------------------------------------------------------------------
 
@@ -397,6 +397,12 @@ class Books:
         match event:
             case h.Published():
                 self._note_published(seen, event.offset)
+            case h.Redriven():
+                self._unclear_again.add(event.offset)
+                if event.offset not in self.unclear.items:
+                    lane = self._lane(self.lane_id(event.offset, event.key))
+                    self.unclear.add(event.offset, (lane, None))
+                    self._doubt(lane, None, 1)
             case h.Delivered():
                 if event.offset not in self.unclear.items:
                     self.unclear.add(event.offset, (None, None))
@@ -470,7 +476,10 @@ class Books:
         """Take a cursor."""
         self.committed, self.resume_offset = seen, event.resume_offset
         for offset, (lane, name) in self.unclear.pop_below(event.resume_offset):
-            self._forget_unclear(offset, lane, name)
+            if offset in self._unclear_again:
+                self.unclear.add(offset, (lane, name))
+            else:
+                self._forget_unclear(offset, lane, name)
         for offset, _ in self._done_above.pop_below(event.resume_offset):
             self._repeatable.discard(offset)
 
@@ -699,6 +708,8 @@ class Books:
         self._remove(message)
         lane.doubt -= 1
         self._note_unclear(message.offset, lane, name, reason)
+        if message.redriven:
+            self._unclear_again.add(message.offset)
 
     def _note_unclear(self, offset: int, lane: Lane | None, name: str | None, reason: str) -> None:
         self.reasons[reason] += 1
@@ -707,6 +718,7 @@ class Books:
 
     def _forget_unclear(self, offset: int, lane: Lane | None, name: str | None) -> None:
         """A message that is not judged is surely done; what is still told of it is not judged either."""
+        self._unclear_again.discard(offset)
         self.let_go[offset] = None
         if len(self.let_go) > _REMEMBERED_UNJUDGED:
             self.let_go.popitem(last=False)
