@@ -400,9 +400,9 @@ class Books:
             case h.Redriven():
                 self._unclear_again.add(event.offset)
                 if event.offset not in self.unclear.items:
-                    lane = self._lane(self.lane_id(event.offset, event.key))
-                    self.unclear.add(event.offset, (lane, None))
-                    self._doubt(lane, None, 1)
+                    own = self._lane(self.lane_id(event.offset, event.key))
+                    self.unclear.add(event.offset, (own, None))
+                    self._doubt(own, None, 1)
             case h.Delivered():
                 if event.offset not in self.unclear.items:
                     self.unclear.add(event.offset, (None, None))
