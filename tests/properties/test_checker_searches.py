@@ -38,11 +38,13 @@ OF_UNITS = {"UnitFreedByItsFirstEnd", "UnitEndWakesOnlyItsKey", "UnitOfTheMapBef
 # So is what was refused: a message that is not let in is not in the history.
 # So is whether what came back with its batch, or for later, has failed, and what is settled by an ack of several.
 # How old a message is, by its own word, is not in the history.
-# And what is spilled is held back on purpose, as a history sees it.
+# And what is spilled is held back on purpose, as a history sees it. It does not tell where the payload is of what waits
+# for a retry, so no window is claimed where messages spill: there `OwnEffects` counts the slots.
 OF_OURS = {
     *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
     *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "PostponingCounts", "RipeNeverWakes"),
     *("GroupLimitForgottenOnRetry", "PausedGroupServed", "TokensOutOfNowhere"),
+    "WindowForgottenOnLoad",
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "AnswersOutliveAFilter", "SkipsWhatOthersAccept"}
