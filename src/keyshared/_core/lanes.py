@@ -412,11 +412,12 @@ class Lanes:
 
     def _load_next(self, lane: Lane) -> None:
         """Load the oldest spilled message of a lane into the slot of a settled one, unless one before it needs that."""
-        if lane.spilled is None or self.loaded >= self.capacity or lane.loaded >= lane.rule.loaded:
-            return
-        if lane.back and not holds_slot(lane.back[0]):
-            return
-        self._load(lane, lane.spilled, None)
+        if lane.spilled is not None and self.loaded < self.capacity and self._has_room(lane):
+            self._load(lane, lane.spilled, None)
+
+    def _has_room(self, lane: Lane) -> bool:
+        """Return whether a message that never went out may be loaded: not into the slot that one before it needs."""
+        return lane.loaded < lane.rule.loaded and (not lane.back or holds_slot(lane.back[0]))
 
     def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None) -> Place | None:
         """Load a message whose turn has come; return where its lane waits if there is no slot."""

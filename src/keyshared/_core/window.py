@@ -107,7 +107,7 @@ class Window(Lanes):
         for each in older:
             each.deadline = None
             self.settle(each, Ending.SUPERSEDED)
-        if had_slot or lane.loaded < lane.rule.loaded:
+        if had_slot or self._has_room(lane):
             lane.loaded += 1
             self.loaded += 1
             self.waiting += 1
