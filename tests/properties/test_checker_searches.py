@@ -48,11 +48,12 @@ OF_OURS = {
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "AnswersOutliveAFilter", "SkipsWhatOthersAccept"}
+NEVER_RESTARTED = {"CountsAreLostOverARestart"}  # no schedule here has a crash: `test_rule_19_health` has one
 VARIANTS = [
     (promise, fault.broken)
     for promise in sorted(JUDGED)
     for fault in BROKEN[promise]
-    if fault.broken.__name__ not in OF_UNITS | OF_OURS | TRUSTED
+    if fault.broken.__name__ not in OF_UNITS | OF_OURS | TRUSTED | NEVER_RESTARTED
 ]
 
 
