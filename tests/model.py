@@ -1212,7 +1212,8 @@ class ModelDispatcher:
         loaded = [other for other in self._in_lane(lane) if other.has_slot]
         self.messages[message.offset] = message
         needs_slot = first.state == State.SPILLED
-        if needs_slot and self.config.spill and len(loaded) >= self.config.max_loaded_per_key:
+        has_room = len(loaded) < self.config.max_loaded_per_key and not self._came_back_without_slot(lane)
+        if needs_slot and self.config.spill and not has_room:
             self._spill(message)
         elif message.deadline is not None:
             message.state = State.DELAYED
