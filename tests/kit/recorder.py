@@ -194,6 +194,8 @@ class Recorder:
         """Take the configuration of a life: the next one may have another."""
         self._config = config
         self._reasons = {**_HOLDS, **_unit_holds(config)}
+        if config.max_in_flight is None:  # then it is no reason to wait, whatever the dispatcher says
+            del self._reasons[BlockReason.SUBSCRIPTION_FULL]
 
     def at_rest(self) -> None:
         """Write down that nothing will happen any more: no work is under way, and no deadline is left."""

@@ -44,7 +44,7 @@ OF_OURS = {
     *("ForgetsTooEarly", "EndedObligationsStand", "ForgetsHowItEnded", "MarkStandsStill", "OpenCountsAsWaiting"),
     *("BrokenBatchCountsFailures", "AckThroughSkipsOne", "AgeOfTheNewest", "PostponingCounts", "RipeNeverWakes"),
     *("GroupLimitForgottenOnRetry", "PausedGroupServed", "TokensOutOfNowhere"),
-    "WindowForgottenOnLoad",
+    *("WindowForgottenOnLoad", "HotKeyFillsTheWindow", "RetriesFillTheWindow"),
 }
 # Who owns a key and who accepts it is told by the dispatcher, and a history takes its word for it.
 TRUSTED = {"FilterOfBefore", "AnswersOutliveAFilter", "SkipsWhatOthersAccept"}
