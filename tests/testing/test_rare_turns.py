@@ -31,7 +31,10 @@ from keyshared.testing.history import (
     Owned,
     Published,
     Quiet,
+    Redriven,
     Rewound,
+    Settled,
+    SettledBy,
     Unclear,
 )
 from keyshared.testing.log import Log
@@ -204,3 +207,31 @@ def test_a_thread_that_has_ended_does_not_run() -> None:
 
 def test_a_message_that_was_dropped_is_told() -> None:
     assert told_of(effects.Dropped(3, b"k", effects.DropReason.POISON)) == [Dropped(offset=3)]
+
+
+def test_what_is_not_judged_and_comes_back_takes_capacity_until_it_ends() -> None:
+    checker = Checker(Claims())
+    early: list[Event] = [
+        Connected(consumer="a", limit=1),
+        Settled(offset=0, reason=SettledBy.OPERATOR),
+        Published(offset=0, key=b"k"),
+        Committed(resume_offset=1),
+    ]
+    back: list[Event] = [
+        Redriven(offset=0, key=b"k", attempt=1),
+        Delivered(offset=0, key=b"k", consumer="a", attempt=2),
+        Committed(resume_offset=1),
+        Published(offset=1, key=b"l"),
+        Quiet(),
+    ]
+    assert [] == list(checker.violations([*early, *back])), "no cursor says that the delivery has ended"
+    (late,) = checker.violations([Acked(offset=0, consumer="a", attempt=2, counted=True), Quiet()])
+    assert "offset 1 waits or is lost" in late.explanation
+
+
+def test_what_an_earlier_life_has_settled_takes_no_place_of_its_key() -> None:
+    claims = Claims(waiting_per_key=1, promises={"bounds"})
+    early: list[Event] = [Settled(offset=1, reason=SettledBy.OPERATOR), Published(offset=1, key=b"k")]
+    waits: list[Event] = [Published(offset=0, key=b"k"), *early]
+    assert [] == check_history(waits, claims)
+    assert ["bounds"] == [found.promise for found in check_history([*waits, Published(offset=2, key=b"k")], claims)]
