@@ -592,7 +592,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "journal.commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
     "journal.commands.check_numbers": {"command": lambda: Command(3, 0, "ack")},
     "config.dispatcher.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
-    "cursor.contiguous.Cell": {},
     "cursor.contiguous.ContiguousCursor.append": {"cell": lambda: Cell(9)},
     "cursor.contiguous.ContiguousCursor.from_token": {"text": lambda: cursor().to_token().text},
     "cursor.contiguous.ContiguousCursor.resume_from": {"text": lambda: cursor().to_token().text},
