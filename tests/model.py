@@ -1273,9 +1273,8 @@ class ModelDispatcher:
         return [other for other in self._in_lane(lane) if other.state == State.SPILLED and other.attempt == 0]
 
     def _came_back_without_slot(self, lane: Lane) -> bool:
-        """Whether the next message of a lane came back from a delivery, and is spilled."""
-        following = self._candidate(lane)
-        return following is not None and following.attempt > 0 and not following.has_slot
+        """Whether a message of a lane came back from a delivery, and is spilled."""
+        return any(other.attempt > 0 and not other.has_slot for other in self._in_lane(lane))
 
     def _queue(self, message: Message) -> None:
         """Let a message that was held wait for its turn."""

@@ -1211,9 +1211,7 @@ class Judge:
         keyed = self.lane_key(book) is not None
         others = [one for one in self.lane(book.key) if one is not book] if keyed else []
         key_full = sum(one.memory != "spilled" for one in others) >= self.config.max_loaded_per_key
-        following = next((one for one in others if one.open is None), None)
-        behind = any(one.memory == "spilled" and not one.ever for one in others)
-        behind = behind or (following is not None and following.memory == "spilled")
+        behind = any(one.memory == "spilled" for one in others)
         loaded, with_loading = self.waiting_in_memory()
         loaded, with_loading = loaded - (book.memory == "loaded"), with_loading - (book.memory == "loaded")
         half = self.config.window // 2

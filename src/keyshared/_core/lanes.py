@@ -416,8 +416,8 @@ class Lanes:
             self._load(lane, lane.spilled, None)
 
     def _has_room(self, lane: Lane) -> bool:
-        """Return whether a message that never went out may be loaded: not into the slot that one before it needs."""
-        return lane.loaded < lane.rule.loaded and (not lane.back or holds_slot(lane.back[0]))
+        """Return whether a message that never went out may be loaded: not into a slot that one before it needs."""
+        return lane.loaded < lane.rule.loaded and (not lane.back or all(map(holds_slot, lane.back)))
 
     def _load_in_turn(self, lane: Lane, entry: Entry, consumer: Consumer | None) -> Place | None:
         """Load a message whose turn has come; return where its lane waits if there is no slot."""

@@ -63,7 +63,7 @@ class Window(Lanes):
         if (
             lane.spilled is not None
             or lane.loaded >= lane.rule.loaded
-            or (lane.back and not holds_slot(lane.back[0]))  # it cannot go out before one that is to be loaded
+            or (lane.back and not all(map(holds_slot, lane.back)))  # it goes out after what is to be loaded again
         ):
             entry.deadline = deadline
             self._spill(lane, entry)
