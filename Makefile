@@ -37,6 +37,9 @@ ORACLES = tests/properties/kit $(patsubst %,tests/properties/test_%_oracle.py,cu
 # Tests of what is not compiled, and knows nothing of it.
 ELSEWHERE = $(addprefix --ignore=tests/,properties tools test_benchmarks.py)
 
+# Thousands of examples of one property may take longer than a hang in the tests of a change.
+NIGHT = --hypothesis-profile=nightly -o faulthandler_timeout=0
+
 # Another Spark or Python on the machine must not leak in; and what is not written has to be compiled by each process.
 unexport SPARK_HOME PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 export PYTHON
@@ -249,9 +252,9 @@ bench-transports: $(DEV) $(KAFKA) ## Kafka with many workers against loops, lane
 nightly: $(DEV) $(SPARK) $(CONNECT) $(KAFKA) java servers ## the same tests with EXAMPLES=2000 each, the slow ones, and real subjects
 	@echo "nightly: $(EXAMPLES) examples of each property (EXAMPLES=10000 for a weekend)"
 	$(MAKE) test-kafka ARGS='-m "slow or not slow"'
-	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" --hypothesis-profile=nightly $(ARGS); \
+	"$(BIN)/python" -m pytest $(XDIST) -m "not spark" $(NIGHT) $(ARGS); \
 	core=$$?; [ $$core -eq 0 ] || [ $$core -eq 5 ] || exit $$core; \
-	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark --hypothesis-profile=nightly $(ARGS); \
+	$(SPARK_ENV) "$(BIN)/python" -m pytest $(SPARK_XDIST) -m spark $(NIGHT) $(ARGS); \
 	spark=$$?; [ $$spark -ne 5 ] || exit $$core; exit $$spark
 	$(if $(ARGS),,$(MAKE) test-spark-oldest)
 	$(if $(ARGS),,$(MAKE) test-compiled test-compiled-properties matrix)
