@@ -42,10 +42,6 @@ def _sections(text: str) -> dict[str, str]:
     return {head.removeprefix("### "): body for head, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def _section_of_verification(title: str) -> str:
-    return _sections((ROOT / "docs" / "verification.md").read_text("utf-8"))[f"## {title}"]
-
-
 @page
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", _prose(page.read_text("utf-8"))):
@@ -86,22 +82,6 @@ def test_every_page_is_on_the_map(page: Path) -> None:
         assert "(gallery/index.md)" in index
         index = (page.parent / "index.md").read_text("utf-8")
     assert page.name == "index.md" or f"({page.name})" in index
-
-
-@pytest.mark.parametrize("promise", Promise)
-def test_every_promise_names_the_faults_that_prove_it_is_checked(promise: Promise) -> None:
-    section = _section_of_verification("The dispatcher's promises")
-    (row,) = re.findall(rf"^\| \[{promise}\]\(contract\.md#{promise}\) \| (.*) \|$", section, flags=re.MULTILINE)
-    assert sorted(variant.broken.__name__ for variant in BROKEN[promise]) == sorted(re.findall(r"`(\w+)`", row))
-
-
-def test_every_broken_variant_of_a_verb_is_caught_as_the_promise_that_is_named() -> None:
-    section = _section_of_verification("Verbs and where they meet")
-    rows = re.findall(r"^\| \d+\w? [^|]+ \| ([a-z-]+) \| (.*) \|$", section, flags=re.MULTILINE)
-    named = {(promise, name) for promise, names in rows for name in re.findall(r"`([A-Z]\w+)`", names)}
-    known = {(str(promise), variant.broken.__name__) for promise, variants in BROKEN.items() for variant in variants}
-    assert len(named) > 20
-    assert named - known == {("key-order", "BatchWithAHole")}  # caught by a test of its own
 
 
 @page_of_users

@@ -1,6 +1,6 @@
 """Pulsar's Key_Shared replay rules and the schedules of its KeySharedSubscriptionTest, by key and by hash.
 
-docs/verification.md says which upstream test each of these stands for, and which have no counterpart here.
+Tests of selectors, of the wire format and of switches that do not exist here have no counterpart.
 """
 
 from collections import defaultdict
