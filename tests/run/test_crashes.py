@@ -244,9 +244,10 @@ def test_a_hung_thread_is_replaced_and_its_key_waits() -> None:
     assert runner.stats().failed == 0, "a thread that returns has done its message"
 
 
-def test_too_many_hung_workers_stop_the_runner_and_name_the_key() -> None:
+@pytest.mark.parametrize("stop_ms", [0, 50])
+def test_too_many_hung_workers_stop_the_runner_and_name_the_key(stop_ms: int) -> None:
     release = Event()
-    config = RunnerConfig(workers=1, timeout_ms=10, max_hung_workers=1, stop_ms=0)
+    config = RunnerConfig(workers=1, timeout_ms=10, max_hung_workers=1, stop_ms=stop_ms)
     runner = ThreadRunner(lambda _: release.wait(LONG_S), config=config)
     runner.add_log("log", start=0)
     runner.submit_many("log", [(n, f"key-{n}", n) for n in range(3)])

@@ -266,6 +266,23 @@ def test_a_signal_ends_a_block_of_tasks_in_order() -> None:
     assert (done, commits[-1]) == ([0], 1)
 
 
+def test_a_signal_that_asks_what_is_stuck_at_the_very_end_does_not_hang(caplog: pytest.LogCaptureFixture) -> None:
+    class Asked(AsyncRunner[int]):
+        async def __aexit__(self, *raised: object) -> bool:
+            try:
+                return await super().__aexit__(*raised)  # type: ignore[arg-type]  # it gets what this got
+            finally:
+                signal.raise_signal(signal.SIGUSR1)
+
+    async def main() -> None:
+        async with Asked(forever).stopping_on_signals() as runner:
+            runner.add_log("log", start=0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert "nothing is stuck" in caplog.text
+
+
 def no_commit(_: str, position: int, __: str) -> None:
     if position:  # the first one is made
         raise OSError("no commit")

@@ -49,6 +49,7 @@ class Run(Generic[Message]):
         slow_ms: How long it has to run until it is reported as slow.
         cancelled: Why it was asked to end; None if it was not.
         is_abandoned: Whether the engine waits for it no longer: its outcome does not count.
+        is_hung: Whether it has outlasted its timeout, and its cancellation if there was one.
         is_replaced: Whether its place among the workers was given to another one.
     """
 
@@ -58,6 +59,7 @@ class Run(Generic[Message]):
         "deliveries",
         "delivery",
         "is_abandoned",
+        "is_hung",
         "is_replaced",
         "log",
         "message",
@@ -80,7 +82,7 @@ class Run(Generic[Message]):
         self.started_ms: int | None = None
         self.overdue_ms = self.slow_ms = 0
         self.cancelled: Why | None = None
-        self.is_abandoned = self.is_replaced = False
+        self.is_abandoned = self.is_hung = self.is_replaced = False
 
     @property
     def offsets(self) -> tuple[int, ...]:

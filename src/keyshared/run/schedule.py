@@ -126,10 +126,13 @@ class Watch(Generic[Message]):
         return True
 
     def _is_hung(self, run: Run[Message], ran_ms: int) -> bool:
-        timeout_ms = self._timeout_ms
-        if timeout_ms is None or run.is_replaced or ran_ms < timeout_ms + self._grace_ms:
+        if not self._may_hang(run) or ran_ms < (self._timeout_ms or 0) + self._grace_ms:
             return False
-        return run.cancelled is not Why.LEAVES
+        run.is_hung = True
+        return True
+
+    def _may_hang(self, run: Run[Message]) -> bool:
+        return self._timeout_ms is not None and not run.is_hung and run.cancelled is not Why.LEAVES
 
     def _next_ms(self, run: Run[Message]) -> int:
         """Return for how long a run has to run to be found next."""
@@ -138,7 +141,7 @@ class Watch(Generic[Message]):
             times.append(run.slow_ms or self._slow_ms)
         if self._timeout_ms is not None:
             times.append(run.overdue_ms or self._timeout_ms)
-            if not run.is_replaced and run.cancelled is not Why.LEAVES:
+            if self._may_hang(run):
                 times.append(self._timeout_ms + self._grace_ms)
         return min(times)
 

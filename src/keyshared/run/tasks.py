@@ -250,10 +250,8 @@ class AsyncRunner(Runner[Message]):
             >>> asyncio.run(main())
             created
         """
-        loop = get_running_loop()
-        with listening(
-            signals, partial(loop.call_soon_threadsafe, self._begin_stop, None), self._report_stuck
-        ) as request:
+        soon = get_running_loop().call_soon_threadsafe  # a thread that waited for the loop could wait for ever
+        with listening(signals, partial(soon, self._begin_stop, None), partial(soon, self._report_stuck)) as request:
             self._stop_request = request
             try:
                 async with self:
