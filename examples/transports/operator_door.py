@@ -40,15 +40,15 @@ def door(runner: Verbs, metrics: Metrics, read_dead_letters: Read = lambda _log,
         return PlainTextResponse(str(error), 404 if isinstance(error, UnknownLogError) else 409)
 
     calls: dict[str, Callable[..., object]] = {
-        "/keys/{key}/pause": runner.pause_key,
-        "/keys/{key}/resume": runner.resume_key,
-        "/keys/{key}/skip": runner.skip_key,
-        "/groups/{group}/pause": runner.pause_group,
-        "/groups/{group}/resume": runner.resume_group,
-        "/groups/{group}/skip": runner.skip_group,
+        "/keys/{key:path}/pause": runner.pause_key,
+        "/keys/{key:path}/resume": runner.resume_key,
+        "/keys/{key:path}/skip": runner.skip_key,
+        "/groups/{group:path}/pause": runner.pause_group,
+        "/groups/{group:path}/resume": runner.resume_group,
+        "/groups/{group:path}/skip": runner.skip_group,
         "/logs/{log}/messages/{offset:int}/skip": runner.park,
-        "/logs/{log}/keys/{key}/retry": runner.unblock,
-        "/logs/{log}/keys/{key}/redrive": redrive,
+        "/logs/{log}/keys/{key:path}/retry": runner.unblock,
+        "/logs/{log}/keys/{key:path}/redrive": redrive,
     }
     routes = [Route("/stuck", stuck), Route("/metrics", figures)]
     routes += [Route(path, endpoint(call), methods=["POST"]) for path, call in calls.items()]

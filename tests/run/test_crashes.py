@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.run.test_engine import begun, engine_of, record
+from tests.run.test_waiting import wait_until
 
 from keyshared import RetryPolicy
 from keyshared.errors import SnapshotError
@@ -255,6 +256,18 @@ def test_too_many_hung_workers_stop_the_runner_and_name_the_key(stop_ms: int) ->
         runner.drain()
     assert "log[1] key=b'key-1'" in raised.value.__notes__[0]
     release.set()
+
+
+def test_a_stop_does_not_wait_for_a_hung_handler_of_a_log_that_has_left() -> None:
+    release = Event()
+    with ThreadRunner(lambda _: release.wait(LONG_S), config=RunnerConfig(workers=1, timeout_ms=10)) as runner:
+        runner.add_log("log", start=0)
+        runner.submit("log", 0, "key", 0)
+        wait_until(lambda: runner.stats().replaced == 1)
+        assert not runner.remove_log("log", 0)
+        assert not runner.stop(0)
+        assert not release.is_set()
+        release.set()
 
 
 def test_a_process_whose_handler_hangs_is_killed_and_its_message_has_failed() -> None:

@@ -78,7 +78,7 @@ def look_hold_skip_and_retry(client: Any, desk: Desk, wait: Callable[[list[str]]
     servers.wait_until(lambda: "blocked" in client.get("/stuck").text)
     assert post(client, "/logs/orders/messages/0/skip") is True
     wait(["good"])
-    assert post(client, "/keys/b1/resume") is None
+    assert post(client, "/keys/b%2F1/resume") is None
     wait(["good", "of b1"])
     assert post(client, "/groups/c/skip") == 1
     assert post(client, "/groups/c/resume") is None
@@ -89,7 +89,7 @@ def look_hold_skip_and_retry(client: Any, desk: Desk, wait: Callable[[list[str]]
     assert desk.done == ["good", "of b1"]
 
 
-ROWS = [(0, "a1", "bad"), (1, "a1", "good"), (2, "b1", "of b1"), (3, "c1", "of c")]
+ROWS = [(0, "a1", "bad"), (1, "a1", "good"), (2, "b/1", "of b1"), (3, "c1", "of c")]
 BLOCK = RunnerConfig(poison=Poison.BLOCK, rules=GROUPS)
 
 
@@ -97,7 +97,7 @@ def test_a_stuck_key_of_threads_is_found_and_let_go() -> None:
     desk = Desk()
     with ThreadRunner(desk.handle, config=BLOCK) as runner, opened(runner, runner.metrics) as client:
         runner.add_log("orders", start=0)
-        post(client, "/keys/b1/pause")
+        post(client, "/keys/b%2F1/pause")
         post(client, "/groups/c/pause")
         runner.submit_many("orders", ROWS)
         look_hold_skip_and_retry(client, desk, lambda done: servers.wait_until(lambda: desk.done == done))
@@ -109,7 +109,7 @@ def test_a_stuck_key_of_an_event_loop_is_found_and_let_go() -> None:
     async def serve() -> None:
         async with AsyncRunner(desk.handle_in_a_loop, config=BLOCK) as runner:
             runner.add_log("orders", start=0)
-            runner.pause_key("b1")
+            runner.pause_key("b/1")
             runner.pause_group("c")
             await runner.submit_many("orders", ROWS)
 

@@ -72,6 +72,7 @@ class Assignments(ABC, Generic[Message]):
         self._changed: dict[Assignment[Message], None] = {}  # there may be something else to commit
         self._leaving: dict[Assignment[Message], None] = {}
         self._alarms = Alarms()
+        self._hung = 0  # handlers whose places other workers have
         self._out: list[Action[Message]] = []
         self._now = 0
         self._is_finished = True
@@ -289,4 +290,4 @@ class Assignments(ABC, Generic[Message]):
                 self._forget(log)
         if self.is_stopping and not self._logs and not self._is_stopped:
             self._is_stopped = True
-            self._out.append(Stopped(self._is_finished and not self._schedule.busy))
+            self._out.append(Stopped(self._is_finished and not (self._schedule.busy or self._hung)))

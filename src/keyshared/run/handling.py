@@ -32,7 +32,6 @@ class Handling(Storing[Message]):
         super().__init__(config, ahead=ahead, **abilities)
         grace_ms = GRACE_MS if self._cancels else 0
         self._watch = Watch(config.timeout_ms, config.slow_ms, grace_ms, self._logs)
-        self._hung = 0
 
     # messages
 
