@@ -666,7 +666,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "subjects.translation.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
     "simulate.summary.Tally.add": {"row": row},
     "simulate.summary.Tally.add_all": {"rows": lambda: [row()]},
-    "simulate.summary.WaitHistogram.add": {"value": lambda: 5, "number": lambda: 2},
+    "simulate.summary.WaitHistogram.add": {"value": lambda: 5},
     "simulate.summary.WaitHistogram.merge": {"other": WaitHistogram},
     "simulate.summary.WaitHistogram.percentile": {"percent": lambda: 50},
     "window.InFlightWindow.add": {"name": lambda: "new", "limit": lambda: 2},

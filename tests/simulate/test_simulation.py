@@ -482,6 +482,15 @@ def test_what_is_superseded_was_spilled_or_is_being_read_and_the_newer_one_is_sp
     assert {} == simulation._engine.host.spilled
 
 
+def test_a_message_that_supersedes_another_and_is_spilled_at_once_is_delivered() -> None:
+    config = DispatcherConfig(window=2, latest_only=True)
+    plan = Group(changes=[Join(50, SimulatedConsumer("a", Fixed(10)))], config=config, pace=Pace.BACKLOG)
+    rows, simulation = run(plan, [Arrival(offset, key) for offset, key in enumerate("mlkk")])
+    assert [2] == [row.offset for row in rows if row.event is Event.SKIPPED]
+    assert [0, 1, 3] == [row.offset for row in rows if row.event is Event.ACKED]
+    assert simulation.state.at_rest
+
+
 # the end
 
 

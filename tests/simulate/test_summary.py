@@ -63,15 +63,6 @@ def test_merged_histograms_are_the_histogram_of_all(left: list[int], right: list
     assert filled(left + right).waits() == merged.waits()
 
 
-def test_a_value_may_be_counted_many_times_at_once() -> None:
-    together = WaitHistogram()
-    for value, number in ((7, 3), (1_000, 2)):
-        together.add(value, number)
-    assert filled([7, 7, 7, 1_000, 1_000]).waits() == together.waits()
-    with pytest.raises(ArgumentError, match="number"):
-        together.add(7, 0)
-
-
 def test_a_tally_of_nothing_is_all_zero() -> None:
     summary = Tally().summary()
     assert (0, 0, None, 0, None, ()) == (
@@ -134,30 +125,10 @@ def test_the_figures_of_a_consumer_agree_with_its_deliveries() -> None:
     assert 50 == summary.acked
 
 
-def test_rows_that_are_taken_together_count_as_rows_that_are_taken_one_by_one() -> None:
-    config = DispatcherConfig(window=8, max_loaded_per_key=2, ack_timeout_ms=200, retry=RetryPolicy(max_redeliveries=1))
-    consumers = [SimulatedConsumer(name, Fixed(service_ms)) for name, service_ms in (("a", 10), ("b", 90))]
-    plan = Group(
-        consumers=consumers,
-        changes=[Join(400, SimulatedConsumer("c", Fixed(3))), Leave(5_000, "a", 0), SetWeight(9_000, "c", 2.0)],
-        config=config,
-        answers=[FailFirst(1)],
-    )
-    rows = list(Simulation(plan, [Arrival(i, [None, "k", "l", f"m{i}"][i % 4], at_ms=i * 9) for i in range(1_500)]))
-    together, single = Tally(points=9), Tally(points=9)
-    together.add_all(rows[:1])
-    together.add_all(iter(rows[1:]))
-    for row in rows:
-        single.add(row)
-    assert single.summary() == together.summary()
-    assert len(rows) > 5_000  # several blocks
-    assert single.summary().redeliveries > 0
-
-
 def test_what_is_no_row_is_refused_among_others() -> None:
     tally = Tally()
     with pytest.raises(ArgumentError, match="be a Row"):
-        tally.add_all([Row(0, 0, Event.JOINED, consumer="a"), Row(1, 0, Event.CURSOR)[:5]])  # type: ignore[list-item]
+        tally.add_all([Row(1, 0, Event.CURSOR)[:5]])  # type: ignore[list-item]
     with pytest.raises(ArgumentError, match="be a Row"):
         tally.add(("a", "b"))  # type: ignore[arg-type]  # on purpose
     assert Tally().summary() == tally.summary()

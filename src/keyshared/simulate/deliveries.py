@@ -1,14 +1,13 @@
 """The deliveries of a simulated subscription, without its other events: half the time that a whole history takes."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from keyshared._checks import check_kind
 from keyshared.effects import Deliver
 from keyshared.hashing.named import key_bytes
 from keyshared.simulate.engine import Engine
 from keyshared.simulate.group import Arrival, Group
-from keyshared.simulate.history import Event
+from keyshared.simulate.history import Event, History, Row
 
 __all__ = ["SimulatedDelivery", "simulated_deliveries"]
 
@@ -75,83 +74,78 @@ def simulated_deliveries(group: Group, arrivals: Iterable[Arrival]) -> Iterator[
         >>> [(each.offset, each.wait_ms, each.delivered_ms, each.ended_ms, each.outcome) for each in found]
         [(0, 0, 0, 10, 'acked'), (1, 6, 10, 20, 'acked')]
     """
-    check_kind("group", group, Group)
     log = _DeliveryLog()
     engine = Engine(group, arrivals, log)
-    found = log.found
     engine.begin()
     while engine.stop is None:
         engine.run(_STEPS)
-        if found:
-            yield from found
-            found.clear()
+        yield from log.found
+        log.found.clear()
     yield from log.unfinished(engine)
 
 
-class _DeliveryLog:
-    """Records deliveries, and messages that end without an ack of a delivery."""
-
-    counts_moved_keys = False
+class _DeliveryLog(History):
+    """Keeps deliveries, and messages that end without an ack of a delivery, instead of rows."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: list[SimulatedDelivery] = []
-        self._number = 0
         self._open: dict[int, tuple[Deliver, int, int, int]] = {}
         self._first: dict[int, int] = {}  # since when messages are available that were never delivered
 
-    def offered(self, now: int, offset: int, key: bytes | None, available_ms: int) -> None:  # noqa: ARG002 - protocol
-        """See `keyshared.simulate.host.Recorder`."""
+    def offered(self, now: int, offset: int, key: bytes | None, available_ms: int) -> None:  # noqa: ARG002 - inherited
         self._first[offset] = available_ms
 
     def advanced(self, now: int, safe_cursor: int) -> None:
         """Only deliveries count."""
 
     def delivered(self, now: int, delivery: Deliver, available_ms: int) -> None:
-        """See `keyshared.simulate.host.Recorder`."""
         self._open[delivery[0]] = delivery, available_ms, now, self._number
         self._first.pop(delivery[0], None)
         self._number += 1
 
     def acked(self, now: int, delivery: Deliver, service_ms: int) -> None:
-        """See `keyshared.simulate.host.Recorder`."""
         self._end(now, delivery[0], "acked", service_ms)
 
-    def tell(self, now: int, event: Event, **fields: Any) -> None:  # noqa: ANN401  # the fields of a row
-        """See `keyshared.simulate.host.Recorder`."""
-        if event in _ENDS:
-            outcome = str(fields["reason"]) if event is Event.RELEASED else event.value
-            self._end(now, fields["offset"], outcome, fields["service_ms"])
-        elif event in _SETTLING:
-            offset = fields["offset"]
-            self.found.append(self.message(offset, fields["key"], _SETTLING[event], ended=(now, self._number)))
+    def record(self, row: Row) -> None:
+        if row.offset is None:
+            return
+        if row.event in _ENDS:
+            outcome = str(row.reason) if row.event is Event.RELEASED else row.event.value
+            self._end(row.at_ms, row.offset, outcome, row.service_ms)
+        elif row.event in _SETTLING:
+            self.found.append(self._message(row.offset, row.key, _SETTLING[row.event], ended=(row.at_ms, self._number)))
             self._number += 1
 
     def _end(self, now: int, offset: int, outcome: str, service_ms: int | None) -> None:
-        (_, key, consumer, attempt, _, _), available_ms, begun_ms, number = self._open.pop(offset)
-        wait_ms = begun_ms - available_ms
-        fields = (offset, key, consumer, attempt, available_ms, begun_ms, now, outcome, wait_ms, service_ms, number)
-        self.found.append(_new(SimulatedDelivery, (*fields, self._number)))
+        self.found.append(self._delivery(offset, now, outcome, service_ms, self._number))
         self._number += 1
 
+    def _delivery(
+        self, offset: int, now: int | None, outcome: str, service_ms: int | None, end: int | None
+    ) -> SimulatedDelivery:
+        (_, key, consumer, attempt, _, _), available_ms, begun_ms, number = self._open.pop(offset)
+        wait_ms = begun_ms - available_ms
+        fields = (offset, key, consumer, attempt, available_ms, begun_ms, now, outcome, wait_ms, service_ms)
+        return _new(SimulatedDelivery, (*fields, number, end))
+
     def unfinished(self, engine: Engine) -> Iterator[SimulatedDelivery]:
-        """Return the last rows, deliveries that have not ended, and messages that are left over."""
+        """Yield the last rows, deliveries that have not ended, and messages that are left over."""
         yield from self.found
-        for (offset, key, consumer, attempt, _, _), available_ms, begun_ms, number in self._open.values():
-            wait_ms = begun_ms - available_ms
-            yield SimulatedDelivery(
-                offset, key, consumer, attempt, available_ms, begun_ms, None, "open", wait_ms, None, number, None
-            )
-        again = engine.host.again
+        open_offsets = list(self._open)
+        for offset in open_offsets:
+            yield self._delivery(offset, None, "open", None, None)
+        again, done = engine.host.again, set(open_offsets)
         for offset, key, *_ in engine.host.dispatcher.outstanding():
-            if offset not in self._open:
-                yield self.message(offset, key, "outstanding", again.get(offset))
+            if offset not in done:
+                yield self._message(offset, key, "outstanding", again.get(offset))
         while engine.arrival is not None:
-            offset, key, *_ = engine.arrival
+            offset, raw_key, *_ = engine.arrival
             self._first[offset] = engine.arrival_ms
-            yield self.message(offset, key_bytes(key), "outstanding")
+            yield self._message(offset, key_bytes(raw_key), "outstanding")
             engine.next_arrival()
 
-    def message(
+    def _message(
         self,
         offset: int,
         key: bytes | None,

@@ -11,9 +11,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final, cast
 
-from keyshared._checks import check_kind
+from keyshared._checks import check_int, check_kind
 from keyshared.effects import Effect
-from keyshared.errors import ArgumentError, WindowFullError, shown
+from keyshared.errors import WindowFullError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.simulate.group import (
     Arrival,
@@ -31,8 +31,8 @@ from keyshared.simulate.group import (
     SimulatedConsumer,
     Unblock,
 )
-from keyshared.simulate.history import Event
-from keyshared.simulate.host import Host, Recorder, Worker
+from keyshared.simulate.history import Event, History
+from keyshared.simulate.host import Host, Worker
 
 __all__ = ["Engine", "Stop"]
 
@@ -49,12 +49,12 @@ class Stop(StrEnum):
 
 
 class Engine:
-    """Runs a group over messages, event by event; a recorder keeps the results.
+    """Runs a group over messages, event by event.
 
     Args:
         group: The subscription.
         arrivals: Its messages, in offset order; read one ahead of the clock.
-        recorder: Records the events.
+        history: Records the events.
 
     Attributes:
         host: The dispatcher and its consumers.
@@ -63,10 +63,10 @@ class Engine:
         stop: Why the simulation ended; None while it has not.
     """
 
-    def __init__(self, group: Group, arrivals: Iterable[Arrival], recorder: Recorder) -> None:
+    def __init__(self, group: Group, arrivals: Iterable[Arrival], history: History) -> None:
         check_kind("group", group, Group)
         self._group = group
-        self.host = Host(group, recorder)
+        self.host = Host(group, history)
         self._paced = group.pace is Pace.ARRIVALS
         self._until = _NEVER if group.until_ms is None else group.until_ms
         self._arrivals = iter(arrivals)
@@ -103,14 +103,9 @@ class Engine:
             return
         check_kind("arrival", arrival, Arrival)
         _, _, at_ms, service_ms, not_before_ms = arrival
-        if type(at_ms) is not int or at_ms < 0:
-            raise ArgumentError("at_ms", at_ms, f"be an int of at least 0 in {shown(arrival)}")
-        if service_ms is not None and (type(service_ms) is not int or service_ms < 0):
-            raise ArgumentError("service_ms", service_ms, f"be an int of at least 0, or None, in {shown(arrival)}")
-        if not_before_ms is not None and (type(not_before_ms) is not int or not_before_ms < 0):
-            raise ArgumentError(
-                "not_before_ms", not_before_ms, f"be an int of at least 0, or None, in {shown(arrival)}"
-            )
+        for name, value in (("at_ms", at_ms), ("service_ms", service_ms), ("not_before_ms", not_before_ms)):
+            if value is not None or name == "at_ms":
+                check_int(name, value, 0, f" in {shown(arrival)}")
         if not self._paced:
             self.arrival_ms = self.host.now
         elif at_ms > self.arrival_ms:
@@ -150,8 +145,6 @@ class Engine:
         host = self.host
         host.apply(host.dispatcher.handle_timeout(now_ms=host.now))
 
-    # messages
-
     def _offer(self) -> None:
         host = self.host
         offset, raw_key, _, service_ms, not_before_ms = cast("Arrival", self.arrival)  # called when there is one
@@ -176,6 +169,10 @@ class Engine:
         match change:
             case Join(_, consumer):
                 self._join(consumer)
+            case Leave() | Return() if change.name in self.host.evicted:
+                self.host.evicted.remove(change.name)
+                if isinstance(change, Return):
+                    self._join(self.host.consumers[change.name])
             case Leave(_, name, drain_ms):
                 self._leave(name, drain_ms)
             case Crash(_, name):
@@ -203,9 +200,6 @@ class Engine:
 
     def _leave(self, name: str, drain_ms: int | None) -> None:
         host = self.host
-        if name in host.evicted:
-            host.evicted.remove(name)
-            return
         if drain_ms == 0:
             host.workers[name].kill()
         effects = host.dispatcher.remove_consumer(name, drain_ms=drain_ms, now_ms=host.now)
@@ -222,10 +216,6 @@ class Engine:
 
     def _return(self, name: str, *, resumed: bool) -> None:
         host = self.host
-        if name in host.evicted:
-            host.evicted.remove(name)
-            self._join(host.consumers[name])
-            return
         worker = host.workers[name] = Worker(host.consumers[name])
         kept = [host.open[delivery.offset] for delivery in host.dispatcher.in_flight(name)] if resumed else []
         effects = host.dispatcher.set_active(name, resumed=resumed, now_ms=host.now)
@@ -237,23 +227,20 @@ class Engine:
     def _set(self, change: SetLimit | SetWeight | SetService) -> None:
         """Change a consumer; one that has been evicted takes the change with it when it comes back."""
         host, name = self.host, change.name
-        consumer, gone = host.consumers[name], name in host.evicted
+        here = name not in host.evicted
+        consumer, moved = host.consumers[name], None
         effects = list[Effect]()
         if isinstance(change, SetService):
-            what = f"service {change.service!r}"
-            host.consumers[name] = replace(consumer, service=change.service)
+            what, consumer = f"service {change.service!r}", replace(consumer, service=change.service)
             host.workers[name].service = change.service
         elif isinstance(change, SetLimit):
-            what = f"limit {change.limit}"
-            host.consumers[name] = replace(consumer, limit=change.limit)
-            if not gone:
-                effects = host.dispatcher.set_limit(name, change.limit, now_ms=host.now)
+            what, consumer = f"limit {change.limit}", replace(consumer, limit=change.limit)
+            effects = host.dispatcher.set_limit(name, change.limit, now_ms=host.now) if here else []
         else:
-            what = f"weight {change.weight}"
-            host.consumers[name] = replace(consumer, weight=change.weight)
-            if not gone:
-                effects = host.dispatcher.set_weight(name, change.weight, now_ms=host.now)
-        moved = host.moved_keys() if isinstance(change, SetWeight) else None
+            what, consumer = f"weight {change.weight}", replace(consumer, weight=change.weight)
+            effects = host.dispatcher.set_weight(name, change.weight, now_ms=host.now) if here else []
+            moved = host.moved_keys()
+        host.consumers[name] = consumer
         host.tell(Event.CHANGED, consumer=name, reason=what, moved_keys=moved)
         host.apply(effects)
 

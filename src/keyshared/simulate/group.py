@@ -1,11 +1,20 @@
-"""What is to be simulated: who consumes, what changes when, who fails at what. Values, checked before anything runs."""
+"""A simulated subscription as data: its consumers, changes of membership, failures. Checked before anything runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from keyshared._checks import check_bool, check_enum, check_int, check_kind, check_several, check_text, configuration
+from keyshared._checks import (
+    check_bool,
+    check_enum,
+    check_int,
+    check_kind,
+    check_members,
+    check_several,
+    check_text,
+    configuration,
+)
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.config.rules import check_rules
 from keyshared.errors import ArgumentError
@@ -14,7 +23,7 @@ from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement
 from keyshared.placement.ranges import Weight
 from keyshared.ring import HashRing
-from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime, check_service
+from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime
 
 __all__ = [
     "Arrival",
@@ -65,8 +74,8 @@ class Arrival(NamedTuple):
 class SimulatedConsumer:
     """One consumer: a process with a local queue, like the clients of real brokers.
 
-    It takes whatever is delivered to it, works on up to ``concurrency`` messages at once, in the order in which they
-    came, and answers each when its service time is over. When a delivery is released, it is dropped if it still waits
+    It works on up to ``concurrency`` messages at once, in the order in which they came, and answers each when its
+    service time is over. When a delivery is released, it is dropped if it still waits
     in the local queue; work that has begun is finished, and answered too late.
 
     Args:
@@ -102,7 +111,7 @@ class SimulatedConsumer:
     @configuration()
     def __post_init__(self) -> None:
         check_text("name", self.name)
-        check_service("service", self.service)
+        check_members("service", self.service, ServiceTime)
         object.__setattr__(self, "filters", KeyFilter(self.filters).patterns)
         if self.limit is not None:
             check_int("limit", self.limit, 0)
@@ -115,12 +124,7 @@ class SimulatedConsumer:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A consumer joins.
-
-    Args:
-        at_ms: When.
-        consumer: Who.
-    """
+    """A consumer joins."""
 
     at_ms: int
     consumer: SimulatedConsumer
@@ -128,13 +132,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A consumer leaves in good order.
-
-    Args:
-        at_ms: When.
-        name: Who.
-        drain_ms: How long it may go on with what it has; 0 for not at all, None for as long as it takes.
-    """
+    """A consumer leaves; it goes on with its deliveries for ``drain_ms``: 0 not at all, None as long as it takes."""
 
     at_ms: int
     name: str
@@ -143,12 +141,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A consumer's process dies: its work is lost, it answers nothing, and the dispatcher calls it inactive.
-
-    Args:
-        at_ms: When.
-        name: Who.
-    """
+    """A consumer's process dies: its work is lost, it answers nothing, and the dispatcher calls it inactive."""
 
     at_ms: int
     name: str
@@ -160,7 +153,7 @@ class Return:
 
     Args:
         at_ms: When.
-        name: Who.
+        name: Its name.
         resumed: It kept its list of open deliveries, and starts each of them again; otherwise they are sent again.
     """
 
@@ -171,13 +164,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class SetLimit:
-    """A consumer may hold more or less.
-
-    Args:
-        at_ms: When.
-        name: Who.
-        limit: Deliveries that it may have open.
-    """
+    """A consumer may have another number of deliveries open."""
 
     at_ms: int
     name: str
@@ -186,13 +173,7 @@ class SetLimit:
 
 @dataclass(frozen=True, slots=True)
 class SetWeight:
-    """A consumer's share of the keys changes.
-
-    Args:
-        at_ms: When.
-        name: Who.
-        weight: The new weight.
-    """
+    """A consumer's share of the keys changes."""
 
     at_ms: int
     name: str
@@ -201,13 +182,7 @@ class SetWeight:
 
 @dataclass(frozen=True, slots=True)
 class SetService:
-    """A consumer becomes slower or faster; work that has begun goes on as before.
-
-    Args:
-        at_ms: When.
-        name: Who.
-        service: How long it works on a message from now on.
-    """
+    """A consumer becomes slower or faster; work that has begun goes on as before."""
 
     at_ms: int
     name: str
@@ -216,12 +191,7 @@ class SetService:
 
 @dataclass(frozen=True, slots=True)
 class Unblock:
-    """Somebody has looked at the blocked messages of a key and lets them go out again.
-
-    Args:
-        at_ms: When.
-        key: Which key; None for all messages without one.
-    """
+    """The blocked messages of a key (None: of all messages without one) may go out again."""
 
     at_ms: int
     key: Key
@@ -229,13 +199,9 @@ class Unblock:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Somebody has mended what was wrong with the messages of a key, and brings its dead letters back.
+    """The dead letters of a key (None: of all messages without one) come back.
 
     Those with the lowest offsets come first, as many as there are free slots; the rest stays in the dead-letter store.
-
-    Args:
-        at_ms: When.
-        key: Which key; None for all messages without one.
     """
 
     at_ms: int
@@ -250,8 +216,8 @@ class Group:
     """A whole subscription, as data.
 
     Args:
-        consumers: Who is there from the start, in order of joining.
-        changes: What happens later; kept in order of time, at one instant in the given order.
+        consumers: The consumers at the start, in order of joining.
+        changes: Later changes of them; kept in order of time, at one instant in the given order.
         placement: Where keys go; copied.
         config: The dispatcher's limits, times and policies.
         rules: Its functions of a key.
@@ -268,8 +234,8 @@ class Group:
             every key.
 
     Raises:
-        ConfigError: A field can never work, or a change does not fit: somebody leaves who never joined, comes back who
-            never crashed, joins twice, or something happens before the start.
+        ConfigError: A field can never work, or a change does not fit: a consumer leaves that never joined, returns that
+            never crashed, or joins twice; or a change comes before the start.
 
     Example:
         >>> from keyshared.simulate import Fixed
@@ -297,14 +263,19 @@ class Group:
     @configuration()
     def __post_init__(self) -> None:
         for name in ("consumers", "changes", "answers"):
-            object.__setattr__(self, name, _as_tuple(name, getattr(self, name)))
-        self._check_values()
-        self._check_parts()
+            object.__setattr__(self, name, tuple(check_several(name, getattr(self, name), name)))
+        self._check_settings()
+        for consumer in self.consumers:
+            check_kind("consumers", consumer, SimulatedConsumer)
+        for model in self.answers:
+            check_members("answers", model, AnswerModel)
+        for change in self.changes:
+            self._check_change(change)
         object.__setattr__(self, "placement", self.placement.copy())
         object.__setattr__(self, "changes", tuple(sorted(self.changes, key=lambda change: change.at_ms)))
-        self._check_story()
+        self._check_presence()
 
-    def _check_values(self) -> None:
+    def _check_settings(self) -> None:
         check_kind("config", self.config, DispatcherConfig)
         if self.rules is not None:
             check_rules(self.rules, self.config)
@@ -318,78 +289,56 @@ class Group:
                 check_int(name, getattr(self, name), 0)
         check_bool("count_moved_keys", self.count_moved_keys)
 
-    def _check_parts(self) -> None:
-        for consumer in self.consumers:
-            check_kind("consumers", consumer, SimulatedConsumer)
-        for model in self.answers:
-            if not callable(getattr(model, "answer", None)) or not hasattr(model, "reason"):
-                requirement = "hold models such as Poisoned(keys), with a method answer and an attribute reason"
-                raise ArgumentError("answers", model, requirement)
-        start = 0 if self.start_ms is None else self.start_ms
-        for change in self.changes:
-            _check_change(change)
-            if change.at_ms < start:
-                raise ArgumentError("changes", change, f"not come before the start, {start}")
-            if isinstance(change, Redrive) and not self.config.redrive:
-                raise ArgumentError("changes", change, "come with DispatcherConfig(redrive=True)")
+    def _check_change(self, change: object) -> None:
+        if not isinstance(change, Change):
+            raise ArgumentError("changes", change, "hold changes such as Join or Crash only")
+        check_int("at_ms", change.at_ms, 0)
+        start = self.start_ms or 0
+        if change.at_ms < start:
+            raise ArgumentError("changes", change, f"not come before the start, {start}")
+        match change:
+            case Join(_, consumer):
+                check_kind("consumer", consumer, SimulatedConsumer)
+            case Leave(_, _, drain_ms) if drain_ms is not None:
+                check_int("drain_ms", drain_ms, 0)
+            case SetLimit(_, _, limit):
+                check_int("limit", limit, 0)
+            case SetService(_, _, service):
+                check_members("service", service, ServiceTime)
+            case Redrive(_, key) | Unblock(_, key):
+                key_bytes(key)
+            case _:
+                pass  # a weight is checked by the placement, which alone knows what it can do
+        if isinstance(change, Redrive) and not self.config.redrive:
+            raise ArgumentError("changes", change, "come with DispatcherConfig(redrive=True)")
 
-    def _check_story(self) -> None:
-        """Follow everybody through the plan; raise if somebody is to do what their state does not allow."""
-        state: dict[str, _Presence] = {}
+    def _check_presence(self) -> None:
+        """Follow each consumer through the plan; raise if a change does not fit what it is then."""
+        presence: dict[str, str] = {}
         for consumer in self.consumers:
-            if consumer.name in state:
+            if consumer.name in presence:
                 raise ArgumentError("consumers", consumer.name, "be named once")
-            state[consumer.name] = _Presence.UP
+            presence[consumer.name] = "up"
         for change in self.changes:
             if isinstance(change, Redrive | Unblock):
                 continue
             name = change.consumer.name if isinstance(change, Join) else change.name
-            allowed, after = _STORY[type(change)]
-            before = state.get(name, _Presence.ABSENT)
+            allowed, after = _PRESENCE[type(change)]
+            before = presence.get(name, "absent")
             if before not in allowed:
                 raise ArgumentError("changes", change, f"come while {name!r} is {' or '.join(allowed)}")
-            state[name] = before if after is None else after
+            presence[name] = after or before
 
 
-class _Presence(StrEnum):
-    """What a plan alone can tell about a consumer; whether one that is down has been evicted, only the run can."""
-
-    ABSENT = "absent"
-    UP = "up"
-    DOWN = "down"
-
-
-_HERE: Final = (_Presence.UP, _Presence.DOWN)
-_STORY: Final[dict[type, tuple[tuple[_Presence, ...], _Presence | None]]] = {
-    Join: ((_Presence.ABSENT,), _Presence.UP),
-    Leave: (_HERE, _Presence.ABSENT),
-    Crash: ((_Presence.UP,), _Presence.DOWN),
-    Return: ((_Presence.DOWN,), _Presence.UP),
+# What a consumer may be when a change comes, and what it is after it; None for the same. Whether one that is down has
+# been evicted, only the run knows.
+_HERE: Final = ("up", "down")
+_PRESENCE: Final[dict[type, tuple[tuple[str, ...], str | None]]] = {
+    Join: (("absent",), "up"),
+    Leave: (_HERE, "absent"),
+    Crash: (("up",), "down"),
+    Return: (("down",), "up"),
     SetLimit: (_HERE, None),
     SetWeight: (_HERE, None),
     SetService: (_HERE, None),
 }
-
-
-def _as_tuple(name: str, values: Iterable[object]) -> tuple[object, ...]:
-    return tuple(check_several(name, values, name))
-
-
-def _check_change(change: object) -> None:
-    if not isinstance(change, Change):
-        raise ArgumentError("changes", change, "hold changes such as Join or Crash only")
-    check_int("at_ms", change.at_ms, 0)
-    match change:
-        case Join(_, consumer):
-            check_kind("consumer", consumer, SimulatedConsumer)
-        case Leave(_, _, drain_ms):
-            if drain_ms is not None:
-                check_int("drain_ms", drain_ms, 0)
-        case SetLimit(_, _, limit):
-            check_int("limit", limit, 0)
-        case SetService(_, _, service):
-            check_service("service", service)
-        case Redrive(_, key) | Unblock(_, key):
-            key_bytes(key)
-        case _:
-            pass  # a weight is checked by the placement, which alone knows what it can do

@@ -9,7 +9,7 @@ __all__ = ["Event", "Row"]
 
 
 class Event(StrEnum):
-    """What a row of a history tells."""
+    """What happened, in a row of a history."""
 
     OFFERED = "offered"
     DELIVERED = "delivered"
@@ -50,16 +50,16 @@ class Event(StrEnum):
 
 
 class Row(NamedTuple):
-    """One thing that happened. Whatever a field does not apply to has None there.
+    """One event. Fields that do not apply to it are None.
 
     Attributes:
         sequence: Number of the row, from 0, without gaps.
-        at_ms: When, on the virtual clock.
-        event: What.
+        at_ms: Instant on the virtual clock.
+        event: What happened.
         offset: The message; with `Event.CURSOR` the safe cursor.
         key: Its key.
-        consumer: Who.
-        attempt: Which delivery.
+        consumer: The consumer.
+        attempt: Number of the delivery.
         failures: How often the message has failed, this time included.
         available_ms: Since when the message is ready for delivery, or from when it will be. Of an offer: its arrival,
             or the later instant before which it is not delivered.
@@ -84,42 +84,36 @@ class Row(NamedTuple):
 
 
 class History:
-    """Records every event as a row.
-
-    Args:
-        counts_moved_keys: Whether changes of membership are to say how many keys they moved.
+    """Records events as rows.
 
     Attributes:
         rows: The rows since they were cleared last.
+        counts_moved_keys: Whether changes of membership are to count the keys that they moved.
     """
 
-    def __init__(self, *, counts_moved_keys: bool) -> None:
+    def __init__(self, *, counts_moved_keys: bool = False) -> None:
         self.counts_moved_keys = counts_moved_keys
         self.rows: list[Row] = []
         self._number = 0
 
     def offered(self, now: int, offset: int, key: bytes | None, available_ms: int) -> None:
-        """See `keyshared.simulate.host.Recorder`."""
-        self._add((now, _OFFERED, offset, key, None, None, None, available_ms, None, None, None))
+        """Record that a message was offered."""
+        self._add((now, Event.OFFERED, offset, key, None, None, None, available_ms, None, None, None))
 
     def delivered(self, now: int, delivery: Deliver, available_ms: int) -> None:
-        """See `keyshared.simulate.host.Recorder`."""
-        offset, key, consumer, attempt, failures, _ = delivery
-        self._add((now, _DELIVERED, offset, key, consumer, attempt, failures, available_ms, None, None, None))
+        """Record that a delivery began."""
+        self._add((now, Event.DELIVERED, *delivery[:5], available_ms, None, None, None))
 
     def acked(self, now: int, delivery: Deliver, service_ms: int) -> None:
-        """See `keyshared.simulate.host.Recorder`."""
-        offset, key, consumer, attempt, failures, _ = delivery
-        self._add((now, _ACKED, offset, key, consumer, attempt, failures, None, service_ms, None, None))
+        """Record that an ack ended a delivery in time."""
+        self._add((now, Event.ACKED, *delivery[:5], None, service_ms, None, None))
 
     def advanced(self, now: int, safe_cursor: int) -> None:
-        """See `keyshared.simulate.host.Recorder`."""
-        self._add((now, _CURSOR, safe_cursor, None, None, None, None, None, None, None, None))
+        """Record the safe cursor."""
+        self._add((now, Event.CURSOR, safe_cursor, None, None, None, None, None, None, None, None))
 
-    def tell(self, now: int, event: Event, **fields: Any) -> None:  # noqa: ANN401  # the fields of a row
-        """See `keyshared.simulate.host.Recorder`."""
-        reason = fields.pop("reason", None)
-        row = Row(self._number, now, event, reason=None if reason is None else str(reason), **fields)
+    def record(self, row: Row) -> None:
+        """Record any other event; the number of the row is set here."""
         self._add(row[1:])
 
     def _add(self, fields: tuple[Any, ...]) -> None:
@@ -128,7 +122,3 @@ class History:
 
 
 _new: Final = tuple.__new__  # builds a Row in half the time that its own constructor takes
-_OFFERED: Final = Event.OFFERED
-_DELIVERED: Final = Event.DELIVERED
-_ACKED: Final = Event.ACKED
-_CURSOR: Final = Event.CURSOR

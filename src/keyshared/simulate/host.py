@@ -1,25 +1,20 @@
 """The host of a simulated subscription: carries out the dispatcher's effects, works as its consumers, records both."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, Protocol, TypeAlias, assert_never, cast
+from typing import Any, Final, TypeAlias, cast
 
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.effects import (
     Blocked,
-    Call,
     CursorAdvanced,
     DeadLetter,
     Deliver,
-    Done,
     Dropped,
     Effect,
     Evicted,
     Ignored,
-    KeyBegun,
-    KeyEnded,
     KeyEnding,
     Load,
     Released,
@@ -30,53 +25,17 @@ from keyshared.effects import (
     Skipped,
     Spilled,
 )
+from keyshared.journal.commands import fields_of
 from keyshared.simulate.group import Group, SimulatedConsumer
-from keyshared.simulate.history import Event
+from keyshared.simulate.history import Event, History, Row
 from keyshared.simulate.service import Answer
 
-__all__ = ["Host", "Passenger", "Recorder", "Worker"]
+__all__ = ["Host", "Passenger", "Worker"]
 
 Passenger: TypeAlias = tuple[int, int | None]
 """What travels with a message: since when it is available, and its own service time."""
-_OfSession: TypeAlias = KeyBegun | KeyEnding | KeyEnded
-_Rare: TypeAlias = (
-    Ignored
-    | Evicted
-    | Released
-    | Blocked
-    | Dropped
-    | Skipped
-    | Settled
-    | Spilled
-    | Done
-    | _OfSession
-    | DeadLetter
-    | Load
-    | Resumed
-)
 _Work: TypeAlias = tuple[int, int, int, "Worker | None", Deliver | DeadLetter | KeyEnding | Load]
 """When it ends, a number that decides ties, how long it took, whose it is (None: the host's), and what it is about."""
-
-
-class Recorder(Protocol):
-    """Records what happens: all of it (`keyshared.simulate.history`) or deliveries only."""
-
-    counts_moved_keys: bool
-
-    def offered(self, now: int, offset: int, key: bytes | None, available_ms: int) -> None:
-        """Record that a message was offered."""
-
-    def delivered(self, now: int, delivery: Deliver, available_ms: int) -> None:
-        """Record that a delivery began."""
-
-    def acked(self, now: int, delivery: Deliver, service_ms: int) -> None:
-        """Record that an ack ended a delivery in time."""
-
-    def advanced(self, now: int, safe_cursor: int) -> None:
-        """Record where the safe cursor is."""
-
-    def tell(self, now: int, event: Event, **fields: int | bytes | str | None) -> None:
-        """Record anything else, with the fields of `keyshared.simulate.Row` that apply."""
 
 
 class Worker:
@@ -95,7 +54,7 @@ class Worker:
         self.queue: OrderedDict[int, Deliver] = OrderedDict()
 
     def rest_of(self, delivery: Deliver, *, one_lane: bool) -> list[Deliver]:
-        """Take what came with a delivery as one batch out of the local queue, where it is what comes next."""
+        """Take the rest of a delivery's batch out of the local queue, where it comes next."""
         rest: list[Deliver] = []
         for each in self.queue.values():
             if not (one_lane or each.key == delivery.key is not None):
@@ -112,28 +71,29 @@ class Worker:
 
 
 class Host:
-    """One dispatcher and everybody who works for it.
+    """One dispatcher and its simulated consumers.
 
     Attributes:
         dispatcher: The real one.
-        now: The virtual time; whoever owns the clock sets it.
+        now: The virtual time; the engine sets it.
         paused: Nothing may be offered until there is room again.
         endless: A message was delivered too often.
         work: What is under way, as a heap.
         consumers: Each consumer that ever joined, with its latest settings.
         workers: The process of each of them.
-        evicted: Who has been evicted and has not come back.
-        owners: Who owned each of the keys seen so far when that was last asked; None if nobody counts.
+        evicted: Consumers that were evicted and have not come back.
+        owners: The last known owner of each key seen so far; None if moved keys are not counted.
+        open: The open deliveries by offset.
         again: Since when a message is available again that was delivered, unblocked or redriven.
         spilled: What travelled with messages that are spilled, or may be before their next delivery.
         blocked: The blocked messages of each key.
         letters: The dead letters of each key that are settled, where they may come back.
     """
 
-    def __init__(self, group: Group, recorder: Recorder) -> None:
+    def __init__(self, group: Group, history: History) -> None:
         self._group = group
         self.dispatcher = KeySharedDispatcher(group.placement, group.config, rules=group.rules)
-        self._recorder = recorder
+        self._history = history
         self.now = 0
         self.paused = False
         self.endless = False
@@ -142,33 +102,33 @@ class Host:
         self.consumers: dict[str, SimulatedConsumer] = {}
         self.workers: dict[str, Worker] = {}
         self.evicted: set[str] = set()
-        self.owners: dict[bytes, str | None] | None = {} if recorder.counts_moved_keys else None
+        self.owners: dict[bytes, str | None] | None = {} if history.counts_moved_keys else None
         self.open: dict[int, Deliver] = {}
         self.again: dict[int, int] = {}
         self.spilled: dict[int, Passenger] = {}
+        self._offered: tuple[int, Passenger] | None = None  # what was offered last, in case it is spilled at once
         self.blocked: dict[bytes | None, list[int]] = {}
         self.letters: dict[bytes | None, dict[int, StoredLetter[object]]] = {}
 
     def offer(self, offset: int, key: bytes | None, passenger: Passenger) -> None:
-        """Hand a message to the dispatcher."""
+        """Offer a message to the dispatcher."""
         later = passenger[0] if passenger[0] > self.now else None
         effects = self.dispatcher.offer(offset, key, passenger, not_before_ms=later, now_ms=self.now)
         if self.owners is not None and key is not None and key not in self.owners:
             self.owners[key] = self.dispatcher.owner(key)
-        self._recorder.offered(self.now, offset, key, passenger[0])
-        if effects and effects[0] == Spilled(offset):
-            self.spilled[offset] = passenger
+        self._history.offered(self.now, offset, key, passenger[0])
+        self._offered = offset, passenger
         self.apply(effects)
 
     def apply(self, effects: list[Effect]) -> None:
-        """Do what a call of the dispatcher asks for, in its order."""
+        """Carry out the effects of a call, in their order."""
         for effect in effects:
             if type(effect) is Deliver:
                 self._deliver(effect)
             elif type(effect) is CursorAdvanced:
-                self._recorder.advanced(self.now, effect.safe_cursor)
+                self._history.advanced(self.now, effect.safe_cursor)
             else:
-                self._see(cast("_Rare", effect))
+                self._see(effect)
 
     def _deliver(self, effect: Deliver) -> None:
         offset, _, name, attempt, _, item = effect
@@ -177,7 +137,7 @@ class Host:
         if self.spilled:
             self.spilled.pop(offset, None)
         available = passenger[0]
-        self._recorder.delivered(self.now, effect, self.again.pop(offset, available) if self.again else available)
+        self._history.delivered(self.now, effect, self.again.pop(offset, available) if self.again else available)
         self.take(self.workers[name], effect)
         if attempt > self._group.max_attempts:
             self.endless = True
@@ -210,14 +170,14 @@ class Host:
         elif worker.alive:
             delivery = cast("Deliver", subject)
             worker.busy -= 1
-            rest: list[Deliver] = []
+            batch = [delivery]
             config = self._group.config
             if worker.takes_batches and config.batch_per_key > 1 and self._is_open(delivery):
-                rest = worker.rest_of(delivery, one_lane=config.ordering_required)
+                batch += worker.rest_of(delivery, one_lane=config.ordering_required)
             if worker.queue:
                 self.take(worker, worker.queue.popitem(last=False)[1])
-            if rest:
-                self._answer_batch([delivery, *rest], service_ms)
+            if len(batch) > 1:
+                self._answer_batch(batch, service_ms)
             else:
                 self._answer(delivery, service_ms)
 
@@ -225,7 +185,7 @@ class Host:
         return self.open.get(delivery.offset) is delivery
 
     def _refusal(self, delivery: Deliver) -> tuple[Answer, str | None] | None:
-        """What a consumer answers to a delivery, and why, if that is no ack."""
+        """Return what a consumer answers to a delivery, and why, if that is no ack."""
         for model in self._group.answers:
             answer = model.answer(delivery.offset, delivery.key, delivery.attempt)
             if answer is not Answer.ACK:
@@ -247,7 +207,7 @@ class Host:
 
     def _see_acked(self, delivery: Deliver, service_ms: int) -> None:
         del self.open[delivery.offset]
-        self._recorder.acked(self.now, delivery, service_ms)
+        self._history.acked(self.now, delivery, service_ms)
 
     def _answer(self, delivery: Deliver, service_ms: int) -> None:
         offset, key, name, attempt, _, _ = delivery
@@ -259,8 +219,8 @@ class Host:
         if self._is_open(delivery):
             self._see_acked(delivery, service_ms)
         elif not (effects and type(effects[0]) is Ignored):
-            # A late success: the delivery had ended on the books, the message was waiting, and this ack settles it.
-            self._see_settled(Settled(offset, key, SettleReason.LATE_ACK), name, attempt)
+            # A late success: the delivery had ended, the message was waiting, and this ack settles it.
+            self._see(Settled(offset, key, SettleReason.LATE_ACK), consumer=name, attempt=attempt)
         self.apply(effects)
 
     def _refuse(self, delivery: Deliver, service_ms: int, answer: Answer, reason: str | None) -> None:
@@ -272,12 +232,10 @@ class Host:
         else:
             refuse = self.dispatcher.nack if answer is Answer.NACK else self.dispatcher.reject
             effects = refuse(*delivery.receipt, reason=reason, now_ms=self.now)
-        first, *others = effects
-        if isinstance(first, Released):
-            self._see_released(first, service_ms, reason)
-        else:
-            others = [first]
-        self.apply(others)
+        if isinstance(effects[0], Released):
+            said = {} if answer is Answer.POSTPONE else {"reason": reason}
+            self._see(effects.pop(0), service_ms=service_ms, **said)
+        self.apply(effects)
 
     def _archived(self, letter: DeadLetter) -> None:
         offset, key, attempt, failures, passenger, reason = letter
@@ -285,8 +243,7 @@ class Host:
         stays = any(isinstance(effect, Blocked) and effect.offset == offset for effect in effects)
         event = Event.ARCHIVED if stays else Event.DEAD_LETTERED
         if not stays:
-            self.again.pop(offset, None)
-            self.spilled.pop(offset, None)
+            self._forget(offset)
             if self._group.config.redrive:
                 self.letters.setdefault(key, {})[offset] = StoredLetter(offset, attempt, passenger)
         self.tell(event, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
@@ -319,92 +276,62 @@ class Host:
 
     # effects that are rarer than deliveries and cursors
 
-    def _see(self, effect: _Rare) -> None:  # noqa: C901  # one case for each effect
+    def _see(self, effect: Effect, **more: Any) -> None:  # noqa: ANN401, C901  # one case for each effect; more of a row
+        """Do what an effect asks for, and record it."""
         match effect:
-            case Ignored():
-                self._see_ignored(effect)
             case Evicted(consumer):
                 self.evicted.add(consumer)
-                self.tell(Event.EVICTED, consumer=consumer, moved_keys=self.moved_keys())
+                more["moved_keys"] = self.moved_keys()
             case Released():
-                self._see_released(effect)
-            case Blocked():
-                self._see_blocked(effect)
-            case Settled() | Dropped() | Skipped():
-                self._see_settled(effect)
-            case Spilled(offset):
-                outstanding = self.dispatcher.describe(offset)
-                self.tell(Event.SPILLED, offset=offset, key=None if outstanding is None else outstanding.key)
-            case Done(offset, key, how):
-                self.tell(Event.DONE, offset=offset, key=key, reason=how)
-            case KeyBegun() | KeyEnding() | KeyEnded():
-                self._see_session(effect)
+                more = self._see_released(effect) | more
+            case Blocked(offset, key):
+                self.blocked.setdefault(key, []).append(offset)
+            case Settled(offset) | Dropped(offset) | Skipped(offset):
+                self._forget(offset)
             case DeadLetter():
-                self._see_dead_letter(effect)
-            case Load():
-                self._see_load(effect)
+                self._schedule(self._group.archive_ms, None, effect)
+            case KeyEnding():
+                self._schedule(self._group.flush_ms, None, effect)
+            case Load(offset, key):
+                more = {"offset": offset, "key": key}
+                self._schedule(self._group.load_ms, None, effect)
+            case Spilled(offset):
+                if self._offered is not None and self._offered[0] == offset:
+                    self.spilled[offset] = self._offered[1]
+                outstanding = self.dispatcher.describe(offset)
+                more = {"offset": offset, "key": None if outstanding is None else outstanding.key}
             case Resumed():
                 self.paused = False
-                self.tell(Event.RESUMED)
             case _:
-                assert_never(effect)
+                pass  # it is only recorded
+        self._record(effect, more)
 
-    def _see_ignored(self, effect: Ignored) -> None:
-        offset, consumer, attempt, call, reason = effect
-        event = _IGNORED.get(call, Event.IGNORED_CALL)
-        self.tell(event, offset=offset, consumer=consumer, attempt=attempt, reason=reason)
+    def _record(self, effect: Effect, more: dict[str, Any]) -> None:
+        fields = fields_of(effect)
+        if fields is None:
+            self.tell(_EVENTS[type(effect)], **more)
+            return
+        name, offset, key, consumer, attempt, failures, retry_at_ms, call, reason = fields
+        event = _EVENTS_BY_FIELD.get((name, call or reason)) or _EVENTS.get(type(effect)) or Event(name)
+        found = {"offset": offset, "key": key, "consumer": consumer, "attempt": attempt, "failures": failures}
+        self.tell(event, **{**found, "available_ms": retry_at_ms, "reason": reason, **more})
 
-    def _see_released(self, effect: Released, service_ms: int | None = None, said: str | None = None) -> None:
-        offset, consumer, attempt, reason, failures, retry_at_ms = effect
+    def _see_released(self, effect: Released) -> dict[str, Any]:
+        offset = effect.offset
         delivery = self.open.pop(offset)
-        key = delivery.key
         self.spilled[offset] = delivery.item  # type: ignore[assignment]  # what was offered
-        self.workers[consumer].queue.pop(offset, None)
-        self.again[offset] = self.now if retry_at_ms is None else retry_at_ms
-        self.tell(
-            _ENDINGS.get(reason, Event.RELEASED),
-            offset=offset,
-            key=key,
-            consumer=consumer,
-            attempt=attempt,
-            failures=failures,
-            available_ms=retry_at_ms,
-            service_ms=service_ms,
-            reason=said if reason in _ASKED_FOR else reason,
-        )
+        self.workers[effect.consumer].queue.pop(offset, None)
+        self.again[offset] = self.now if effect.retry_at_ms is None else effect.retry_at_ms
+        asked_for = effect.reason in {ReleaseReason.NACKED, ReleaseReason.REJECTED}
+        return {"key": delivery.key, **({"reason": None} if asked_for else {})}
 
-    def _see_blocked(self, effect: Blocked) -> None:
-        offset, key, failures, reason = effect
-        self.blocked.setdefault(key, []).append(offset)
-        self.tell(Event.BLOCKED, offset=offset, key=key, failures=failures, reason=reason)
-
-    def _see_settled(
-        self, effect: Settled | Dropped | Skipped, consumer: str | None = None, attempt: int | None = None
-    ) -> None:
-        offset, key, reason = effect
+    def _forget(self, offset: int) -> None:
+        """Drop what is known of a message that is settled."""
         self.again.pop(offset, None)
         self.spilled.pop(offset, None)
-        event = _SETTLING[type(effect)]
-        self.tell(event, offset=offset, key=key, consumer=consumer, attempt=attempt, reason=reason)
-
-    def _see_dead_letter(self, effect: DeadLetter) -> None:
-        offset, key, attempt, failures, _, reason = effect
-        self.tell(Event.DEAD_LETTERING, offset=offset, key=key, attempt=attempt, failures=failures, reason=reason)
-        self._schedule(self._group.archive_ms, None, effect)
-
-    def _see_session(self, effect: _OfSession) -> None:
-        reason = effect.reason if isinstance(effect, KeyEnded) else None
-        key, consumer, session = effect[:3]
-        self.tell(_OF_SESSIONS[type(effect)], key=key, consumer=consumer, attempt=session, reason=reason)
-        if isinstance(effect, KeyEnding):
-            self._schedule(self._group.flush_ms, None, effect)
-
-    def _see_load(self, effect: Load) -> None:
-        self.tell(Event.LOADING, offset=effect.offset, key=effect.key)
-        self._schedule(self._group.load_ms, None, effect)
 
     def moved_keys(self) -> int | None:
-        """How many keys have changed owners since this was asked last; None if nobody counts. O(keys)."""
+        """Count the keys that have changed owners since the last call; None if nobody wants that. O(keys)."""
         if self.owners is None:
             return None
         moved = 0
@@ -415,29 +342,24 @@ class Host:
                 moved += 1
         return moved
 
-    def tell(self, event: Event, **fields: int | bytes | str | None) -> None:
-        """Record something that happens now."""
-        self._recorder.tell(self.now, event, **fields)
+    def tell(self, event: Event, **fields: Any) -> None:  # noqa: ANN401  # the fields of a row
+        """Record an event of this instant."""
+        self._history.record(Row(0, self.now, event, **fields))
 
 
-_ASKED_FOR: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
-_ENDINGS: Final[Mapping[ReleaseReason, Event]] = {
-    ReleaseReason.NACKED: Event.NACKED,
-    ReleaseReason.REJECTED: Event.REJECTED,
-    ReleaseReason.ACK_TIMEOUT: Event.TIMED_OUT,
+_EVENTS: Final[dict[type[Effect], Event]] = {
+    DeadLetter: Event.DEAD_LETTERING,
+    Ignored: Event.IGNORED_CALL,
+    Load: Event.LOADING,
+    Resumed: Event.RESUMED,
+    Spilled: Event.SPILLED,
 }
-_IGNORED: Final[Mapping[Call, Event]] = {
-    Call.ACK: Event.IGNORED,
-    Call.NACK: Event.IGNORED_NACK,
-    Call.REJECT: Event.IGNORED_NACK,
-}
-_OF_SESSIONS: Final[Mapping[type[Effect], Event]] = {
-    KeyBegun: Event.KEY_BEGUN,
-    KeyEnding: Event.KEY_ENDING,
-    KeyEnded: Event.KEY_ENDED,
-}
-_SETTLING: Final[Mapping[type[Effect], Event]] = {
-    Settled: Event.SETTLED,
-    Dropped: Event.DROPPED,
-    Skipped: Event.SKIPPED,
+# Others are named like their effect; these by the call that was ignored, or by what ended the delivery.
+_EVENTS_BY_FIELD: Final[dict[tuple[str, str | None], Event]] = {
+    ("ignored", "ack"): Event.IGNORED,
+    ("ignored", "nack"): Event.IGNORED_NACK,
+    ("ignored", "reject"): Event.IGNORED_NACK,
+    ("released", "nacked"): Event.NACKED,
+    ("released", "rejected"): Event.REJECTED,
+    ("released", "ack_timeout"): Event.TIMED_OUT,
 }

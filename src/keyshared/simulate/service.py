@@ -1,8 +1,9 @@
-"""How long a simulated consumer works on a message, and what it answers: distributions as data, drawn without chance.
+"""How long a simulated consumer works on a message, and what it answers: distributions as data.
 
-Nothing here draws a random number. A sample is chosen by a hash of the seed, the message's offset and the attempt, so
-the same message takes the same time in every run, on every platform, in whatever order messages happen to be worked on;
-and two plans that are compared see the same luck.
+No random number is drawn. A sample is chosen by a hash of the seed, the message's offset and the attempt: the same
+message takes the same time in every run, on every platform and in every order, also in two groups that are compared.
+
+All models are immutable, picklable values. A field that can never work raises `ConfigError`.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from xxhash import xxh64_intdigest
 
 from keyshared._arguments import check_reason
-from keyshared._checks import check_enum, check_int, check_number, check_several, configuration
+from keyshared._checks import check_enum, check_int, check_members, check_number, check_several, configuration
 from keyshared.errors import ArgumentError
 from keyshared.hashing.named import required_key_bytes
 
@@ -37,7 +38,7 @@ _Sample = TypeVar("_Sample")
 
 
 class Answer(StrEnum):
-    """What a consumer says when it has worked on a message."""
+    """What a consumer answers when it has worked on a message."""
 
     ACK = "ack"
     NACK = "nack"
@@ -47,43 +48,29 @@ class Answer(StrEnum):
 
 
 class ServiceTime(Protocol):
-    """How long consumers work on messages. A value: immutable, and picklable if it is to travel."""
+    """How long consumers work on messages."""
 
     def duration_ms(self, offset: int, attempt: int, own_ms: int | None) -> int:
-        """Return how long one delivery takes.
+        """Return how long one delivery takes, in whole milliseconds.
 
         Args:
             offset: The message.
-            attempt: Which delivery of it.
-            own_ms: The service time that the message itself brought, if it did.
-
-        Returns:
-            Whole milliseconds, at least 0.
+            attempt: Number of its delivery.
+            own_ms: The message's own service time, or None.
         """
         ...
 
 
 class AnswerModel(Protocol):
-    """What consumers answer. A value: immutable, and picklable if it is to travel.
-
-    Attributes:
-        reason: What consumers say with a nack or a reject of this model; None for nothing.
-    """
+    """What consumers answer."""
 
     @property
-    def reason(self) -> str | None: ...  # noqa: D102  # above
+    def reason(self) -> str | None:
+        """The reason of each nack and reject of this model; None for none."""
+        ...
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:
-        """Return how one delivery ends.
-
-        Args:
-            offset: The message.
-            key: Its key.
-            attempt: Which delivery of it.
-
-        Returns:
-            The answer.
-        """
+        """Return how one delivery of a message ends."""
         ...
 
 
@@ -95,13 +82,10 @@ def draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attem
 
     Args:
         samples: What to choose from; repeat one to make it more likely.
-        purpose: What the sample is for, so that one seed can serve several draws that do not depend on each other.
+        purpose: What the sample is for, so that one seed serves several independent draws.
         seed: From 0 to 2**64 - 1.
         offset: The message.
-        attempt: Which delivery of it.
-
-    Returns:
-        One of the samples.
+        attempt: Number of its delivery.
 
     Raises:
         ArgumentError: There are no samples, or offset and attempt are no ints.
@@ -122,13 +106,7 @@ def draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attem
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Every message takes equally long.
-
-    Args:
-        ms: How long.
-
-    Raises:
-        ConfigError: It is negative or no int.
+    """Every message takes ``ms`` milliseconds.
 
     Example:
         >>> Fixed(5).duration_ms(offset=0, attempt=1, own_ms=None)
@@ -148,13 +126,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class PerMessage:
-    """Every message takes as long as its own ``service_ms`` says.
-
-    Args:
-        default_ms: For messages that say nothing; None makes that an error.
-
-    Raises:
-        ConfigError: The default is negative or no int.
+    """Every message takes its own ``service_ms``; without one ``default_ms``, or if that is None an `ArgumentError`.
 
     Example:
         >>> PerMessage(default_ms=2).duration_ms(offset=0, attempt=1, own_ms=30)
@@ -169,11 +141,7 @@ class PerMessage:
             _check_ms("default_ms", self.default_ms)
 
     def duration_ms(self, offset: int, attempt: int, own_ms: int | None) -> int:  # noqa: ARG002 - of the protocol
-        """See `ServiceTime.duration_ms`.
-
-        Raises:
-            ArgumentError: Neither the message nor the default says anything.
-        """
+        """See `ServiceTime.duration_ms`; an ArgumentError if there is neither a service time nor a default."""
         if own_ms is not None:
             return own_ms
         if self.default_ms is None:
@@ -187,11 +155,8 @@ class Sampled:
     """Service times out of a list, such as ones that were measured: each delivery draws one, see `draw`.
 
     Args:
-        samples: Milliseconds; kept as a tuple.
-        seed: Another seed is another draw.
-
-    Raises:
-        ConfigError: There are no samples, one is negative or no int, or the seed is not one of 64 bits.
+        samples: Milliseconds, at least one; kept as a tuple.
+        seed: An int of 64 bits; another seed is another draw.
 
     Example:
         >>> times = Sampled([1, 1, 1, 500], seed=3)
@@ -216,14 +181,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """Another model, faster or slower: what makes one consumer slow.
-
-    Args:
-        model: What is scaled.
-        factor: By how much; taken exactly, and the product is rounded up to whole milliseconds.
-
-    Raises:
-        ConfigError: The model has no ``duration_ms``, or the factor is negative or no finite number.
+    """Another model, faster or slower by an exact factor of at least 0; rounded up to whole milliseconds.
 
     Example:
         >>> Scaled(Fixed(5), 1.5).duration_ms(offset=0, attempt=1, own_ms=None)
@@ -236,7 +194,7 @@ class Scaled:
 
     @configuration()
     def __post_init__(self) -> None:
-        check_service("model", self.model)
+        check_members("model", self.model, ServiceTime)
         check_number("factor", self.factor)
         object.__setattr__(self, "_ratio", self.factor.as_integer_ratio())
 
@@ -248,17 +206,15 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """Messages that nobody ever manages to work on.
+    """Messages that always fail.
 
     Args:
         keys: Every message with one of these keys; kept as a frozenset of bytes.
         offsets: These messages; kept as a frozenset.
-        reply: What consumers answer to them.
-        reason: What they say with it, if it is a nack or a reject.
+        reply: What consumers answer to them; no ack.
+        reason: The reason of a nack or reject.
 
     Raises:
-        ConfigError: ``keys`` is a single text, ``offsets`` holds something that is no int, the reply is an ack, or the
-            reason is no text.
         KeyTypeError: One of ``keys`` is no key.
 
     Example:
@@ -290,12 +246,9 @@ class FailFirst:
     """The first deliveries of every message fail, later ones do not: a fault that heals.
 
     Args:
-        attempts: How many.
-        reply: What consumers answer to them.
-        reason: What they say with it, if it is a nack or a reject.
-
-    Raises:
-        ConfigError: ``attempts`` is negative or no int, the reply is an ack, or the reason is no text.
+        attempts: How many, at least 0.
+        reply: What consumers answer to them; no ack.
+        reason: The reason of a nack or reject.
 
     Example:
         >>> [str(FailFirst(1).answer(0, None, attempt)) for attempt in (1, 2)]
@@ -322,11 +275,8 @@ class SampledAnswers:
 
     Args:
         samples: Such as ``[Answer.ACK] * 99 + [Answer.NACK]``; kept as a tuple.
-        seed: Another seed is another draw.
-        reason: What consumers say with each nack and reject.
-
-    Raises:
-        ConfigError: There are no samples, one is no `Answer`, the seed is not one of 64 bits, or the reason is no text.
+        seed: An int of 64 bits; another seed is another draw.
+        reason: The reason of each nack and reject.
 
     Example:
         >>> answers = SampledAnswers([Answer.ACK] * 9 + [Answer.NACK], seed=1)
@@ -349,12 +299,6 @@ class SampledAnswers:
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
         """See `AnswerModel.answer`."""
         return draw(self.samples, "answer", self.seed, offset, attempt)
-
-
-def check_service(parameter: str, model: object) -> None:
-    """Refuse what is no `ServiceTime`."""
-    if not callable(getattr(model, "duration_ms", None)) or isinstance(model, type):
-        raise ArgumentError(parameter, model, "be a service time such as Fixed(5), with a method duration_ms")
 
 
 def _checked_samples(samples: object) -> tuple[Any, ...]:

@@ -28,9 +28,9 @@ class SimulationState:
         at_ms: The virtual time.
         all_offered: Whether no message waits to be offered.
         outstanding: Messages that were offered and are not settled.
-        open_deliveries: Those of them that are at a consumer.
-        why_blocked: What the others wait for, and how many of them.
-        safe_cursor: Everything offered up to here is settled.
+        open_deliveries: Outstanding messages that are at a consumer.
+        why_blocked: What the other outstanding messages wait for, and how many of them.
+        safe_cursor: The safe cursor.
     """
 
     stop: Stop | None
@@ -127,17 +127,13 @@ def summarize(
     """Simulate, and keep only the figures.
 
     Args:
-        group: The subscription.
+        group: The subscription; see `Simulation`, also for errors.
         arrivals: Its messages.
-        points: How many points of the backlog over time are wanted, at most.
+        points: The most points of the backlog over time.
         hottest: How many of the keys with most messages are wanted.
 
     Returns:
         The figures, and how it ended.
-
-    Raises:
-        ArgumentError: See `Simulation` and `Tally`.
-        MisuseError: See `Simulation`.
 
     Example:
         >>> from keyshared.simulate import Fixed, SimulatedConsumer

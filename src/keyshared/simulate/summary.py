@@ -1,11 +1,8 @@
-"""The figures of a simulated subscription, folded row by row in memory that grows with keys and consumers only."""
+"""The figures of a simulated subscription, folded row by row in memory for its keys and consumers only."""
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, islice
-from operator import itemgetter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from keyshared._checks import check_int, check_kind
@@ -22,24 +19,11 @@ _SUB_BUCKET_BITS: Final = 7  # 128 buckets for each power of two: an error of at
 _ROW_WIDTH: Final = len(Row._fields)
 _EXACT: Final = 255  # up to here every value has a bucket of its own
 _PER_CENT: Final = 100
-_BLOCK: Final = 1_000  # rows that are counted at once
-# for the loop over all rows: to ask an Enum for a member costs more than all else that is done with a row
-_OFFERED: Final = Event.OFFERED
-_DELIVERED: Final = Event.DELIVERED
-_ACKED: Final = Event.ACKED
-_CURSOR: Final = Event.CURSOR
-_WORK: Final = itemgetter(Row._fields.index("consumer"), Row._fields.index("service_ms"))
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long messages waited to be delivered. The percentiles are at most 1/128 above the truth, the rest is exact.
-
-    Attributes:
-        p50_ms: Half of them waited no longer.
-        p99_ms: 99 % of them waited no longer.
-        max_ms: Nobody waited longer.
-    """
+    """How long messages waited to be delivered. The percentiles are at most 1/128 too high, the rest is exact."""
 
     p50_ms: int
     p99_ms: int
@@ -71,29 +55,17 @@ class WaitHistogram:
         self._total = 0
         self._max = 0
 
-    def add(self, value: int, number: int = 1) -> None:
-        """Count a value.
-
-        Args:
-            value: At least 0.
-            number: How often it is there; at least 1.
-        """
-        bucket = value
-        check_int("value", value, 0)
-        check_int("number", number, 1)
+    def add(self, value: int) -> None:
+        """Count a value of at least 0."""
+        bucket = check_int("value", value, 0)
         if value > _EXACT:
             bucket |= (1 << value.bit_length() - _SUB_BUCKET_BITS - 1) - 1
-        self._counts[bucket] = self._counts.get(bucket, 0) + number
-        self._total += number
-        if value > self._max:  # noqa: PLR1730 - a call of max() for each delivery is dearer
-            self._max = value
+        self._counts[bucket] = self._counts.get(bucket, 0) + 1
+        self._total += 1
+        self._max = max(self._max, value)
 
     def merge(self, other: Self) -> None:
-        """Count everything that another histogram has counted.
-
-        Args:
-            other: It is not changed.
-        """
+        """Count everything that another histogram has counted."""
         check_kind("other", other, WaitHistogram)
         for bucket, number in other._counts.items():
             self._counts[bucket] = self._counts.get(bucket, 0) + number
@@ -101,13 +73,9 @@ class WaitHistogram:
         self._max = max(self._max, other._max)
 
     def percentile(self, percent: int) -> int:
-        """Return the least value that so many per cent of the values do not exceed (nearest rank).
+        """Return the least value that so many per cent (1 to 100) of the values do not exceed, by nearest rank.
 
-        Args:
-            percent: From 1 to 100.
-
-        Returns:
-            That value, or up to 1/128 more; 0 if there are no values.
+        It is up to 1/128 too high; 0 if there are no values.
         """
         rank = -(-self._total * percent // _PER_CENT)
         for bucket, number in sorted(self._counts.items()):
@@ -123,15 +91,15 @@ class WaitHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSummary:
-    """What one consumer did; all sessions of its name together.
+    """The figures of one consumer, all sessions of its name together.
 
     Attributes:
-        deliveries: Deliveries that it got.
+        deliveries: Its deliveries.
         acked: Those that it acked in time.
         failed: Those that it nacked or rejected in time.
-        postponed: Those that it gave back for later.
+        postponed: Those that it released for later.
         lost: Those that ended without an answer of it: timed out, or released.
-        busy_ms: Time that it worked on what it answered in time.
+        busy_ms: Time that it worked on deliveries that it answered in time.
         wait: How long messages waited until they were delivered to it.
     """
 
@@ -145,27 +113,14 @@ class ConsumerSummary:
 
 
 class BacklogPoint(NamedTuple):
-    """The backlog in an interval of time in which something happened to it.
-
-    Attributes:
-        at_ms: Start of the interval.
-        outstanding: The greatest number of outstanding messages in it.
-    """
+    """The greatest number of outstanding messages in the interval of time that begins at ``at_ms``."""
 
     at_ms: int
     outstanding: int
 
 
 class MovedKeys(NamedTuple):
-    """What a change of membership did to the keys.
-
-    Attributes:
-        at_ms: When.
-        event: What changed.
-        consumer: Who.
-        moved: How many of the keys seen until then got another owner.
-        keys: How many keys had been seen until then.
-    """
+    """A change of membership: ``moved`` of the ``keys`` seen until then got another owner."""
 
     at_ms: int
     event: Event
@@ -176,7 +131,7 @@ class MovedKeys(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of one run. The outstanding messages are the backlog.
+    """The figures of one simulation. The outstanding messages are its backlog.
 
     Attributes:
         messages: Messages that were offered.
@@ -197,10 +152,10 @@ class Summary:
         largest_backlog_ms: When it was reached first; None if nothing was offered.
         backlog: The backlog over time.
         hottest_keys: Keys with most messages; of equal ones, those seen first.
-        moved_keys: What each change of membership did; empty if the plan does not count.
-        safe_cursor: Where the cursor was in the end.
-        start_ms: When the first thing happened; None if nothing did.
-        end_ms: When the last thing happened.
+        moved_keys: A row for each change of membership; empty if the group does not count.
+        safe_cursor: The safe cursor at the end.
+        start_ms: Instant of the first event; None if there was none.
+        end_ms: Instant of the last event.
     """
 
     messages: int
@@ -228,30 +183,8 @@ class Summary:
 
     @property
     def duration_ms(self) -> int:
-        """Virtual time from the first thing that happened to the last."""
+        """Virtual time from the first event to the last."""
         return 0 if self.start_ms is None or self.end_ms is None else self.end_ms - self.start_ms
-
-
-@dataclass(slots=True)
-class _ConsumerTally:
-    deliveries: int = 0
-    acked: int = 0
-    failed: int = 0
-    postponed: int = 0
-    lost: int = 0
-    busy_ms: int = 0
-    wait: WaitHistogram = field(default_factory=WaitHistogram)
-
-    def summary(self) -> ConsumerSummary:
-        return ConsumerSummary(
-            deliveries=self.deliveries,
-            acked=self.acked,
-            failed=self.failed,
-            postponed=self.postponed,
-            lost=self.lost,
-            busy_ms=self.busy_ms,
-            wait=self.wait.waits(),
-        )
 
 
 class _Curve:
@@ -265,7 +198,7 @@ class _Curve:
     def __init__(self, size: int) -> None:
         self._size = size
         self._width = 1
-        self._points: list[list[int]] = []
+        self._points: dict[int, int] = {}  # by start of the interval, in order
         self._first = 0  # when the first interval begins
         self._end = -1  # of the last interval
         self._now = 0
@@ -273,58 +206,38 @@ class _Curve:
         self.peak_ms: int | None = None
 
     def add(self, at_ms: int, change: int) -> None:
-        before = self._now
-        now = self._now = before + change
-        if now > self.peak:
-            self.peak, self.peak_ms = now, at_ms
+        before, self._now = self._now, self._now + change
+        if self._now > self.peak:
+            self.peak, self.peak_ms = self._now, at_ms
         if at_ms >= self._end:
-            self._begin(at_ms, before)
-        if now > self._points[-1][1]:  # noqa: PLR1730 - as in `WaitHistogram.add`
-            self._points[-1][1] = now
-
-    def add_all(self, times: Sequence[int], changes: Iterable[int]) -> None:
-        """Do what `add` does with each, an interval of time at once."""
-        levels = list(accumulate(changes, initial=self._now))
-        self._now = levels[-1]
-        peak = max(levels)
-        if peak > self.peak:
-            self.peak, self.peak_ms = peak, times[levels.index(peak) - 1]
-        done = 0
-        while done < len(times):
-            if times[done] >= self._end:
-                self._begin(times[done], levels[done])
-            end = bisect_left(times, self._end, done + 1)
-            last = self._points[-1]
-            last[1] = max(last[1], *levels[done + 1 : end + 1])
-            done = end
+            self._first = at_ms if not self._points else self._first
+            self._points[self._start_of(at_ms)] = before
+            while len(self._points) > self._size:
+                self._widen()
+            self._end = next(reversed(self._points)) + self._width
+        last = self._end - self._width
+        self._points[last] = max(self._points[last], self._now)
 
     def points(self) -> tuple[BacklogPoint, ...]:
-        return tuple(BacklogPoint(at_ms, peak) for at_ms, peak in self._points)
+        return tuple(BacklogPoint(at_ms, peak) for at_ms, peak in self._points.items())
 
-    def _begin(self, at_ms: int, level: int) -> None:
-        if not self._points:
-            self._first = at_ms
-        start = at_ms - (at_ms - self._first) % self._width
-        self._end = start + self._width
-        self._points.append([start, level])
-        while len(self._points) > self._size:
-            self._widen()
+    def _start_of(self, at_ms: int) -> int:
+        return at_ms - (at_ms - self._first) % self._width
 
     def _widen(self) -> None:
         self._width *= 2
         merged: dict[int, int] = {}
-        for at_ms, peak in self._points:
-            start = at_ms - (at_ms - self._first) % self._width
+        for at_ms, peak in self._points.items():
+            start = self._start_of(at_ms)
             merged[start] = max(peak, merged.get(start, 0))
-        self._points = [[start, peak] for start, peak in merged.items()]
-        self._end = self._points[-1][0] + self._width
+        self._points = merged
 
 
 class Tally:
     """Folds rows into a `Summary`.
 
     Args:
-        points: How many points of the backlog over time are wanted, at most.
+        points: The most points of the backlog over time.
         hottest: How many of the keys with most messages are wanted.
 
     Raises:
@@ -341,13 +254,12 @@ class Tally:
     """
 
     def __init__(self, *, points: int = DEFAULT_POINTS, hottest: int = DEFAULT_HOTTEST) -> None:
-        for name, value, least in (("points", points, 1), ("hottest", hottest, 0)):
-            check_int(name, value, least)
-        self._hottest = hottest
-        self._curve = _Curve(points)
+        self._hottest = check_int("hottest", hottest, 0)
+        self._curve = _Curve(check_int("points", points, 1))
         self._events: Counter[Event] = Counter()
         self._keys: Counter[bytes | None] = Counter()
-        self._consumers: dict[str, _ConsumerTally] = {}
+        self._consumers: dict[str, Counter[str]] = {}  # fields of `ConsumerSummary`
+        self._waits: dict[str, WaitHistogram] = {}
         self._redeliveries = 0
         self._redriven = 0
         self._moved: list[MovedKeys] = []
@@ -356,71 +268,54 @@ class Tally:
         self._end_ms: int | None = None
 
     def add(self, row: Row) -> None:
-        """Take the next row of a history.
-
-        Args:
-            row: Must follow the one taken last.
-        """
+        """Count the next row of a history."""
         if len(row) != _ROW_WIDTH:
             raise ArgumentError("row", row, "be a Row")
-        _, at_ms, event, offset, key, _, _, _, _, _, _, _ = row
+        event, offset = row.event, row.offset
         if self._start_ms is None:
-            self._start_ms = at_ms
-        self._end_ms = at_ms
+            self._start_ms = row.at_ms
+        self._end_ms = row.at_ms
+        self._events[event] += 1
         if event is Event.CURSOR:
             self._safe_cursor = offset
         elif event is Event.OFFERED:
-            self._keys[key] = self._keys.get(key, 0) + 1  # += costs three times as much
-            self._curve.add(at_ms, 1)
+            self._keys[row.key] += 1
         elif event is Event.DELIVERED:
             self._add_delivery(row)
-        elif event is Event.ACKED:
+        elif event in _OUTCOMES:
             self._add_end(row)
-            self._curve.add(at_ms, -1)
-        else:
-            self._add_other(row)
+        elif offset is None:
+            self._add_membership(row)
+        if event in _BACKLOG and offset is not None:
+            self._curve.add(row.at_ms, _BACKLOG[event])
+            self._redriven += event is Event.REDRIVEN
 
     def add_all(self, rows: Iterable[Row]) -> None:
-        """Take the next rows of a history.
-
-        Args:
-            rows: In their order; read in blocks, each counted at once. That costs a quarter of adding them one by one.
-
-        Raises:
-            ArgumentError: One of them is no row; those of its block are not counted.
-        """
-        unread = iter(rows)
-        while block := list(islice(unread, _BLOCK)):
-            if set(map(len, block)) != {_ROW_WIDTH}:
-                raise ArgumentError("row", next(row for row in block if len(row) != _ROW_WIDTH), "be a Row")
-            self._add_block(block)
+        """Count the next rows of a history, in their order."""
+        for row in rows:
+            self.add(row)
 
     def summary(self) -> Summary:
-        """Return the figures so far.
-
-        Returns:
-            A value; the fold can go on.
-        """
+        """Return the figures so far; more rows may follow."""
         events, keys = self._events, self._keys
-        tallies = self._consumers.values()
         wait = WaitHistogram()
-        for tally in tallies:
-            wait.merge(tally.wait)
+        for waits in self._waits.values():
+            wait.merge(waits)
         keyed = Counter({key: number for key, number in keys.items() if key is not None})
         return Summary(
-            messages=sum(keys.values()),
+            messages=events[Event.OFFERED],
             keys=len(keyed),
-            keyless=keys.get(None, 0),
-            deliveries=sum(tally.deliveries for tally in tallies),
+            keyless=keys[None],
+            deliveries=events[Event.DELIVERED],
             redeliveries=self._redeliveries,
-            acked=sum(tally.acked for tally in tallies),
+            acked=events[Event.ACKED],
             late_acked=events[Event.SETTLED],
             dead_lettered=events[Event.DEAD_LETTERED],
             dropped=events[Event.DROPPED],
             skipped=events[Event.SKIPPED],
             spilled=events[Event.SPILLED],
             redriven=self._redriven,
-            consumers={name: tally.summary() for name, tally in self._consumers.items()},
+            consumers={name: self._summary_of(name) for name in self._consumers},
             wait=wait.waits(),
             largest_backlog=self._curve.peak,
             largest_backlog_ms=self._curve.peak_ms,
@@ -432,95 +327,45 @@ class Tally:
             end_ms=self._end_ms,
         )
 
-    def _add_block(self, block: list[Row]) -> None:
-        """Sort rows by what is to be counted of them; fields by position, which costs half of asking by name."""
-        times: list[int] = []  # of changes of the backlog, and what they change
-        changes: list[int] = []
-        keys: list[bytes | None] = []
-        delivered: list[Row] = []
-        acked: list[Row] = []
-        if self._start_ms is None:
-            self._start_ms = block[0].at_ms
-        self._end_ms = block[-1].at_ms
-        for row in block:
-            event = row[2]
-            if event is _OFFERED:
-                keys.append(row[4])
-                times.append(row[1])
-                changes.append(1)
-            elif event is _DELIVERED:
-                delivered.append(row)
-            elif event is _ACKED:
-                acked.append(row)
-                times.append(row[1])
-                changes.append(-1)
-            elif event is _CURSOR:
-                self._safe_cursor = row[3]
-            else:
-                self._add_changes(keys, times, changes)  # which this row may have to come after
-                self._add_other(row)
-        self._add_changes(keys, times, changes)
-        self._add_deliveries(delivered)
-        self._add_acks(acked)
+    def _summary_of(self, name: str) -> ConsumerSummary:
+        counts = {field: self._consumers[name][field] for field in _COUNTED}
+        return ConsumerSummary(**counts, wait=self._waits[name].waits())
 
-    def _add_changes(self, keys: list[bytes | None], times: list[int], changes: list[int]) -> None:
-        """Count messages and the backlog, and empty the lists."""
-        self._keys.update(keys)
-        keys.clear()
-        if times:
-            self._curve.add_all(times, changes)
-            times.clear()
-            changes.clear()
-
-    def _add_deliveries(self, rows: list[Row]) -> None:
-        waits = Counter((row[5], row[1] - row[8]) for row in rows)  # type: ignore[operator]  # as in `_add_delivery`
-        for (name, wait_ms), number in waits.items():
-            tally = self._consumers[name]  # type: ignore[index]  # likewise
-            tally.deliveries += number
-            tally.wait.add(wait_ms, number)
-        self._redeliveries += len(rows) - [row[6] for row in rows].count(1)
-
-    def _add_acks(self, rows: list[Row]) -> None:
-        for (name, service_ms), number in Counter(map(_WORK, rows)).items():
-            tally = self._consumers[name]
-            tally.acked += number
-            tally.busy_ms += number * (service_ms or 0)
-
-    def _add_other(self, row: Row) -> None:
-        self._events[row.event] += 1
-        if row.event in _ENDS:
-            self._add_end(row)
-        elif row.event in _SETTLING:
-            self._curve.add(row.at_ms, -1)
-        elif row.event is Event.REDRIVEN and row.offset is not None:
-            self._redriven += 1
-            self._curve.add(row.at_ms, 1)
-        elif row.event is Event.JOINED:
-            self._consumers.setdefault(str(row.consumer), _ConsumerTally())
+    def _add_membership(self, row: Row) -> None:
+        if row.event is Event.JOINED:
+            self._consumers.setdefault(str(row.consumer), Counter())
+            self._waits.setdefault(str(row.consumer), WaitHistogram())
         if row.moved_keys is not None:
             seen = len(self._keys) - (None in self._keys)
             self._moved.append(MovedKeys(row.at_ms, row.event, str(row.consumer), row.moved_keys, seen))
 
     def _add_delivery(self, row: Row) -> None:
-        tally = self._consumers[row.consumer]  # type: ignore[index]  # a delivery names its consumer
-        tally.deliveries += 1
-        tally.wait.add(row.at_ms - row.available_ms)  # type: ignore[operator]  # and says since when it was possible
-        if row.attempt != 1:
-            self._redeliveries += 1
+        name = str(row.consumer)
+        self._consumers[name]["deliveries"] += 1
+        self._waits[name].add(row.at_ms - row.available_ms)  # type: ignore[operator]  # a delivery has one
+        self._redeliveries += row.attempt != 1
 
     def _add_end(self, row: Row) -> None:
-        tally = self._consumers[row.consumer]  # type: ignore[index]  # a delivery names its consumer
-        tally.busy_ms += row.service_ms or 0
-        if row.event is Event.ACKED:
-            tally.acked += 1
-        elif row.event in _FAILED:
-            tally.failed += 1
-        elif row.reason == ReleaseReason.RELEASED:
-            tally.postponed += 1
-        else:
-            tally.lost += 1
+        counts = self._consumers[str(row.consumer)]
+        postponed = row.event is Event.RELEASED and row.reason == ReleaseReason.RELEASED
+        counts["postponed" if postponed else _OUTCOMES[row.event]] += 1
+        counts["busy_ms"] += row.service_ms or 0
 
 
-_FAILED: Final = frozenset({Event.NACKED, Event.REJECTED})
-_ENDS: Final = frozenset({*_FAILED, Event.TIMED_OUT, Event.RELEASED})
-_SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED})
+_COUNTED: Final = ("deliveries", "acked", "failed", "postponed", "lost", "busy_ms")
+_OUTCOMES: Final = {
+    Event.ACKED: "acked",
+    Event.NACKED: "failed",
+    Event.REJECTED: "failed",
+    Event.TIMED_OUT: "lost",
+    Event.RELEASED: "lost",
+}
+_BACKLOG: Final[dict[Event, int]] = {
+    Event.OFFERED: 1,
+    Event.REDRIVEN: 1,
+    Event.ACKED: -1,
+    Event.SETTLED: -1,
+    Event.DEAD_LETTERED: -1,
+    Event.DROPPED: -1,
+    Event.SKIPPED: -1,
+}
