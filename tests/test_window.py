@@ -4,9 +4,11 @@ import copy
 import pickle
 from collections.abc import Callable
 from itertools import product
+from random import Random
 from typing import cast
 
 import pytest
+from tests.window_book import run
 
 from keyshared._core.records import Place, Transition
 from keyshared.errors import (
@@ -116,43 +118,12 @@ class TestOffering:
         assert [b"a1"] == list(desk.window._core.lanes)
         assert entry is desk.window.find(7)
 
-    def test_a_message_with_a_deadline_holds_its_key_until_it_ripens(self) -> None:
-        desk = Desk()
-        assert [] == desk.window.offer(0, b"a1", "early", deadline=9)
-        assert [] == desk.window.offer(1, b"a1", "late")
-
-        desk.window.ripen(desk.at(0))
-        assert ([(0, "ann")], None) == (desk.wake(), desk.at(0).deadline)
-
-    def test_a_message_without_its_payload_may_ripen_too(self) -> None:
-        desk = Desk(loaded_per_key=1)
-        for offset in range(2):
-            desk.window.offer(offset, b"a1", None, deadline=9)
-        spilled = desk.at(1)
-        assert State.SPILLED == spilled.state
-
-        desk.window.ripen(spilled)
-        assert ([], None) == (desk.wake(), spilled.deadline)
-        desk.window.remove(desk.at(0))
-        assert ([(1, "LOADING")], [(1, "ann")]) == (desk.wake(), desk.provide(1))
-
     def test_a_deadline_is_an_int(self) -> None:
         desk = Desk()
 
         with pytest.raises(ArgumentError, match="deadline"):
             desk.window.offer(0, b"a1", None, deadline=1.5)  # type: ignore[arg-type]
         assert [] == desk.window.outstanding()
-
-    def test_the_second_waits_and_other_keys_do_not(self) -> None:
-        desk = Desk()
-
-        assert [(0, "ann"), (2, "ann"), (3, "bob")] == desk.offer(b"a1", b"a1", b"a2", b"b1")
-
-    def test_what_nobody_owns_waits_for_an_owner(self) -> None:
-        desk = Desk()
-
-        assert [] == desk.offer(b"z1")
-        assert [b"z1"] == [lane.key for lane in desk.window._core.ownerless.lanes]
 
     def test_what_an_unknown_name_owns_waits_too(self) -> None:
         desk = Desk()
@@ -191,74 +162,6 @@ class TestOffering:
         with pytest.raises(WindowFullError, match="all 3 slots"):
             desk.offer(b"b1")
         assert before == books(desk.window)
-
-    def test_a_wrong_offset_is_named_before_a_full_window(self) -> None:
-        desk = Desk(capacity=1)
-        desk.offer(b"a1")
-
-        with pytest.raises(OffsetOrderError):
-            desk.window.offer(0, b"a2")
-
-    def test_a_consumer_gets_no_more_than_its_limit(self) -> None:
-        desk = Desk(ann=2)
-
-        assert [(0, "ann"), (1, "ann"), (3, "bob")] == desk.offer(b"a1", b"a2", b"a3", b"b1")
-        assert [(2, "ann")] == desk.settle(0)
-
-
-class TestOrder:
-    """Within a key the order of offsets is the order of service."""
-
-    def test_the_messages_of_a_key_go_out_one_after_the_other(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1", b"a1")
-
-        assert [[(1, "ann")], [(2, "ann")], []] == [desk.settle(offset) for offset in range(3)]
-        assert {} == desk.window._core.lanes
-        assert 2 == desk.window.cursor.safe_cursor
-
-    def test_what_was_put_back_comes_before_what_is_newer(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1")
-
-        assert [(0, "ann")] == desk.move(0)
-        assert 2 == desk.at(0).attempt
-        assert [(1, "ann")] == desk.settle(0)
-
-    @pytest.mark.parametrize("held", [State.DELAYED, State.DEAD_LETTERING, State.BLOCKED])
-    def test_what_is_held_holds_back_what_is_newer(self, held: State) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1", b"a2")
-
-        granted = desk.move(0, held)
-        assert ([(0, "DEAD_LETTERING")] if held is State.DEAD_LETTERING else []) == granted
-        assert 1 == desk.window._core.held[held]
-        assert [(1, "ann")] == desk.remove(0)
-        assert 0 == desk.window._core.held[held]
-
-    @pytest.mark.parametrize("per_key", [2, 3])
-    def test_as_many_of_a_key_are_open_as_allowed(self, per_key: int) -> None:
-        desk = Desk(per_key=per_key)
-
-        assert [(offset, "ann") for offset in range(per_key)] == desk.offer(*[b"a1"] * 5)
-        assert [(per_key, "ann")] == desk.settle(1)
-        assert [(per_key + 1, "ann")] == desk.settle(0)
-
-    def test_with_several_open_the_oldest_that_came_back_goes_first(self) -> None:
-        desk = Desk(per_key=3)
-        desk.offer(*[b"a1"] * 5)
-        for offset in (2, 0, 1):
-            desk.window.move(desk.at(offset), State.QUEUED)
-
-        assert [(0, "ann"), (1, "ann"), (2, "ann")] == desk.wake()
-
-    def test_one_that_is_held_lets_nothing_pass_although_others_are_open(self) -> None:
-        desk = Desk(per_key=2)
-        desk.offer(*[b"a1"] * 4)
-
-        assert [] == desk.move(0, State.DELAYED)
-        assert [] == desk.settle(1)
-        assert [(0, "ann"), (2, "ann")] == desk.move(0)
 
 
 class TestSteps:
@@ -347,256 +250,14 @@ class TestSteps:
         assert [] == desk.wake()
 
     def test_attempts_start_above_the_number_of_the_epoch(self) -> None:
-        desk = Desk(first_attempt=100)
+        desk = Desk(first_attempt=100, start=-5)
+        assert -5 == desk.window.cursor.resume_offset
         desk.offer(b"a1", b"a1")
         desk.move(0)
 
         assert 102 == desk.at(0).attempt
         desk.settle(0)
         assert 101 == desk.at(1).attempt
-
-
-class TestMemory:
-    """Spilling, loading, and lanes that wait for a slot."""
-
-    def test_what_is_beyond_the_limit_of_its_key_is_spilled_and_its_item_dropped(self) -> None:
-        desk = Desk(loaded_per_key=2)
-
-        assert [(0, "ann"), (2, "SPILLED"), (3, "SPILLED")] == desk.offer(*[b"a1"] * 4)
-        assert (None, 2) == (desk.at(2).item, desk.window.loaded)
-
-    def test_the_slot_of_a_settled_message_goes_to_the_oldest_spilled_one_of_its_key(self) -> None:
-        desk = Desk(loaded_per_key=2)
-        desk.offer(*[b"a1"] * 4)
-
-        assert [(2, "LOADING"), (1, "ann")] == desk.settle(0)
-        assert [] == desk.provide(2)
-        assert "item 2" == desk.at(2).item
-        assert [(3, "LOADING"), (2, "ann")] == desk.settle(1)
-
-    def crowded(self, **config: int) -> Desk:
-        """Ann has room for one and holds it; 1 and 2 wait, 3 is spilled and 4 is at bob: every slot is taken."""
-        desk = Desk(ann=1, capacity=4, **config)
-        granted = desk.offer(b"a1", b"a2", b"a3", b"a4", b"b1")
-        assert [(0, "ann"), (3, "SPILLED"), (4, "bob")] == granted
-        return desk
-
-    def starved(self, **config: int) -> Desk:
-        """The same, but 3 could go to ann if only there were memory."""
-        desk = self.crowded(**config)
-        desk.window.set_limit("ann", 4)
-        assert [(1, "ann"), (2, "ann")] == desk.wake()
-        assert [b"a4"] == [lane.key for lane in desk.window._core.starved.lanes]
-        return desk
-
-    def test_what_has_to_wait_is_spilled_while_others_that_wait_take_half_the_window(self) -> None:
-        desk = self.crowded()
-
-        assert (4, 2, None) == (desk.window.loaded, desk.window.waiting, desk.at(3).item)
-
-    def test_a_spilled_message_whose_turn_has_come_is_loaded_for_its_owner(self) -> None:
-        desk = self.crowded()
-
-        assert [[(1, "ann")], [(2, "ann")], [(3, "LOADING")]] == [desk.settle(offset) for offset in range(3)]
-        assert ({3: desk.at(3)}, 0) == (desk.ann.reserved, desk.ann.free)
-        assert [(3, "ann")] == desk.provide(3)
-        assert ({}, 0) == (desk.ann.reserved, desk.ann.free)
-
-    def test_what_is_settled_while_it_is_loaded_gives_its_reservation_back(self) -> None:
-        desk = self.crowded()
-        for offset in range(3):
-            desk.settle(offset)
-        desk.offer(b"a5")
-
-        assert [(5, "ann")] == desk.remove(3)
-        assert {} == desk.ann.reserved
-
-    def test_what_was_loaded_for_one_who_owns_it_no_more_goes_to_who_does(self) -> None:
-        desk = self.crowded()
-        for offset in range(3):
-            desk.settle(offset)
-        desk.owners.names["a"] = "bob"
-        desk.window.reassign()
-        desk.wake()
-
-        assert [(3, "bob")] == desk.provide(3)
-        assert 1 == desk.ann.free
-
-    def test_what_was_loaded_for_one_whose_limit_has_sunk_waits(self) -> None:
-        desk = self.crowded()
-        for offset in range(3):
-            desk.settle(offset)
-        desk.window.set_limit("ann", 0)
-        desk.wake()
-
-        assert [] == desk.provide(3)
-        assert [desk.ann] == desk.window.emptied
-        desk.window.set_limit("ann", 1)
-        assert [(3, "ann")] == desk.wake()
-
-    def test_a_cancelled_reservation_is_room_again_and_the_message_goes_to_its_owner_once_it_is_there(self) -> None:
-        desk = self.crowded()
-        for offset in range(3):
-            desk.settle(offset)
-        desk.offer(b"a5")
-        desk.window._core.cancel_reservations(desk.ann)
-
-        assert [(5, "ann")] == desk.wake()
-        assert [] == desk.provide(3)
-        assert [(3, "ann")] == desk.settle(5)
-
-    def test_a_cancelled_reservation_is_room_for_a_keyless_message(self) -> None:
-        desk = self.crowded()
-        desk.window.set_limit("bob", 1)
-        for offset in range(3):
-            desk.settle(offset)
-        assert [] == desk.offer(None)
-        desk.window._core.cancel_reservations(desk.ann)
-
-        assert [(5, "ann")] == desk.wake()
-
-    def test_a_slot_that_is_freed_feeds_the_lane_that_waits_longest(self) -> None:
-        desk = self.starved()
-
-        assert [(3, "LOADING")] == desk.settle(4)
-        assert [3] == list(desk.ann.reserved)
-
-    def test_a_slot_that_is_freed_does_not_feed_a_lane_whose_owner_has_no_room_now(self) -> None:
-        desk = self.starved()
-        desk.window.set_limit("ann", 3)
-        assert [] == desk.wake()
-
-        assert [] == desk.settle(4)
-        assert [b"a4"] == [lane.key for lane in desk.ann.ready.lanes]
-
-    def test_a_quarantined_lane_is_fed_for_nobody(self) -> None:
-        desk = self.starved()
-        desk.window.quarantine(b"a4")
-        assert [] == desk.wake()
-
-        assert [(3, "LOADING")] == desk.settle(4)
-        assert {} == desk.ann.reserved
-        assert [(3, "DEAD_LETTERING")] == desk.provide(3)
-
-    @pytest.mark.parametrize("quarantined", [False, True])
-    def test_who_asks_for_the_lowest_message_gets_it_loaded_if_it_is_theirs_or_in_quarantine(
-        self, *, quarantined: bool
-    ) -> None:
-        desk = self.starved()
-        for offset in range(3):
-            desk.window._core.capacity -= 1
-            assert [] == desk.settle(offset)
-        if quarantined:
-            desk.window.quarantine(b"a4")
-        assert [] == desk.wake()
-
-        asked = [desk.window.pull(name, 1, only=desk.at(3)) for name in ("bob", "ann")]
-        assert ([[desk.at(3)], []] if quarantined else [[], [desk.at(3)]]) == asked
-        desk.window.check_invariants()
-
-    def test_a_starved_lane_that_is_settled_starves_no_more(self) -> None:
-        desk = self.starved()
-
-        assert [] == desk.remove(3)
-        assert not len(desk.window._core.starved)
-
-    def test_a_keyless_message_is_spilled_and_loaded_like_any_other(self) -> None:
-        desk = Desk(ann=1, bob=0, capacity=4)
-        assert [(0, "ann"), (3, "SPILLED")] == desk.offer(None, None, None, None)
-        desk.window.set_limit("bob", 9)
-        desk.window._core.capacity = 3
-
-        assert [(1, "bob"), (2, "bob")] == desk.wake()
-        assert [3] == [lane.head.offset for lane in desk.window._core.starved.lanes if lane.head]
-        assert [(3, "LOADING")] == desk.settle(0)
-        assert [3] == list(desk.bob.reserved)
-        assert [(3, "bob")] == desk.provide(3)
-
-
-class TestQuarantine:
-    """Messages of a quarantined key are dead letters."""
-
-    def test_they_go_one_at_a_time_and_in_order(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1", b"a1")
-        desk.window.move(desk.at(0), State.QUEUED)
-        desk.window.quarantine(b"a1")
-
-        assert [(0, "DEAD_LETTERING")] == desk.wake()
-        assert [(1, "DEAD_LETTERING")] == desk.settle(0)
-        assert [(2, "DEAD_LETTERING")] == desk.settle(1)
-
-    def test_what_is_open_is_waited_for(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1")
-        desk.window.quarantine(b"a1")
-
-        assert [] == desk.wake()
-        assert not len(desk.window._core.draining)
-        assert [(1, "DEAD_LETTERING")] == desk.settle(0)
-
-    def test_what_waits_for_room_waits_no_more(self) -> None:
-        desk = Desk(ann=0)
-        desk.offer(b"a1")
-        desk.window.quarantine(b"a1")
-
-        assert [(0, "DEAD_LETTERING")] == desk.wake()
-        assert not len(desk.ann.ready)
-
-    def test_a_spilled_message_is_loaded_first(self) -> None:
-        desk = Desk(ann=0, capacity=4)
-        assert [(2, "SPILLED")] == desk.offer(b"a1", b"a2", b"a3")
-        desk.window.quarantine(b"a3")
-
-        assert [(2, "LOADING")] == desk.wake()
-        assert [(2, "DEAD_LETTERING")] == desk.provide(2)
-
-    def test_without_memory_it_waits_for_a_slot(self) -> None:
-        desk = Desk(ann=0, capacity=4)
-        desk.offer(b"a1", b"a2", b"a3", b"b1", b"b2")
-        desk.window.quarantine(b"a3")
-
-        assert [] == desk.wake()
-        assert [b"a3"] == [lane.key for lane in desk.window._core.starved.lanes]
-        assert [(2, "LOADING")] == desk.settle(3)
-
-    def test_a_key_can_be_quarantined_before_its_first_message_and_while_it_has_no_lane(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1")
-        desk.window.quarantine(b"a1")
-        desk.window.quarantine(b"a2")
-
-        assert [] == desk.wake()
-        assert [(1, "DEAD_LETTERING")] == desk.offer(b"a2")
-
-    def test_lifted_it_goes_to_its_consumer_again(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1")
-        desk.window.quarantine(b"a1")
-        desk.wake()
-        desk.window.lift_quarantine(b"a1")
-
-        assert [] == desk.wake()
-        assert not len(desk.window._core.draining)
-        assert [(1, "ann")] == desk.settle(0)
-
-    def test_what_was_archived_without_a_delivery_can_be_blocked_and_go_on(self) -> None:
-        desk = Desk()
-        desk.window.quarantine(b"a1")
-        assert [(0, "DEAD_LETTERING")] == desk.offer(b"a1")
-
-        assert [] == desk.move(0, State.BLOCKED)
-        desk.window.lift_quarantine(b"a1")
-        assert [(0, "ann")] == desk.move(0)
-
-    def test_lifting_what_is_not_quarantined_is_nothing(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1")
-        before = books(desk.window)
-
-        desk.window.lift_quarantine(b"a1")
-        assert [] == desk.wake()
-        assert before == books(desk.window)
 
 
 class TestConsumers:
@@ -641,16 +302,6 @@ class TestConsumers:
 
         assert [(0, "cat")] == desk.wake()
 
-    def test_a_lower_limit_takes_nothing_away(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a2", b"a3")
-        desk.window.set_limit("ann", 1)
-
-        assert [] == desk.wake()
-        assert (-2, 3) == (desk.ann.free, len(desk.ann.open))
-        assert [] == desk.offer(b"a4")
-        assert [[], [], [(3, "ann")]] == [desk.settle(offset) for offset in range(3)]
-
     @pytest.mark.parametrize("how", ["settle", "remove", "move"])
     def test_one_of_limit_zero_is_named_when_its_last_delivery_has_ended(self, how: str) -> None:
         desk = Desk()
@@ -663,27 +314,6 @@ class TestConsumers:
         getattr(desk, how)(1)
         assert [desk.ann] == desk.window.emptied
 
-    def test_a_key_that_moves_waits_until_its_previous_owner_is_done(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1", b"a1")
-        desk.owners.names["a"] = "bob"
-        desk.window.reassign()
-        desk.wake()
-        desk.offer(b"a1")
-
-        assert [b"a1"] == [lane.key for lane in desk.window._core.draining.lanes]
-        assert [(1, "bob")] == desk.settle(0)
-        assert not len(desk.window._core.draining)
-
-    def test_a_key_that_loses_its_owner_waits_for_one(self) -> None:
-        desk = Desk(ann=0)
-        desk.offer(b"a1")
-        del desk.owners.names["a"]
-        desk.window.reassign()
-
-        assert [] == desk.wake()
-        assert [b"a1"] == [lane.key for lane in desk.window._core.ownerless.lanes]
-
     def test_after_a_reassignment_those_that_waited_longest_come_first(self) -> None:
         desk = Desk(ann=0, bob=2)
         desk.offer(b"a2", b"z1", b"a1")
@@ -691,43 +321,6 @@ class TestConsumers:
         desk.window.reassign()
 
         assert [(0, "bob"), (1, "bob")] == desk.wake()
-
-    def test_a_lane_at_its_limit_drains_from_the_moment_in_which_its_key_moves(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1")
-        desk.owners.names["a"] = "bob"
-        desk.window.reassign()
-
-        assert [] == desk.wake()
-        assert [b"a1"] == [lane.key for lane in desk.window._core.draining.lanes]
-
-    def test_a_lane_at_its_limit_whose_key_comes_home_drains_no_more(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1", b"a1", b"a1")
-        for owner in ("bob", "ann"):
-            desk.owners.names["a"] = owner
-            desk.window.reassign()
-            if owner == "bob":
-                desk.wake()
-                assert [b"a1"] == [lane.key for lane in desk.window._core.draining.lanes]
-
-        assert [] == desk.remove(1)
-        assert not len(desk.window._core.draining)
-        assert [(2, "ann")] == desk.settle(0)
-
-    def test_a_message_drains_although_one_before_it_has_done_so_and_was_settled(self) -> None:
-        desk = Desk()
-        desk.offer(b"a1")
-        desk.owners.names["a"] = "bob"
-        desk.window.reassign()
-        desk.wake()
-        desk.offer(b"a1")
-        desk.remove(1)
-        assert not len(desk.window._core.draining)
-
-        desk.offer(b"a1")
-        assert [b"a1"] == [lane.key for lane in desk.window._core.draining.lanes]
-        desk.window.check_invariants()
 
 
 class TestKeyless:
@@ -739,34 +332,11 @@ class TestKeyless:
         assert [(0, "bob"), (1, "ann"), (2, "bob"), (3, "ann"), (4, "bob")] == desk.offer(*[None] * 6)
         assert [(5, "ann")] == desk.settle(1)
 
-    def test_those_who_may_not_have_them_get_none(self) -> None:
-        desk = Desk(ann=1, bob=9)
-        desk.window.set_keyless("bob", keyless=False)
-
-        assert [(0, "ann")] == desk.offer(None, None)
-        assert 1 == len(desk.window._core.keyless)
-
-    def test_one_who_may_have_them_from_now_on_gets_those_that_wait(self) -> None:
-        desk = Desk(ann=1, bob=9)
-        desk.window.set_keyless("bob", keyless=False)
-        desk.offer(None, None, b"a1", None)
-        desk.window.set_keyless("bob", keyless=True)
-
-        assert [(1, "bob"), (3, "bob")] == desk.wake()
-
     def test_keyless_and_keyed_take_turns_by_how_long_they_wait(self) -> None:
         desk = Desk(ann=1, bob=0)
 
         assert [(0, "ann")] == desk.offer(b"a1", b"a2", None, b"a3", None)
         assert [[(offset + 1, "ann")] for offset in range(4)] == [desk.settle(offset) for offset in range(4)]
-
-    def test_one_that_was_put_back_goes_to_whoever_has_most_room_then(self) -> None:
-        desk = Desk(ann=2, bob=1)
-        desk.offer(None, None)
-        desk.settle(1)
-        desk.window.set_limit("bob", 9)
-
-        assert [(0, "bob")] == desk.move(0)
 
 
 class TestCopies:
@@ -786,6 +356,34 @@ class TestCopies:
         assert [4] == [entry.offset for entry in twin.settle(lone)]
         twin.check_invariants()
         assert before == books(desk.window)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_life_is_as_its_book_says(seed: int) -> None:
+    run(Random(seed).choice, 100).check_invariants()
+
+
+def test_what_a_quarantine_archived_and_spilled_is_the_oldest_spilled_one_when_it_is_given_back() -> None:
+    desk = Desk(ann=0, bob=0, capacity=2)
+    desk.offer(b"b1")
+    desk.window.quarantine(b"a1")
+    assert [(1, "DEAD_LETTERING")] == desk.offer(b"a1")
+    desk.move(1, State.BLOCKED)
+    desk.window.lift_quarantine(b"a1")
+
+    assert [(2, "SPILLED")] == desk.offer(b"a1")
+    assert [] == desk.move(1)
+    desk.window.set_limit("ann", 1)
+    assert ([(1, "LOADING")], [(1, "ann")]) == (desk.wake(), desk.provide(1))
+
+
+def test_what_was_archived_and_has_gone_on_before_the_next_wake_is_granted_once() -> None:
+    desk = Desk()
+    desk.offer(b"a1")
+    for state in (State.DEAD_LETTERING, State.BLOCKED, State.QUEUED):
+        desk.window.move(desk.at(0), state)
+
+    assert [(0, "ann")] == desk.wake()
 
 
 class TestShownAs:

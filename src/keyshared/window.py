@@ -34,11 +34,11 @@ from keyshared._checks import (
 from keyshared._core.invariants import check_window
 from keyshared._core.lanes import Owners
 from keyshared._core.records import (
+    DEAD_LETTERING,
     IN_FLIGHT,
     LOADING,
     NEXT_STATE,
     SETTLED,
-    SPILLED,
     Consumer,
     Entry,
     Lane,
@@ -68,6 +68,7 @@ _MOVES: Final = (State.QUEUED, State.DELAYED, State.DEAD_LETTERING, State.BLOCKE
 _LEGAL_MOVES: Final = {
     (before, after) for (before, _), after in NEXT_STATE.items() if after in _MOVES and before >= State.IN_FLIGHT
 }
+_GRANTED: Final = (IN_FLIGHT, LOADING, DEAD_LETTERING)
 _EVERY_KEY: Final = KeyFilter()
 _NO_KEY: Final = KeyFilter([""])
 
@@ -350,7 +351,8 @@ class InFlightWindow:
     def _granted(self) -> list[Entry]:
         """Return what the core has granted, and the messages whose payload it dropped."""
         core = self._core
-        granted = [entry for entry in core.granted if entry.state not in (SETTLED, State.QUEUED, SPILLED)]
+        # What was granted may have moved on since, and may have been granted again.
+        granted = [entry for entry in dict.fromkeys(core.granted) if entry.state in _GRANTED]
         for entry in core.dropped:
             if entry.state != SETTLED and not holds_slot(entry) and entry not in granted:
                 entry.item = None  # what is to be archived keeps its payload for that

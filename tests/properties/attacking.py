@@ -426,10 +426,10 @@ class Attack:
     def restart(self) -> None:
         """Go on with a dispatcher that was restored; the old one goes on as its twin."""
         judge = self.judge
-        if self.is_unassigned():
-            return
         judge.now = judge.called
         self.call("handle_timeout")  # a restore hands out what time has made possible
+        if self.is_unassigned():
+            return
         state = json.loads(json.dumps(judge.dispatcher.snapshot()))
         items = {book.offset: book.item for book in judge.books.values() if book.memory == "loaded"}
         again = self.factory.restore(

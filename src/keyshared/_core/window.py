@@ -231,6 +231,8 @@ class Window(Lanes):
         if state == QUEUED and note is not None and note.spilled:
             note.spilled = False
             state = SPILLED
+            if entry is lane.fresh:  # archived in a quarantine, it never went out
+                lane.spilled = entry
         self.held[before] -= before >= DELAYED
         self.held[state] += state >= DELAYED
         entry.state = state
