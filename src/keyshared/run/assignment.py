@@ -195,20 +195,14 @@ class Assignment(Generic[Message]):
         self.to_load: list[int] = []
         self.settled: list[int] = []
         self.tells_settled = tells_settled
-        self.dead_letters = 0
-        self.used = 0
+        self.dead_letters = self.used = self.sample_at_ms = 0
         self.credit = 0  # messages that may be submitted before the next count
-        self.sample_at_ms = 0
         self.alarm_ms: int | None = None  # when the dispatcher has something to do
-        self.commit_at_ms = 0
-        self.commit_attempts = 0
+        self.commit_at_ms = self.commit_attempts = 0
         self.is_hungry = False  # is in the engine's queue of logs that may have something for a worker
-        self.is_loading = False
-        self.is_committing = False
-        self.is_settling = False
+        self.is_loading = self.is_committing = self.is_settling = False
         self.is_unstorable = False  # the last attempt of a commit has failed
-        self.is_leaving = False
-        self.is_gone = False
+        self.is_leaving = self.is_gone = False
         self.is_finished = True
         self.is_recorded = False  # a commit of this assignment was made
         self.unrecorded: list[Run[Message]] = []

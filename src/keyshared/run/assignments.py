@@ -29,14 +29,7 @@ Message = TypeVar("Message")
 class Assignments(ABC, Generic[Message]):
     """Knows which logs the runner has, and lets them leave in order.
 
-    Args:
-        config: Settings.
-        ahead: How many messages may be on the way to a worker besides those at handlers.
-        cancels: Whether the runner can end a handler: cancel it, or kill its process.
-        commits: Whether there is a ``commit``.
-        writes: Whether there is a ``dead_letter``.
-        loads: Whether there is a ``load``.
-        settles: Whether there is a ``settled``.
+    Its arguments are those of `Engine`.
 
     Attributes:
         is_stopping: Whether it takes nothing more.

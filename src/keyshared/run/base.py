@@ -239,10 +239,7 @@ class Runner(Verbs, Generic[Message]):
         Args:
             busiest: How many keys of each log there are figures for; each is a label.
         """
-        with self._guard:
-            rows = self._engine.metrics(busiest=busiest, now_ms=now_ms())
-            self._step()
-            return rows
+        return self._control(lambda engine: engine.metrics(busiest=busiest))
 
     def _control(self, act: Callable[[Engine[Any]], Answer]) -> Answer:
         with self._guard:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from keyshared.effects import Deliver, Effect
 from keyshared.run.assignment import POOL, Assignment, Place, Run, Why
@@ -12,6 +12,8 @@ from keyshared.run.batches import runs_of
 __all__ = ["Alarms", "LateRun", "RunQueue", "Watch"]
 
 Message = TypeVar("Message")
+
+_NEVER: Final = 1 << 62  # milliseconds
 
 
 class Alarms:
@@ -81,16 +83,16 @@ class Watch(Generic[Message]):
     def __init__(
         self, timeout_ms: int | None, slow_ms: int | None, grace_ms: int, logs: dict[str, Assignment[Message]]
     ) -> None:
-        self._timeout_ms = timeout_ms
-        self._slow_ms = slow_ms if timeout_ms is None or slow_ms is None else min(timeout_ms, slow_ms)
+        self._timeout_ms = _NEVER if timeout_ms is None else timeout_ms
+        self._slow_ms = _NEVER if slow_ms is None else min(slow_ms, self._timeout_ms)
+        self._first_ms = min(self._timeout_ms, self._slow_ms)
         self._grace_ms = grace_ms
-        self._first_ms = min((each for each in (timeout_ms, slow_ms) if each is not None), default=None)
         self._logs = logs
         self.due_ms: int | None = None
 
     def begin(self, *, now_ms: int) -> bool:
         """Return whether ``due_ms`` is new, now that a run begins. A later run is due later."""
-        if self._first_ms is None or self.due_ms is not None:
+        if self._first_ms == _NEVER or self.due_ms is not None:
             return False
         self.due_ms = now_ms + self._first_ms
         return True
@@ -99,51 +101,31 @@ class Watch(Generic[Message]):
         """Return the handlers that have run for too long, and move ``due_ms``."""
         late = []
         runs = [run for log in self._logs.values() for run in log.runs]
-        next_ms = now_ms + (self._first_ms or 0)
+        next_ms = now_ms + self._first_ms
         for run in runs:
             if run.started_ms is None:
                 continue  # still on its way to a worker: its time has not begun
             ran_ms = now_ms - run.started_ms
-            found = self._is_overdue(run, ran_ms), self._is_slow(run, ran_ms), self._is_hung(run, ran_ms)
-            if any(found):
-                late.append(LateRun(run, ran_ms, *found))
-            next_ms = min(next_ms, run.started_ms + self._next_ms(run))
+            is_overdue, is_slow, is_hung = (ran_ms >= due_ms for due_ms in self._due_ms(run))
+            if is_overdue or is_slow or is_hung:
+                late.append(LateRun(run, ran_ms, is_overdue, is_slow, is_hung))
+            if is_overdue:
+                run.overdue_ms = ran_ms + self._timeout_ms
+            if is_slow:
+                run.slow_ms = 2 * ran_ms
+            run.is_hung |= is_hung
+            next_ms = min(next_ms, run.started_ms + min(self._due_ms(run)))
         self.due_ms = next_ms if runs else None
         return late
 
-    def _is_overdue(self, run: Run[Message], ran_ms: int) -> bool:
-        timeout_ms = self._timeout_ms
-        if timeout_ms is None or ran_ms < (run.overdue_ms or timeout_ms):
-            return False
-        run.overdue_ms = ran_ms + timeout_ms
-        return True
-
-    def _is_slow(self, run: Run[Message], ran_ms: int) -> bool:
-        slow_ms = self._slow_ms
-        if slow_ms is None or ran_ms < (run.slow_ms or slow_ms):
-            return False
-        run.slow_ms = 2 * ran_ms
-        return True
-
-    def _is_hung(self, run: Run[Message], ran_ms: int) -> bool:
-        if not self._may_hang(run) or ran_ms < (self._timeout_ms or 0) + self._grace_ms:
-            return False
-        run.is_hung = True
-        return True
-
-    def _may_hang(self, run: Run[Message]) -> bool:
-        return self._timeout_ms is not None and not run.is_hung and run.cancelled is not Why.LEAVES
-
-    def _next_ms(self, run: Run[Message]) -> int:
-        """Return for how long a run has to run to be found next."""
-        times = []
-        if self._slow_ms is not None:
-            times.append(run.slow_ms or self._slow_ms)
-        if self._timeout_ms is not None:
-            times.append(run.overdue_ms or self._timeout_ms)
-            if self._may_hang(run):
-                times.append(self._timeout_ms + self._grace_ms)
-        return min(times)
+    def _due_ms(self, run: Run[Message]) -> tuple[int, int, int]:
+        """Return for how long a run has to run to be overdue, slow or hung, the next time."""
+        hangs = not run.is_hung and run.cancelled is not Why.LEAVES
+        return (
+            run.overdue_ms or self._timeout_ms,
+            run.slow_ms or self._slow_ms,
+            self._timeout_ms + self._grace_ms if hangs else _NEVER,
+        )
 
 
 class RunQueue(Generic[Message]):

@@ -1,13 +1,13 @@
 """OpenTelemetry spans: one for each run of a handler, with the time that its message has waited."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from keyshared._checks import check_extra
 from keyshared.run.assignment import Run
 from keyshared.run.errors import PartlyDone, Reject, RetryLater
-from keyshared.run.functions import check_answer, check_function
+from keyshared.run.functions import check_function
 from keyshared.run.reports import cause
 
 if TYPE_CHECKING:  # of the extra
@@ -50,18 +50,6 @@ class Spans:
             check_function("headers", headers, "a message", is_awaited=False, arguments=1)
         self._headers = headers
         self._tracer = get_tracer("keyshared") if tracer is None else tracer
-
-    def call(self, handle: Callable[[Any], object], run: Run[Any], clock: Callable[[], int]) -> None:
-        """Call a handler within its span."""
-        with self.around(run, clock):
-            check_answer(handle(run.message))
-
-    async def call_async(
-        self, handle: Callable[[Any], Awaitable[object]], run: Run[Any], clock: Callable[[], int]
-    ) -> None:
-        """Await a handler within its span."""
-        with self.around(run, clock):
-            check_answer(await handle(run.message))
 
     @contextmanager
     def around(self, run: Run[Any], clock: Callable[[], int]) -> "Iterator[None]":

@@ -23,24 +23,12 @@ from keyshared.run.assignment import Assignment, Trouble
 from keyshared.run.assignments import Assignments
 from keyshared.run.functions import NotAwaitedError
 from keyshared.run.reports import ERROR, WARNING, Report, cause, duration
-from keyshared.run.values import DeadLetter, RunnerConfig
+from keyshared.run.values import DeadLetter, RunnerConfig, RunnerStats
 
 __all__ = ["Storing"]
 
 _FIRST_DELAY_MS: Final = 100
-_COUNTS: Final = (
-    "done",
-    "failed",
-    "rejected",
-    "postponed",
-    "released",
-    "late",
-    "overdue",
-    "replaced",
-    "expired",
-    "dead_letters",
-    "commits",
-)
+_COUNTS: Final = RunnerStats._fields[2:-1]  # those that only grow
 
 Message = TypeVar("Message")
 

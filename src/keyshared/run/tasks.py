@@ -42,7 +42,6 @@ from keyshared.run.engine import Engine
 from keyshared.run.errors import EventLoopError, StoppedError
 from keyshared.run.functions import check_answer, check_function, is_coroutine_function
 from keyshared.run.loops import MainTask, ask_loop, running_loop
-from keyshared.run.metrics import MetricRow
 from keyshared.run.signals import StopRequest, listening
 from keyshared.run.spans import Spans
 from keyshared.run.values import DeadLetter, Hooks, RunnerConfig
@@ -306,18 +305,6 @@ class AsyncRunner(Runner[Message]):
         if self._loop is not None and (self._engine.error is not None or self._stop_request.has_come):
             self._main_task.interrupt(self._loop)
 
-    def metrics(self, busiest: int = 0) -> list[MetricRow]:
-        """Return the figures of this moment, as `ThreadRunner.metrics`; another thread waits for the event loop."""
-        loop = self._loop
-        if loop is None or loop is running_loop():
-            return super().metrics(busiest)
-        return ask_loop(loop, partial(super().metrics, busiest), partial(self._last_metrics, busiest))
-
-    def _last_metrics(self, busiest: int) -> list[MetricRow]:
-        """Return the figures when the loop has ended, and nothing changes any more."""
-        with self._last_lock:
-            return self._engine.metrics(busiest=busiest, now_ms=now_ms())
-
     def _control(self, act: Callable[[Engine[Any]], Answer]) -> Answer:
         loop = self._loop
         if loop is None or loop is running_loop():
@@ -325,7 +312,9 @@ class AsyncRunner(Runner[Message]):
         return ask_loop(loop, partial(super()._control, act), partial(self._control_last, act))
 
     def _control_last(self, act: Callable[[Engine[Any]], Answer]) -> Answer:
+        """Call it in this thread: the loop has ended, and nothing else changes any more."""
         with self._last_lock:
+            self._engine.note_time(now_ms=now_ms())
             return act(self._engine)
 
     def _check_caller(self) -> None:
@@ -427,7 +416,8 @@ class AsyncRunner(Runner[Message]):
             raised: BaseException | None = None
             try:
                 if spans is not None:
-                    await spans.call_async(handle, run, now_ms)
+                    with spans.around(run, now_ms):
+                        check_answer(await handle(run.message))
                 elif (answer := await handle(run.message)) is not None:
                     check_answer(answer)
             except KeyboardInterrupt as error:  # it ends the loop, too
@@ -477,9 +467,7 @@ class AsyncRunner(Runner[Message]):
         run.started_ms = now_ms()
         if run.is_abandoned:  # written before the engine looks whether it has started, read after
             raise NotBegunError(None)
-        if spans is not None:
-            spans.call(self._handle, run, now_ms)
-        else:
+        with nullcontext() if spans is None else spans.around(run, now_ms):
             check_answer(self._handle(run.message))
 
     def _in_loop(self, loop: AbstractEventLoop, act: Callable[[], None]) -> None:

@@ -364,7 +364,8 @@ class ThreadRunner(Runner[Message]):
                     if run.is_abandoned:  # written before the engine looks whether it has started, read after
                         raise NotBegunError(None)  # noqa: TRY301
                     if spans is not None:
-                        spans.call(handle, run, now_ms)
+                        with spans.around(run, now_ms):
+                            check_answer(handle(run.message))
                     elif (answer := handle(run.message)) is not None:
                         check_answer(answer)
             except NotBegunError as none:

@@ -25,6 +25,16 @@ DEFAULT_MAX_HUNG_WORKERS: Final = 16  # as many threads as there are workers by 
 FOLLOW_UPS: Final = 1_000  # messages beyond max_tracked that submits may add which do not wait
 DEFAULT_STOP_MS: Final = 10_000  # a third of the 30 seconds that Kubernetes and systemd grant after SIGTERM
 
+_LEAST: Final = dict.fromkeys(
+    ("workers", "window", "max_tracked", "max_loaded_per_key", "call_attempts", "max_in_flight_per_key"), 1
+) | {"commit_every_ms": 0, "stop_ms": 0, "max_hung_workers": 0, "token_bytes": LEAST_TOKEN_BYTES}
+_OR_NONE: Final = {
+    "batch": " or None for single messages",
+    "timeout_ms": " or None for never",
+    "slow_ms": " or None for no records",
+    "max_in_flight": " or None for no limit",
+}
+
 Message_co = TypeVar("Message_co", covariant=True)
 
 
@@ -104,26 +114,11 @@ class RunnerConfig:
 
     @configuration()
     def __post_init__(self) -> None:
-        for name in (
-            "workers",
-            "window",
-            "max_tracked",
-            "max_loaded_per_key",
-            "call_attempts",
-            "max_in_flight_per_key",
-        ):
-            check_int(name, getattr(self, name), 1)
-        for name in ("commit_every_ms", "stop_ms", "max_hung_workers"):
-            check_int(name, getattr(self, name), 0)
+        for name, least in _LEAST.items():
+            check_int(name, getattr(self, name), least)
         for name in ("archive_blocked", "quarantine", "measure", "latest_only", "redrive"):
             check_bool(name, getattr(self, name))
-        check_int("token_bytes", self.token_bytes, LEAST_TOKEN_BYTES)
-        for name, otherwise in (
-            ("batch", " or None for single messages"),
-            ("timeout_ms", " or None for never"),
-            ("slow_ms", " or None for no records"),
-            ("max_in_flight", " or None for no limit"),
-        ):
+        for name, otherwise in _OR_NONE.items():
             if getattr(self, name) is not None:
                 check_int(name, getattr(self, name), 1, otherwise)
         for name, kind in (("retry", RetryPolicy), ("poison", Poison), ("group", GroupLimits)):
