@@ -15,6 +15,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "src" / "keyshared"
 PAPERS: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 PLACE: Final = "build/docs"
+FIRST_SCREEN: Final = "<!-- tools/stage_docs.py puts the first screen of the README here -->\n"
 
 _LINK: Final = re.compile(r"\]\((?!https?:|#|<)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -73,11 +74,20 @@ class Site:
             shutil.copyfile(other, target)
         for name in PAPERS:
             self._copy(self.root / name, self.place / name.lower())
+        self._show_first_screen()
         package = self.root / "src" / PACKAGE.name
         for module, path in public_modules(package).items():
             target = self.place / "reference" / f"{module}.md"
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(reference_page(module, path), "utf-8")
+
+    def _show_first_screen(self) -> None:
+        """Put what the README says before its sections into the first page."""
+        first = self.place / "index.md"
+        readme = (self.place / "readme.md").read_text("utf-8").partition("\n")[2]
+        first.write_text(
+            first.read_text("utf-8").replace(FIRST_SCREEN, re.split("^## ", readme, flags=re.MULTILINE)[0]), "utf-8"
+        )
 
     def _copy(self, page: Path, target: Path) -> None:
         def moved(link: re.Match[str]) -> str:

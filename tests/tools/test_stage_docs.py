@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from tools.stage_docs import Site, main, public_modules, public_names, reference_page
+from tools.stage_docs import FIRST_SCREEN, Site, main, public_modules, public_names, reference_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,6 +40,15 @@ def test_links_that_leave_the_documents_lead_to_copies(project: Path) -> None:
 
     assert "[paper](readme.md#top) [deep](gallery/redis.md) [run](files/examples-run.py.md)" in text
     assert "[out](https://example.org/x.md)" in text
+
+
+def test_the_first_page_begins_as_the_readme(project: Path) -> None:
+    written(project, "README.md", "# A paper\n\nOne rule, [here](docs/index.md).\n\n## More\n\nLater.\n")
+    written(project, "docs/index.md", f"# Home\n\n{FIRST_SCREEN}\nThe map.\n")
+
+    assert "# Home\n\n\nOne rule, [here](index.md).\n\n\nThe map.\n" == (staged(project) / "index.md").read_text(
+        "utf-8"
+    )
 
 
 def test_code_is_left_alone(project: Path) -> None:
