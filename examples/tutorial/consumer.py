@@ -1,7 +1,7 @@
 """The program of docs/tutorial.md: charges customers from a file of orders, in eight threads; survives ``kill -9``.
 
 ``python consumer.py FOLDER`` reads ``orders.jsonl`` there, and appends to ``charges.log`` and
-``rejected.log``. Where it stopped stands in ``position.json``.
+``rejected.log``. The position is stored in ``position.json``.
 """
 
 import json
