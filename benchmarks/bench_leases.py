@@ -47,7 +47,7 @@ def lease_lives(keys: Keys, waiting: int, batch: int, *, phases: int = 1) -> Tim
     """Offer one by one, lease in batches, ack one by one; so many wait, or are leased."""
 
     def once() -> tuple[int, int]:
-        config = LeaseConfig(window=WINDOW, max_in_flight_per_consumer=WINDOW)
+        config = LeaseConfig(dispatcher=DispatcherConfig(window=WINDOW, max_in_flight_per_consumer=WINDOW))
         queue = LeaseQueue(HashRing(), config)
         queue.add_consumer("c1")
         started = process_time_ns()

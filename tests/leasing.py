@@ -1,17 +1,34 @@
 """A lease queue whose owners can be read off the keys: a range is a span of first letters."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Final
 
 from tests.alphabet import FIRST_LETTER
 
-from keyshared.config import Rules
+from keyshared.config import DispatcherConfig, Rules
 from keyshared.effects import Effect
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges, HashRange
 
-__all__ = ["WatchedQueue", "assigned", "fill", "lease", "letters", "queue", "reserve"]
+__all__ = [
+    "WatchedQueue",
+    "assigned",
+    "count_held",
+    "count_leased",
+    "count_reserved",
+    "fill",
+    "lease",
+    "lease_config",
+    "letters",
+    "queue",
+    "reserve",
+    "with_settings",
+]
+
+OWN: Final = {"reservation_timeout_ms", "max_delivery_attempts", "max_in_flight"}
+"""The settings that only leases have."""
 
 _INPUTS: Final = (
     "offer", "add_consumer", "remove_consumer", "set_placement", "reserve", "commit", "abort", "consume", "ack",
@@ -56,18 +73,44 @@ for _name in _INPUTS:
     setattr(WatchedQueue, _name, _watched(getattr(LeaseQueue, _name)))
 
 
+def lease_config(**settings: Any) -> LeaseConfig:
+    """A configuration of settings of leases and of the dispatcher below."""
+    own = {name: settings.pop(name) for name in OWN & settings.keys()}
+    return LeaseConfig(dispatcher=DispatcherConfig(**settings), **own)
+
+
+def with_settings(config: LeaseConfig, **settings: Any) -> LeaseConfig:
+    """The same with other settings of the dispatcher."""
+    return replace(config, dispatcher=replace(config.dispatcher, **settings))
+
+
 def queue(
     *consumers: str, ranges: AssignedRanges | None = None, rules: Rules | None = None, **config: Any
 ) -> WatchedQueue:
     """A queue with these consumers; without letters the first one has all. Leases run 100 ms, reservations 10."""
-    chosen = LeaseConfig(**{"visibility_timeout_ms": 100, "reservation_timeout_ms": 10, **config})
-    if chosen.ordering_required:
+    chosen = lease_config(**{"ack_timeout_ms": 100, "reservation_timeout_ms": 10, **config})
+    if chosen.dispatcher.ordering_required:
         made = WatchedQueue(None, chosen, rules=rules)
     else:
         made = WatchedQueue(letters({"a-z": consumers[0]}) if ranges is None else ranges, chosen, rules=rules)
     for name in consumers:
         assert LeaseAnswer(None, []) == made.add_consumer(name)
     return made
+
+
+def count_leased(made: LeaseQueue) -> int:
+    """Messages in leases."""
+    return sum(len(each.messages) for each in made.leases())
+
+
+def count_reserved(made: LeaseQueue) -> int:
+    """Messages in reservations."""
+    return sum(len(each.messages) for each in made.reservations())
+
+
+def count_held(made: LeaseQueue) -> dict[str, int]:
+    """Messages that each consumer holds, draining ones included."""
+    return {name: consumer.in_flight for name, consumer in made.dispatcher.stats().consumers.items()}
 
 
 def fill(made: LeaseQueue, *keys: str | None, start: int = 0) -> list[Effect]:

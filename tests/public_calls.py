@@ -110,12 +110,10 @@ PRIVATE = frozenset(
         "distribution.shape",
         "errors",
         "leases.answers",
-        "leases.book",
-        "leases.groups",
-        "leases.ledger",
-        "leases.obligations",
+        "leases.empty",
         "leases.producers",
-        "leases.reading",
+        "leases.state",
+        "leases.table",
         "placement.ring_points",
         "placement.ring_ranges",
         "placement.ring_rules",
@@ -194,7 +192,9 @@ def dispatcher(rules: Rules | None = None) -> KeySharedDispatcher:
 
 
 def queue(rules: Rules | None = None) -> LeaseQueue:
-    made = LeaseQueue(HashRing(vnodes=3, slot_bits=4), LeaseConfig(redrive=True), rules=rules)
+    made = LeaseQueue(
+        HashRing(vnodes=3, slot_bits=4), LeaseConfig(dispatcher=DispatcherConfig(redrive=True)), rules=rules
+    )
     made.add_consumer("ann", now_ms=0)
     made.offer(1, "k", now_ms=0)
     made.offer(2, "l", now_ms=0)
@@ -620,7 +620,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "leases.queue.LeaseQueue.restore": {
         "state": lambda: queue(RULES).snapshot(),
         "placement": lambda: HashRing(["ann"], vnodes=3, slot_bits=4),
-        "config": lambda: LeaseConfig(redrive=True),
+        "config": lambda: LeaseConfig(dispatcher=DispatcherConfig(redrive=True)),
         "rules": lambda: RULES,
     },
     "offsets.index.OffsetIndex.append": {"offset": lambda: 99},

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import pytest
+from tests.leasing import lease_config
 from tests.public_calls import checkpoints, dispatcher, progress, queue, segment_map
 
 from keyshared.buckets import BucketCheckpoints
@@ -17,7 +18,7 @@ from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.errors import ArgumentError, SnapshotError
 from keyshared.journal import Command, Journal
-from keyshared.leases import Lease, LeaseConfig, LeaseQueue
+from keyshared.leases import Lease, LeaseQueue
 from keyshared.offsets import ProvenanceVector
 from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
@@ -89,7 +90,7 @@ def held() -> KeySharedDispatcher:
     return made
 
 
-BATCHES = LeaseConfig(batch_per_key=2, tell_settled=True, max_delivery_attempts=1, poison=Poison.BLOCK)
+BATCHES = lease_config(batch_per_key=2, tell_settled=True, max_delivery_attempts=1, poison=Poison.BLOCK)
 
 
 def batches() -> LeaseQueue:
@@ -117,7 +118,7 @@ def to_the_end() -> SegmentProgress:
     return made
 
 
-LETTERS = LeaseConfig(redrive=True, latest_only=True)
+LETTERS = lease_config(redrive=True, latest_only=True)
 
 
 def letters() -> LeaseQueue:

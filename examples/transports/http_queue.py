@@ -10,11 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from keyshared.config import DispatcherConfig
 from keyshared.effects import DeadLetter, Done, Load
 from keyshared.leases import InvalidHandle, Lease, LeaseAnswer, LeaseConfig, LeaseQueue
 from keyshared.placement import SoleOwner
 
-CONFIG = LeaseConfig(visibility_timeout_ms=30_000, tell_settled=True, max_in_flight_per_consumer=10_000)
+CONFIG = LeaseConfig(dispatcher=DispatcherConfig(tell_settled=True, max_in_flight_per_consumer=10_000))
 ROWS = 1_000  # that one request may read: others wait meanwhile
 TABLES = """PRAGMA journal_mode=WAL; CREATE TABLE IF NOT EXISTS dead (id INTEGER PRIMARY KEY, key, body, error);
 CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY AUTOINCREMENT, key, body);"""
@@ -49,7 +50,7 @@ def service(database: str = "queue.db") -> Starlette:  # noqa: C901
 
     async def lease(_: Request) -> Response:
         nonlocal last
-        room = min(queue.free_slots, ROWS)
+        room = min(queue.dispatcher.free_slots, ROWS)
         new = db.execute("SELECT * FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, room))
         for last, key, body in new.fetchall():
             ask(queue.offer, last, key, body)

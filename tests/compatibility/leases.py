@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 from tests.compatibility.plain import plain
+from tests.leasing import lease_config
 
 from keyshared.config import Poison
 from keyshared.errors import KeySharedError
@@ -17,11 +18,11 @@ CUTS = (25, 50)
 ITEM = "item"
 KINDS = (*["offer", "ack"] * 6, *["consume", "join"] * 4, "leave", "reserve", "commit", "nack", "dead", "wait")
 CONFIGS: dict[str, LeaseConfig] = {
-    "usual": LeaseConfig(visibility_timeout_ms=50, reservation_timeout_ms=20, max_delivery_attempts=2),
-    "holes": LeaseConfig(visibility_timeout_ms=50, max_ack_holes=2, poison=Poison.BLOCK, max_delivery_attempts=2),
-    "batches": LeaseConfig(visibility_timeout_ms=50, batch_per_key=3, tell_settled=True, measure=True),
-    "redrive": LeaseConfig(visibility_timeout_ms=50, max_delivery_attempts=1, poison=Poison.DEAD_LETTER, redrive=True),
-    "unspilled": LeaseConfig(visibility_timeout_ms=50, spill=False, window=8, max_waiting_per_key=3),
+    "usual": lease_config(ack_timeout_ms=50, reservation_timeout_ms=20, max_delivery_attempts=2),
+    "holes": lease_config(ack_timeout_ms=50, max_ack_holes=2, poison=Poison.BLOCK, max_delivery_attempts=2),
+    "batches": lease_config(ack_timeout_ms=50, batch_per_key=3, tell_settled=True, measure=True),
+    "redrive": lease_config(ack_timeout_ms=50, max_delivery_attempts=1, poison=Poison.DEAD_LETTER, redrive=True),
+    "unspilled": lease_config(ack_timeout_ms=50, spill=False, window=8, max_waiting_per_key=3),
 }
 
 

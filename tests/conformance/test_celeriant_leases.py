@@ -10,10 +10,10 @@ from random import Random
 from typing import Protocol, TypeAlias
 
 import pytest
-from tests.leasing import WatchedQueue, assigned, letters
+from tests.leasing import WatchedQueue, assigned, lease_config, letters
 
 from keyshared.config import DrainUnit
-from keyshared.leases import Lease, LeaseConfig, LeaseQueue
+from keyshared.leases import Lease, LeaseQueue
 from keyshared.placement import member_name
 
 Identity: TypeAlias = tuple[str, str]
@@ -86,7 +86,7 @@ class Derived:
 
     def __init__(self) -> None:
         self.ranges = letters()
-        config = LeaseConfig(visibility_timeout_ms=VISIBILITY_MS, max_delivery_attempts=None, unit=self.unit)
+        config = lease_config(ack_timeout_ms=VISIBILITY_MS, max_delivery_attempts=None, unit=self.unit)
         self.queue = self.kind(self.ranges, config)
         self.handles: dict[int, int] = {}
         self.produced = 0

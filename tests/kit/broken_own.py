@@ -59,20 +59,28 @@ class StealsWork(LeaseQueue):
         self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Reservation | NothingToLease, object]:
         reserved = super().reserve(consumer, most, per_key=per_key, now_ms=now_ms)
-        for other in self.stats().held if isinstance(reserved.result, NothingToLease) else ():
+        for other in self.dispatcher.stats().consumers if isinstance(reserved.result, NothingToLease) else ():
             stolen = super().reserve(other, most)
             if isinstance(stolen.result, Reservation):
                 return LeaseAnswer(stolen.result, reserved.effects + stolen.effects)
         return reserved
 
 
+class _ResumesOneTooFar(KeySharedDispatcher[object]):
+    __slots__ = ()
+
+    @property
+    def resume_offset(self) -> int | None:
+        resume_offset = super().resume_offset
+        return None if resume_offset is None else resume_offset + 1
+
+
 class TrimsOneTooFar(LeaseQueue):
     """The trim cursor takes the lowest outstanding message along."""
 
-    @property
-    def keep_from(self) -> int | None:
-        keep_from = super().keep_from
-        return None if keep_from is None else keep_from + 1
+    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
+        super()._start(config, dispatcher)
+        dispatcher.__class__ = _ResumesOneTooFar
 
 
 class TellsOnlyOfAnswers(LeaseQueue):
@@ -95,7 +103,7 @@ class LeasesASecondBatch(LeaseQueue):
 
     def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
         super()._start(config, dispatcher)
-        dispatcher._machine.window.rule.turn = config.batch_per_key
+        dispatcher._machine.window.rule.turn = config.dispatcher.batch_per_key
 
 
 class LeasesAllOfThem(LeaseQueue):

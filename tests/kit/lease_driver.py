@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from tests.leasing import lease_config
+
 from keyshared.effects import DeadLetter, Effect, Load, Released, ReleaseReason
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.queue import LeaseQueue
@@ -30,12 +32,12 @@ class LeaseQueueDriver(Driver):
 
     queue_class: ClassVar[Any] = LeaseQueue
     nack_delay_ms: ClassVar[int] = 10
-    config: ClassVar[LeaseConfig] = LeaseConfig(
-        visibility_timeout_ms=100,
+    config: ClassVar[LeaseConfig] = lease_config(
+        ack_timeout_ms=100,
         max_delivery_attempts=3,
         max_in_flight_per_consumer=2,
         window=32,
-        max_depth=64,
+        max_tracked=64,
         max_loaded_per_key=2,
         start=0,
     )
@@ -54,7 +56,7 @@ class LeaseQueueDriver(Driver):
 
     def make_placement(self) -> Any:  # whatever the queue takes
         """Make the placement, with nobody in it; None where the whole queue is one line."""
-        return None if self.config.ordering_required else HashRing()
+        return None if self.config.dispatcher.ordering_required else HashRing()
 
     def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:  # noqa: ARG002  # a queue has none
         """Add a consumer that may ask."""
@@ -74,7 +76,7 @@ class LeaseQueueDriver(Driver):
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Ask for as much as the consumer may have."""
-        return self.receive_some(consumer, self.config.max_in_flight_per_consumer)
+        return self.receive_some(consumer, self.config.dispatcher.max_in_flight_per_consumer)
 
     def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
         """Ask until there is nothing; what was read again for the consumer can be leased after that."""
@@ -113,13 +115,13 @@ class LeaseQueueDriver(Driver):
 
     def cursor(self) -> int | None:
         """Return the trim cursor."""
-        keep_from: int | None = self.queue.keep_from
+        keep_from: int | None = self.queue.dispatcher.resume_offset
         return keep_from
 
     def restart(self) -> None:
         """Restore a snapshot; the sessions are lost, so everybody is removed."""
         self.epoch += 1
-        placement = None if self.config.ordering_required else self.queue.placement
+        placement = None if self.config.dispatcher.ordering_required else self.queue.dispatcher.placement
         items: Mapping[int, object] = dict(enumerate(self.log))
         self.queue = self.queue_class.restore(
             self.queue.snapshot(), placement, self.config, now_ms=self.now, epoch=self.epoch, items=items
@@ -130,8 +132,8 @@ class LeaseQueueDriver(Driver):
     def notices(self) -> Sequence[Event]:
         """Return who owns which key, and what was settled, held or expired."""
         told: list[Event] = []
-        if not self.config.ordering_required:  # a line is nobody's until somebody asks
-            told += owners_told(self.queue.placement, self.log, self.owners)
+        if not self.config.dispatcher.ordering_required:  # a line is nobody's until somebody asks
+            told += owners_told(self.queue.dispatcher.placement, self.log, self.owners)
         told += self.told
         self.told.clear()
         return told
@@ -143,7 +145,7 @@ class LeaseQueueDriver(Driver):
     def _apply(self, outcome: LeaseAnswer[Any, Any]) -> None:
         """Act on the effects of a call, and read on."""
         self.todo += outcome.effects
-        while self.todo or (self.offered < len(self.log) and self.queue.free_slots):
+        while self.todo or (self.offered < len(self.log) and self.queue.dispatcher.free_slots):
             if self.todo:
                 self._act(self.todo.popleft())
                 continue

@@ -11,6 +11,7 @@ from tests.kit.lease_driver import LeaseQueueDriver
 from tests.kit.mortal_broker import MortalMachine
 from tests.kit.small_broker import SmallMachine
 from tests.kit.window_driver import WindowDriver
+from tests.leasing import with_settings
 
 from keyshared.config import KeySessions, OnEvict, Poison
 from keyshared.effects import Done, Effect
@@ -164,7 +165,7 @@ class AbortingMachine(LeaseQueueMachine):
 class LineDriver(LeaseQueueDriver):
     """One line for whoever asks first."""
 
-    config = replace(LeaseQueueDriver.config, ordering_required=True, poison=Poison.BLOCK)
+    config = with_settings(LeaseQueueDriver.config, ordering_required=True, poison=Poison.BLOCK)
 
 
 class LineMachine(LeaseQueueMachine):
@@ -181,7 +182,7 @@ class LineMachine(LeaseQueueMachine):
 class TellingQueueDriver(LeaseQueueDriver):
     """Says of each message that it is done."""
 
-    config = replace(LeaseQueueDriver.config, tell_settled=True)
+    config = with_settings(LeaseQueueDriver.config, tell_settled=True)
 
 
 class TellingQueueMachine(LeaseQueueMachine):
@@ -203,7 +204,7 @@ class TableQueueDriver(TellingQueueDriver):
         self.epoch += 1
         for lease in self.queue.leases():
             self.told += [h.Released(offset=each, consumer=lease.consumer, attempt=lease.id) for each in lease.offsets]
-        config = replace(self.config, start=self.queue.keep_from)
+        config = with_settings(self.config, start=self.queue.dispatcher.resume_offset)
         self.queue = self.queue_class(self.make_placement(), config, epoch=self.epoch)
         self.consumers.clear()
         for offset in range(self.offered):
@@ -233,7 +234,7 @@ class TableQueueMachine(LeaseQueueMachine):
 class BatchingQueueDriver(LeaseQueueDriver):
     """Two of a key as a batch."""
 
-    config = replace(LeaseQueueDriver.config, batch_per_key=2)
+    config = with_settings(LeaseQueueDriver.config, batch_per_key=2)
 
 
 class BatchingQueueMachine(LeaseQueueMachine):
@@ -246,7 +247,7 @@ class BatchingQueueMachine(LeaseQueueMachine):
 class LatestQueueDriver(LeaseQueueDriver):
     """Of each key only the latest message."""
 
-    config = replace(LeaseQueueDriver.config, latest_only=True)
+    config = with_settings(LeaseQueueDriver.config, latest_only=True)
 
 
 class LatestQueueMachine(LeaseQueueMachine):

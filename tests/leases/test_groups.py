@@ -127,7 +127,7 @@ class TestLimits:
 
         assert (0, 2) == reservation.offsets
         assert Blocking(BlockReason.GROUP_FULL, group="a") == made.why_empty("ann").blocking  # type: ignore[union-attr]
-        assert [1, 1] == [group.open for group in made.groups()]
+        assert [1, 1] == [group.open for group in made.dispatcher.groups()]
         made.abort(reservation.id)
         assert (1, 2) == lease(made, "ann").offsets, "a key that comes back queues behind the others of its group"
 
@@ -140,11 +140,11 @@ class TestLimits:
         assert nothing == NothingToLease(
             EmptyReason.WAITING, 1, until_ms=100, blocking=Blocking(BlockReason.GROUP_RATE, group="a")
         )
-        assert [GroupStats("a", 1, None, 1, 2, 0, False, 100)] == made.groups()
+        assert [GroupStats("a", 1, None, 1, 2, 0, False, 100)] == made.dispatcher.groups()
         assert (NOT_READY, 100) == (made.consume("ann", now_ms=99).result, made.next_deadline_ms())
 
     def test_who_is_the_first_to_ask_after_a_while_gets_what_time_has_brought(self) -> None:
-        made = grouped("a1", "a2", "a3", visibility_timeout_ms=9_000)
+        made = grouped("a1", "a2", "a3", ack_timeout_ms=9_000)
         made.set_group("a", per_second=10, burst=2, now_ms=0)
         lease(made, "ann", 2)
         made.handle_timeout(now_ms=5_000)
@@ -153,7 +153,7 @@ class TestLimits:
         assert (2,) == lease(made, "ann").offsets
 
     def test_a_token_that_is_there_belongs_to_the_owner_of_the_key(self) -> None:
-        made = grouped("a1", "a2", visibility_timeout_ms=9_000)
+        made = grouped("a1", "a2", ack_timeout_ms=9_000)
         made.set_group("a", per_second=10, burst=1, now_ms=0)
         lease(made, "ann", now_ms=0)
         made.handle_timeout(now_ms=500)
@@ -161,7 +161,7 @@ class TestLimits:
         assert EmptyReason.OTHERS is made.why_empty("bob").reason  # type: ignore[union-attr]
 
     def test_tokens_that_come_back_while_others_are_served_are_handed_out_too(self) -> None:
-        made = grouped("a1", "a2", "a3", "b1", "b2", "b3", visibility_timeout_ms=9_000)
+        made = grouped("a1", "a2", "a3", "b1", "b2", "b3", ack_timeout_ms=9_000)
         made.set_group("a", per_second=10, burst=2, now_ms=0)
         lease(made, "ann", 1, now_ms=0)
 
@@ -188,34 +188,34 @@ class TestRestarts:
     """A group goes on as it was."""
 
     def test_pauses_tokens_and_turns_are_kept(self) -> None:
-        made = grouped("a1", "a2", "b1", "c1", "c2", visibility_timeout_ms=9_000)
+        made = grouped("a1", "a2", "b1", "c1", "c2", ack_timeout_ms=9_000)
         made.set_group("a", per_second=10, burst=1, now_ms=0)
         made.pause_group("b")
         lease(made, "ann", 1, now_ms=40)
         again = restored(made, now_ms=1_000)
 
-        assert [group._replace(next_token_ms=None) for group in made.groups()] == [
-            group._replace(next_token_ms=None) for group in again.groups()
+        assert [group._replace(next_token_ms=None) for group in made.dispatcher.groups()] == [
+            group._replace(next_token_ms=None) for group in again.dispatcher.groups()
         ]
         assert (3, 4) == lease(again, "ann").offsets
         assert (1,) == lease(again, "ann", now_ms=1_100).offsets
 
     def test_a_faster_rate_may_have_brought_a_token_already(self) -> None:
         limits = GroupLimits(per_second=1, burst=1)
-        made = grouped("a1", "a2", group=limits, visibility_timeout_ms=9_000)
+        made = grouped("a1", "a2", group=limits, ack_timeout_ms=9_000)
         lease(made, "ann", now_ms=0)
         made.handle_timeout(now_ms=50)
         faster = GroupLimits(per_second=1_000, burst=1)
-        again = restored(made, now_ms=7, group=faster, visibility_timeout_ms=9_000)
+        again = restored(made, now_ms=7, group=faster, ack_timeout_ms=9_000)
 
         assert (1,) == lease(again, "ann", now_ms=8).offsets
 
     @pytest.mark.parametrize("limits", [{"per_second": 1}, {"max_in_flight": 1}])
     def test_a_group_without_its_limit_goes_on_at_once(self, limits: dict[str, int]) -> None:
-        made = grouped("a1", "a2", group=GroupLimits(**limits), visibility_timeout_ms=9_000)
+        made = grouped("a1", "a2", group=GroupLimits(**limits), ack_timeout_ms=9_000)
         lease(made, "ann")
         assert NOT_READY == made.consume("ann").result
-        again = restored(made, now_ms=7, visibility_timeout_ms=9_000)
+        again = restored(made, now_ms=7, ack_timeout_ms=9_000)
 
         assert (7 + 9_000, None) == (again.next_deadline_ms(), again.why_empty("ann"))
         assert (1,) == lease(again, "ann", now_ms=7).offsets
@@ -231,7 +231,7 @@ class TestRefusals:
     def test_a_queue_without_rules_has_no_groups(self) -> None:
         made = queue("ann")
 
-        assert [] == made.groups()
+        assert [] == made.dispatcher.groups()
         with pytest.raises(ArgumentError, match="group"):
             made.set_group("a")
 
@@ -239,7 +239,7 @@ class TestRefusals:
         made = grouped()
         with pytest.raises(ArgumentError, match="max_in_flight"):
             made.set_group("a", max_in_flight=0, now_ms=7)
-        assert ([], 0) == (made.groups(), made._ledger.now)
+        assert ([], 0) == (made.dispatcher.groups(), made._state.now)
 
     def test_a_cap_on_holes_could_wait_for_a_group_that_is_closed(self) -> None:
         with pytest.raises(ConfigError, match="max_ack_holes"):
@@ -253,7 +253,7 @@ class TestRefusals:
         made = queue("ann", rules=Rules(mark="none", group_of=lambda _: 7))  # type: ignore[arg-type, return-value]
         with pytest.raises(ConfigError):
             made.offer(0, "a")
-        assert 0 == made.stats().depth
+        assert 0 == made.dispatcher.stats().outstanding
 
 
 def test_time_acts_in_the_calls_about_groups_too() -> None:

@@ -48,7 +48,7 @@ def test_numbers_are_plain_data() -> None:
     assert {"p": 7, "q": -1} == sequences.snapshot() == again.snapshot()
 
 
-@pytest.mark.parametrize("data", [None, [], {1: 1}, {"p": "1"}, {"p": True}])
+@pytest.mark.parametrize("data", [None, [], {"p": "1"}, {"p": True}])
 def test_other_data_is_refused(data: object) -> None:
     with pytest.raises(SnapshotError, match="producers"):
         ProducerSequences.restore(data)

@@ -6,9 +6,21 @@ from typing import Any
 
 import pytest
 from tests.alphabet import then
-from tests.leasing import WatchedQueue, assigned, fill, lease, letters, queue, reserve
+from tests.leasing import (
+    WatchedQueue,
+    assigned,
+    count_held,
+    count_leased,
+    count_reserved,
+    fill,
+    lease,
+    lease_config,
+    letters,
+    queue,
+    reserve,
+)
 
-from keyshared.config import GroupLimits, Poison, Rules
+from keyshared.config import GroupLimits, KeySessions, Poison, RetryPolicy, Rules
 from keyshared.dispatcher import Blocking
 from keyshared.effects import (
     Blocked,
@@ -53,14 +65,12 @@ from keyshared.leases import (
     InvalidReservationReason,
     Lease,
     LeaseAnswer,
-    LeaseConfig,
     Leased,
     LeaseQueue,
-    LeaseStats,
     NothingToLease,
     Reservation,
 )
-from keyshared.leases.book import Grant
+from keyshared.leases.table import LeaseTable
 from keyshared.placement import AssignedRanges
 from keyshared.ring import HashRing
 
@@ -115,8 +125,8 @@ class TestLeasing:
 
         assert DONE == made.offer(3, "a3")
         assert LeaseAnswer([], [CursorAdvanced(0)]) == made.ack_many([(0, 1)])
-        assert 3 == made.stats().depth
-        assert 0 == made.stats().leased
+        assert 3 == made.dispatcher.stats().outstanding
+        assert 0 == count_leased(made)
 
     def test_messages_of_others_are_not_handed_out(self) -> None:
         made = queue("ann", "bob", ranges=letters({"a-b": "ann", "c-d": "bob"}))
@@ -297,7 +307,7 @@ class TestRelease:
         nothing = made.why_empty("ann")
         assert nothing is not None
         assert (Blocking(BlockReason.POSTPONED), 55) == (nothing.blocking, nothing.until_ms)
-        assert (NOT_READY, 1) == (made.consume("ann", now_ms=54).result, made.stats().delayed)
+        assert (NOT_READY, 1) == (made.consume("ann", now_ms=54).result, made.dispatcher.stats().delayed)
         assert (Leased(0, b"a1", None, 1),) == lease(made, "ann", now_ms=55).messages
 
     def test_a_lease_that_has_ended_gives_nothing_back(self) -> None:
@@ -398,7 +408,7 @@ class TestCounting:
             end(made, held, now)
 
         assert list(range(1, most + 1)) == counts
-        assert (1, most) == (made.stats().blocked, made.delivery_count(0))
+        assert (1, most) == (made.dispatcher.stats().blocked, made.delivery_count(0))
 
     def test_published_the_last_but_one_would_not_have_been_the_last(self) -> None:
         # Celeriant gives poison a message whose count is above the maximum before it hands it out: one delivery more.
@@ -601,13 +611,13 @@ class TestOrderingRequired:
     @pytest.mark.parametrize("poison", [Poison.DEAD_LETTER, Poison.DROP])
     def test_a_policy_that_lets_newer_ones_pass_is_refused(self, poison: Poison) -> None:
         with pytest.raises(ArgumentError) as caught:
-            LeaseConfig(ordering_required=True, poison=poison)
+            lease_config(ordering_required=True, poison=poison)
         assert ("poison", poison) == (caught.value.parameter, caught.value.value)
 
     def test_ranges_are_refused(self) -> None:
         with pytest.raises(ArgumentError, match="be None with ordering_required"):
-            LeaseQueue(letters(), LeaseConfig(ordering_required=True, poison=Poison.BLOCK))
-        with pytest.raises(ArgumentError, match="be None with ordering_required"):
+            LeaseQueue(letters(), lease_config(ordering_required=True, poison=Poison.BLOCK))
+        with pytest.raises(ArgumentError, match="not be set with ordering_required"):
             self.line().set_placement(letters())
         with pytest.raises(ArgumentError, match="be a placement, unless"):
             LeaseQueue()
@@ -623,8 +633,11 @@ class TestPoison:
     def test_skip_settles_once_the_dead_letter_is_written(self) -> None:
         made, effects = self.poisoned(Poison.DEAD_LETTER)
 
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects == made.outstanding_effects()
-        assert (True, 0) == (made.is_current(DeadLetter(0, b"a1", 1, 1, None)), made.keep_from)
+        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects == made.dispatcher.outstanding_effects()
+        assert (True, 0) == (
+            made.dispatcher.is_current(DeadLetter(0, b"a1", 1, 1, None)),
+            made.dispatcher.resume_offset,
+        )
         assert (2,) == lease(made, "ann").offsets
         assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.dead_lettered(0)
         assert (1,) == lease(made, "ann").offsets
@@ -669,8 +682,8 @@ class TestPoison:
         made = two_of_one_key(max_delivery_attempts=3, poison=Poison.BLOCK)
         for _ in range(3):
             made.nack(0, lease(made, "ann", 1).id)
-            made.ack(2, lease(made, "ann", 1).id) if made.stats().depth == 3 else None
-        assert 1 == made.stats().blocked
+            made.ack(2, lease(made, "ann", 1).id) if made.dispatcher.stats().outstanding == 3 else None
+        assert 1 == made.dispatcher.stats().blocked
 
         made.unblock_offset(0, reset_failures=False)
         again = lease(made, "ann", 1)
@@ -714,18 +727,18 @@ class TestTrim:
 
     def test_nothing_leased_blocked_or_delayed_is_trimmed(self) -> None:
         made = queue("ann", max_delivery_attempts=1, poison=Poison.BLOCK)
-        assert (None, 5) == (made.keep_from, made.trimmable(5))
+        assert made.dispatcher.resume_offset is None
         fill(made, "a1", "a2", "a3", "a4")
         held = lease(made, "ann")
         made.ack(0, held.id)
         made.nack(1, held.id)
         made.ack(3, held.id)
 
-        assert (1, 1, 0) == (made.keep_from, made.trimmable(9), made.trimmable(0))
+        assert 1 == made.dispatcher.resume_offset
         made.park(1)
-        assert (2, 2) == (made.keep_from, made.trimmable(4))
+        assert 2 == made.dispatcher.resume_offset
         made.ack(2, held.id)
-        assert (4, 4) == (made.keep_from, made.trimmable(9))
+        assert 4 == made.dispatcher.resume_offset
 
     def test_the_live_depth_and_the_published_one(self) -> None:
         made = queue("ann", max_delivery_attempts=1, poison=Poison.BLOCK)
@@ -736,31 +749,17 @@ class TestTrim:
         made.nack(0, held.id)
         reserve(made, "ann", 1)
 
-        assert (
-            LeaseStats(
-                depth=4,
-                retained=6,
-                leased=1,
-                reserved=1,
-                delayed=0,
-                blocked=1,
-                dead_lettering=0,
-                spilled=0,
-                ack_holes=2,
-                held={"ann": 2},
-            )
-            == made.stats()
-        )
-
-    def test_an_empty_queue_retains_nothing(self) -> None:
-        assert (0, 0) == (queue("ann").stats().retained, queue("ann", start=7).stats().retained)
+        stats = made.dispatcher.stats()
+        assert (4, 2, 1, 0) == (stats.outstanding, stats.in_flight, stats.blocked, stats.delayed)
+        assert (1, 1, {"ann": 2}) == (count_leased(made), count_reserved(made), count_held(made))
+        assert [(1, 2), (3, 4)] == made.dispatcher.acked_ranges()
 
     def test_a_queue_that_begins_later_knows_what_is_settled(self) -> None:
         made = queue("ann", start=7, max_ack_holes=0)
-        assert (7, []) == (made.keep_from, fill(made, "a1", "a2", start=5))
+        assert (7, []) == (made.dispatcher.resume_offset, fill(made, "a1", "a2", start=5))
 
         assert [] == fill(made, "a3", start=7)
-        assert (1, (7,)) == (made.stats().depth, lease(made, "ann").offsets)
+        assert (1, (7,)) == (made.dispatcher.stats().outstanding, lease(made, "ann").offsets)
         assert invalid(6, 1, InvalidHandleReason.BELOW_TRIM) == made.ack(6, 1)
 
 
@@ -795,7 +794,7 @@ class TestAnswers:
         assert [CursorAdvanced(2)] == effects[-1:]
 
     def test_that_there_is_room_is_told_last_and_as_it_is(self) -> None:
-        made = queue("ann", max_delivery_attempts=1, poison=Poison.DROP, window=2, max_depth=2)
+        made = queue("ann", max_delivery_attempts=1, poison=Poison.DROP, window=2, max_tracked=2)
         fill(made, "a1", "b1")
         lease(made, "ann", 1, now_ms=0)
 
@@ -834,7 +833,7 @@ class TestCaps:
         ann, bob = lease(made, "ann", 2, now_ms=0), lease(made, "bob", 2)
         made.ack(1, bob.id)
         made.ack(3, bob.id)
-        assert 2 == made.stats().ack_holes
+        assert 2 == len(made.dispatcher.acked_ranges())
 
         assert NothingToLease(EmptyReason.ACK_HOLES, 0) == made.consume("bob").result == made.consume("ann").result
         assert NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", 100) == made.why_empty("bob")
@@ -846,7 +845,7 @@ class TestCaps:
         again = lease(made, "ann", 9)
         assert (0,) == again.offsets
         made.ack(0, again.id)
-        assert 1 == made.stats().ack_holes
+        assert 1 == len(made.dispatcher.acked_ranges())
         assert NothingToLease(EmptyReason.ACK_HOLES, 2) == made.consume("bob").result, "until there are half as many"
         made.ack(2, ann.id)
         assert ((4, 5), (6,)) == (lease(made, "ann", 9).offsets, lease(made, "bob", 9).offsets)
@@ -872,22 +871,22 @@ class TestCaps:
         made.nack(3, held.id)
         made.dead_lettered(3)
         made.gone(5)
-        assert 2 == made.stats().ack_holes
+        assert 2 == len(made.dispatcher.acked_ranges())
         made.ack(5, held.id)
         made.nack(9, held.id)
 
-        assert 4 == made.stats().ack_holes
+        assert 4 == len(made.dispatcher.acked_ranges())
         made.ack(2, held.id)
-        assert 3 == made.stats().ack_holes
+        assert 3 == len(made.dispatcher.acked_ranges())
 
     def test_holes_of_blocked_and_parked_messages(self) -> None:
         made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.BLOCK, archive_blocked=True)
         fill(made, "a0", "a1", "a2")
         made.nack(1, lease(made, "ann").id)
         made.dead_lettered(1)
-        assert 0 == made.stats().ack_holes
+        assert 0 == len(made.dispatcher.acked_ranges())
         made.park(1)
-        assert 1 == made.stats().ack_holes
+        assert 1 == len(made.dispatcher.acked_ranges())
 
     def test_the_count_of_holes_survives_a_restart(self) -> None:
         made = queue("ann", max_ack_holes=0)
@@ -897,14 +896,14 @@ class TestCaps:
             made.ack(offset, held.id)
         again = restored(made, letters({"a-z": "ann"}))
 
-        assert 3 == made.stats().ack_holes == again.stats().ack_holes
+        assert 3 == len(made.dispatcher.acked_ranges()) == len(again.dispatcher.acked_ranges())
         again.ack(1, held.id)
-        assert 2 == again.stats().ack_holes
+        assert 2 == len(again.dispatcher.acked_ranges())
 
     def test_a_full_queue_takes_nothing(self) -> None:
-        made = queue("ann", window=1, max_depth=1)
+        made = queue("ann", window=1, max_tracked=1)
         made.offer(0, "a1")
-        assert 0 == made.free_slots
+        assert 0 == made.dispatcher.free_slots
         with pytest.raises(WindowFullError):
             made.offer(1, "a1")
 
@@ -928,7 +927,7 @@ class TestSpill:
         assert NothingToLease(
             EmptyReason.WAITING, 2, "ann", blocking=Blocking(BlockReason.LOADING, "ann")
         ) == made.why_empty("ann")
-        assert ([Load(2, b"a3")], DONE) == (made.outstanding_effects(), made.loaded(2, "read again"))
+        assert (Load(2, b"a3"), DONE) == (made.dispatcher.outstanding_effects()[0], made.loaded(2, "read again"))
         assert (Leased(2, b"a3", "read again", 1),) == lease(made, "ann").messages
         assert (0, 1) == held.offsets
 
@@ -977,7 +976,11 @@ class TestSpill:
         third = lease(made, "ann", 1)
         made.ack(3, third.id)
         fill(made, "e1", start=4)
-        assert (0, 1, 1) == (made.free_slots, made.stats().ack_holes, made.stats().spilled)
+        assert (0, 1, 1) == (
+            made.dispatcher.free_slots,
+            len(made.dispatcher.acked_ranges()),
+            made.dispatcher.stats().spilled,
+        )
         return made
 
     def test_a_full_window_has_one_more_slot_for_the_lowest_one(self) -> None:
@@ -985,11 +988,11 @@ class TestSpill:
 
         assert (NothingToLease(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
         assert (NothingToLease(EmptyReason.ACK_HOLES, 1), [Load(1, b"b1")]) == made.consume("ann")
-        assert 0 == made.free_slots
+        assert 0 == made.dispatcher.free_slots
         made.loaded(1, "again")
         last = lease(made, "ann")
         assert (1,) == last.offsets
-        assert ([CursorAdvanced(1)], 0) == (made.ack(1, last.id).effects, made.free_slots)
+        assert ([CursorAdvanced(1)], 0) == (made.ack(1, last.id).effects, made.dispatcher.free_slots)
 
     def test_the_slot_beyond_the_window_is_not_passed_on(self) -> None:
         made = queue("ann", window=2, max_ack_holes=0, max_loaded_per_key=1)
@@ -1006,7 +1009,7 @@ class TestSpill:
         assert [Load(1, b"b1")] == made.consume("ann").effects
 
         assert [Skipped(2, b"c1", SkipReason.GONE)] == made.gone(2).effects  # its slot was the one too many
-        assert (0, 1) == (made.free_slots, made.stats().spilled)
+        assert (0, 1) == (made.dispatcher.free_slots, made.dispatcher.stats().spilled)
 
     def test_what_waits_for_a_slot_already_gets_the_one_beyond_the_window(self) -> None:
         made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}))
@@ -1060,7 +1063,7 @@ class TestExpiredVersions:
         made.offer((1 << 63) - 1, "a")
         made.truncate(1 << 63)
 
-        assert (0, 1 << 63) == (made.stats().depth, made.keep_from)
+        assert (0, 1 << 63) == (made.dispatcher.stats().outstanding, made.dispatcher.resume_offset)
         assert LeaseAnswer(None, []) == made.truncate(1 << 63)
         with pytest.raises(ArgumentError, match="before is 9223372036854775809"):
             made.truncate((1 << 63) + 1)
@@ -1077,7 +1080,7 @@ class TestProducers:
         assert LeaseAnswer(Duplicate("p", 4, 5), []) == made.offer(1, "a1", producer=("p", 4))
         assert DONE == made.offer(1, "a1", producer=("p", 9))
         assert DONE == made.offer(2, "a1", producer=("q", 1))
-        assert 3 == made.stats().depth
+        assert 3 == made.dispatcher.stats().outstanding
 
     def test_time_acts_on_a_duplicate_too(self) -> None:
         made = queue("ann")
@@ -1150,7 +1153,7 @@ class TestConsumers:
             made.consume("ann")
         with pytest.raises(ConsumerExistsError):
             made.add_consumer("ann")
-        assert {"ann": 1, "bob": 0} == made.stats().held
+        assert {"ann": 1, "bob": 0} == count_held(made)
         assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
         assert DONE == made.add_consumer("ann", weight=1)
 
@@ -1173,7 +1176,7 @@ class TestConsumers:
 
         released = Released(0, "ann", 1, ReleaseReason.DRAIN_TIMEOUT, 1, 5)
         assert LeaseAnswer(None, [released]) == made.handle_timeout(now_ms=5)
-        assert ({"bob": 0}, None, 1) == (made.stats().held, made.next_deadline_ms(), made.delivery_count(0))
+        assert ({"bob": 0}, None, 1) == (count_held(made), made.next_deadline_ms(), made.delivery_count(0))
 
     def test_a_reservation_of_a_consumer_that_drains_is_aborted_at_the_end(self) -> None:
         made = queue("ann", ranges=letters())
@@ -1182,7 +1185,7 @@ class TestConsumers:
         made.remove_consumer("ann", drain_ms=5)
 
         assert DONE == made.handle_timeout(now_ms=5)
-        assert (0, 0) == (made.delivery_count(0), made.stats().reserved)
+        assert (0, 0) == (made.delivery_count(0), count_reserved(made))
         ended = InvalidReservation(reserved.id, InvalidReservationReason.ENDED)
         assert LeaseAnswer(ended, []) == made.commit(reserved.id)
 
@@ -1340,9 +1343,12 @@ class TestRestart:
     def test_a_placement_made_by_hand_is_kept_beside_the_snapshot(self) -> None:
         made = self.held()
         made.set_placement(assigned(letters({"a-m": "bob"}), "n-z", "ann"))
-        again = WatchedQueue.restore(made.snapshot(), made.placement, made.config, now_ms=0)
+        again = WatchedQueue.restore(made.snapshot(), made.dispatcher.placement, made.config, now_ms=0)
 
-        assert ("ann", "bob") == (again.placement.ranges.owner_of("n1"), again.placement.ranges.owner_of("a1"))
+        assert ("ann", "bob") == (
+            again.dispatcher.placement.ranges.owner_of("n1"),
+            again.dispatcher.placement.ranges.owner_of("a1"),
+        )
 
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
     def test_what_was_never_reserved_is_unknown_in_every_epoch(
@@ -1375,10 +1381,10 @@ class TestRestart:
 
     def test_a_queue_that_was_offered_nothing_may_go_on_with_a_start(self) -> None:
         state = queue("ann").snapshot()
-        again = LeaseQueue.restore(state, letters({"a-z": "ann"}), LeaseConfig(start=5), now_ms=0)
+        again = LeaseQueue.restore(state, letters({"a-z": "ann"}), lease_config(start=5), now_ms=0)
 
         again.check_invariants()
-        assert 5 == again.keep_from
+        assert 5 == again.dispatcher.resume_offset
 
     def draining(self) -> WatchedQueue:
         made = self.held()
@@ -1426,7 +1432,6 @@ class TestBadArguments:
         ("an offset to park", lambda made: made.park("0"), ArgumentError),
         ("a key to unblock", lambda made: made.unblock(5), KeyTypeError),
         ("an offset to cut", lambda made: made.truncate(1.5), ArgumentError),
-        ("an offset to trim", lambda made: made.trimmable("0"), ArgumentError),
         *(
             (f"a clock {now!r} for {name}", lambda made, call=call, now=now: call(made, now), ClockError)
             for now in (99, "200", True)
@@ -1455,8 +1460,8 @@ class TestBadArguments:
     @pytest.mark.parametrize(
         ("field", "value"),
         [
-            ("visibility_timeout_ms", 0),
-            ("visibility_timeout_ms", None),
+            ("ack_timeout_ms", 0),
+            ("ack_timeout_ms", None),
             ("reservation_timeout_ms", 0),
             ("max_delivery_attempts", 0),
             ("max_delivery_attempts", True),
@@ -1464,46 +1469,55 @@ class TestBadArguments:
             ("max_in_flight", 0),
             ("max_in_flight_per_consumer", 0),
             ("max_in_flight_per_key", 0),
-            ("max_depth", 0),
-            ("max_depth", 9_999),
+            ("max_tracked", 0),
+            ("max_tracked", 9_999),
             ("window", 0),
             ("poison", "skip"),
             ("unit", "range"),
             ("start", "0"),
+            ("retry", RetryPolicy(max_redeliveries=1)),
+            ("sessions", KeySessions()),
         ],
     )
     def test_a_configuration_that_can_never_work_is_refused(self, field: str, value: object) -> None:
         with pytest.raises(ArgumentError) as caught:
-            LeaseConfig(**{field: value})  # type: ignore[arg-type]  # the mistake
-        assert (field, value) == (caught.value.parameter, caught.value.value)
+            lease_config(**{field: value})
+        assert (field, value) == (caught.value.parameter.removeprefix("dispatcher."), caught.value.value)
 
 
 class TestWithoutSpilling:
     """Items are the host's to keep, and a producer of a key that lags is refused."""
 
     def test_what_is_leased_does_not_wait(self) -> None:
-        made = queue("ann", spill=False, window=9, max_depth=1, max_waiting_per_key=1)
+        made = queue("ann", spill=False, window=9, max_tracked=1, max_waiting_per_key=1)
         made.offer(0, "a1")
-        assert (0, 1) == (made.room_for("a1"), made.room_for("a2"))
+        assert (0, 1) == (made.dispatcher.room_for("a1"), made.dispatcher.room_for("a2"))
         with pytest.raises(KeyFullError):
             made.offer(1, "a1")
         lease(made, "ann", 1)
-        assert 1 == made.room_for("a1")
+        assert 1 == made.dispatcher.room_for("a1")
         made.offer(1, "a1")
         with pytest.raises(KeyFullError):
             made.offer(2, "a1")
+
+
+def empty_grant(table: LeaseTable) -> None:
+    grant = table.cover(list(table.by_offset[0].deliveries.values()), None)
+    table.by_offset[0] = table.grants()[0]
+    table.held["ann"] -= 1
+    grant.deliveries.clear()
 
 
 class TestInvariants:
     """A book that was tampered with is found out."""
 
     DAMAGE: tuple[tuple[str, Callable[[Any], object]], ...] = (
-        ("a grant too few", lambda made: made._book.by_offset.pop(0)),
-        ("a count too many", lambda made: made._book.held.update(ann=9)),
-        ("a reservation without a deadline", lambda made: setattr(made._book.by_offset[2], "deadline", None)),
-        ("a tail of nothing offered", lambda made: setattr(made._ledger, "tail", 9)),
-        ("an empty grant", lambda made: made._book._grants.__setitem__(9, Grant(9, "ann", [], committed=True))),
-        ("ids that fall", lambda made: made._book._grants.__setitem__(1, made._book._grants.pop(1))),
+        ("a grant too few", lambda made: made._state.table.by_offset.pop(0)),
+        ("a count too many", lambda made: made._state.table.held.update(ann=9)),
+        ("a reservation without a deadline", lambda made: setattr(made._state.table.by_offset[2], "deadline", None)),
+        ("a limit of a consumer", lambda made: made.dispatcher.set_limit("ann", 9)),
+        ("an empty grant", lambda made: empty_grant(made._state.table)),
+        ("ids that fall", lambda made: made._state.table._grants.__setitem__(1, made._state.table._grants.pop(1))),
     )
 
     @pytest.mark.parametrize("damage", [damage for _, damage in DAMAGE], ids=[name for name, _ in DAMAGE])
@@ -1530,13 +1544,13 @@ def test_a_restart_with_wider_limits_leaves_nothing_due_and_leases_more(
 ) -> None:
     rules = Rules(mark="one", group_of=lambda _: "g")
     key = "same" if "max_in_flight_per_key" in after else "k{}"
-    held = WatchedQueue(HashRing(), LeaseConfig(**before), rules=rules)
+    held = WatchedQueue(HashRing(), lease_config(**before), rules=rules)
     held.add_consumer("c1")
     for offset in range(3):
         held.offer(offset, key.format(offset))
     assert [0] == [message.offset for message in lease(held, "c1", 3).messages]
 
-    again = WatchedQueue.restore(held.snapshot(), HashRing(), LeaseConfig(**after), now_ms=0, rules=rules)
+    again = WatchedQueue.restore(held.snapshot(), HashRing(), lease_config(**after), now_ms=0, rules=rules)
     assert 30_000 == again.next_deadline_ms()
     assert [1, 2] == [message.offset for message in lease(again, "c1", 3).messages]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.leasing import WatchedQueue, fill, lease, letters, queue, reserve
+from tests.leasing import WatchedQueue, count_reserved, fill, lease, letters, queue, reserve
 
 from keyshared.config import Poison
 from keyshared.dispatcher import StoredLetter
@@ -54,7 +54,7 @@ def test_what_is_leased_of_the_key_stays_so_and_the_letter_is_next() -> None:
     held = lease(made, "ann")
 
     made.redrive("a", [letter])
-    assert ([held], 0) == (made.leases(), made.stats().reserved)
+    assert ([held], 0) == (made.leases(), count_reserved(made))
     made.ack(1, held.id)
     assert (0,) == lease(made, "ann").offsets
 
@@ -91,7 +91,7 @@ def test_the_trim_cursor_does_not_know_it_and_the_depth_does() -> None:
     made, letter = with_a_letter("b")
     made.redrive("a", [letter])
 
-    assert (1, 1, 2) == (made.keep_from, made.trimmable(9), made.stats().depth)
+    assert (1, 2) == (made.dispatcher.resume_offset, made.dispatcher.stats().outstanding)
     made.truncate(2)
     assert (0,) == lease(made, "ann").offsets, "its item is not in the log"
 
@@ -120,7 +120,7 @@ def test_redriving_twice_makes_no_second_copy() -> None:
 
     ignored = Ignored(0, None, letter.attempt, Call.REDRIVE, IgnoredReason.IS_OUTSTANDING)
     assert LeaseAnswer([ignored], []) == made.redrive("a", [letter])
-    assert 1 == made.stats().depth
+    assert 1 == made.dispatcher.stats().outstanding
 
 
 def test_a_quarantined_key_takes_nothing() -> None:
@@ -180,11 +180,11 @@ def test_a_letter_that_cannot_come_back_is_refused_and_nothing_has_changed(lette
     made, good = with_a_letter()
     with pytest.raises(error):
         made.redrive("a", [good, letter], now_ms=7)
-    assert (0, 0) == (made.stats().depth, made._ledger.now)
+    assert (0, 0) == (made.dispatcher.stats().outstanding, made._state.now)
 
 
 def test_each_letter_needs_a_slot() -> None:
-    made, letter = with_a_letter("b", "b", window=2, max_depth=2)
+    made, letter = with_a_letter("b", "b", window=2, max_tracked=2)
     with pytest.raises(WindowFullError):
         made.redrive("a", [letter])
 

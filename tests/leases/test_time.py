@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.leasing import WatchedQueue, fill, lease, queue
+from tests.leasing import WatchedQueue, count_leased, fill, lease, lease_config, queue
 
 from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.config import Poison, Rules
@@ -17,7 +17,6 @@ from keyshared.errors import (
     RedriveTooEarlyError,
     WindowFullError,
 )
-from keyshared.leases import LeaseConfig
 from keyshared.ring import HashRing
 
 EXPIRED = ReleaseReason.ACK_TIMEOUT
@@ -86,7 +85,7 @@ def no_tenant(_: bytes) -> str:
     ],
 )
 def test_a_key_that_is_refused_lets_no_time_act(placement: Any, rules: Rules | None, key: str) -> None:
-    made = WatchedQueue(placement, LeaseConfig(redrive=True, visibility_timeout_ms=10), rules=rules)
+    made = WatchedQueue(placement, lease_config(redrive=True, ack_timeout_ms=10), rules=rules)
     made.add_consumer("c1")
     fill(made, "aa", "bb")
     held = lease(made, "c1", 2)
@@ -109,7 +108,7 @@ def test_what_are_no_letters_or_handles_is_refused(wrong: Any) -> None:
 
 
 def test_letters_that_are_refused_let_no_time_act() -> None:
-    made, letter = with_a_letter(window=2, max_depth=2)
+    made, letter = with_a_letter(window=2, max_tracked=2)
     fill(made, "b", start=2)
 
     for letters, error in (
@@ -125,7 +124,7 @@ def test_letters_that_are_refused_let_no_time_act() -> None:
             made.redrive("a", letters, now_ms=100)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(KeyTypeError):
         made.redrive(5, [], now_ms=100)  # type: ignore[arg-type]  # on purpose
-    assert 1 == made.stats().leased
+    assert 1 == count_leased(made)
 
 
 def test_nothing_is_redriven_where_nothing_can_be() -> None:
@@ -142,14 +141,14 @@ def test_an_offer_tells_first_what_time_did() -> None:
 
 
 def test_what_is_refused_by_the_state_as_it_stands_is_not_once_time_has_acted() -> None:
-    made = over_at_100("a", poison=Poison.DROP, window=1, max_depth=1)
+    made = over_at_100("a", poison=Poison.DROP, window=1, max_tracked=1)
     made.remove_consumer("ann", drain_ms=None)
 
     with pytest.raises(WindowFullError):
         made.offer(1, "a", now_ms=100)
     with pytest.raises(ConsumerExistsError):
         made.add_consumer("ann", now_ms=100)
-    assert 1 == made.stats().leased, "a call that raises has changed nothing"
+    assert 1 == count_leased(made), "a call that raises has changed nothing"
     assert [Released(0, "ann", 1, EXPIRED, 1, None)] == made.handle_timeout(now_ms=100).effects[:1]
     made.offer(1, "a")
     made.add_consumer("ann")

@@ -161,7 +161,7 @@ class OneDeliveryTooMany(SlowLeases):
     """Poison is what has been delivered more than the maximum (Celeriant, read literally)."""
 
     def is_exhausted(self, message: Message) -> bool:
-        most = self.config.max_delivery_attempts
+        most = self.own.max_delivery_attempts
         return most is not None and message.count > most
 
 

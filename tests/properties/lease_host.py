@@ -10,6 +10,7 @@ from tests.properties.forks import copies_of
 
 from keyshared._core.snapshot import _MessageRow, _NoteRow
 from keyshared.config import Rules
+from keyshared.dispatcher import ConsumerState
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
 from keyshared.placement import AssignedRanges
@@ -41,7 +42,7 @@ class Host:
 
     def __init__(self, config: LeaseConfig, ranges: AssignedRanges, rules: Rules | None = None) -> None:
         self.config, self.ranges, self.rules = config, ranges, rules
-        self.queue: Any = self.queue_class(None if config.ordering_required else ranges, config, rules=rules)
+        self.queue: Any = self.queue_class(None if config.dispatcher.ordering_required else ranges, config, rules=rules)
         self.offered = 0
         self.epoch = 0
         self.now = 0
@@ -64,7 +65,8 @@ class Host:
 
     @property
     def consumers(self) -> list[str]:
-        return list(self.queue._consumers)
+        stats = self.queue.dispatcher.stats()
+        return [name for name, each in stats.consumers.items() if each.state is ConsumerState.ACTIVE]
 
     @property
     def leases(self) -> Sequence[Lease]:
@@ -72,7 +74,8 @@ class Host:
 
     @property
     def obligations(self) -> Sequence[Effect]:
-        return tuple(self.queue.outstanding_effects())
+        owed = self.queue.dispatcher.outstanding_effects()
+        return tuple(effect for effect in owed if isinstance(effect, DeadLetter | Load))
 
     def messages(self) -> list[tuple[int, str]]:
         """What is outstanding, and its state."""
@@ -134,8 +137,12 @@ class Host:
     def only_one_allowed(self) -> int | None:
         """With too many holes, the message that closes them."""
         self.look_at(self.queue.handle_timeout(now_ms=self.now).effects)
-        most = self.config.max_ack_holes
-        return self.queue.keep_from if most is not None and self.queue.stats().ack_holes > most else None
+        most = self.config.dispatcher.max_ack_holes
+        return (
+            self.queue.dispatcher.resume_offset
+            if most is not None and len(self.queue.dispatcher.acked_ranges()) > most
+            else None
+        )
 
     def look_at(self, effects: Sequence[Effect]) -> None:
         """What an answer promises, whichever call it is of."""
@@ -144,9 +151,11 @@ class Host:
         assert ranks == sorted(ranks), f"{self.told}: {effects} are out of order"
         states = [type(effect) for effect in effects if isinstance(effect, CursorAdvanced | Resumed)]
         assert len(states) == len(set(states)), f"{self.told}: {effects} repeat a state"
-        ended = [effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.is_current(effect)]
+        ended = [
+            effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.dispatcher.is_current(effect)
+        ]
         assert not ended, f"{self.told}: {ended} are over already"
-        if self.config.tell_settled:
+        if self.config.dispatcher.tell_settled:
             self.count_the_done([effect for effect in effects if isinstance(effect, Done)])
 
     def count_the_done(self, told: Sequence[Done]) -> None:
@@ -162,14 +171,14 @@ class Host:
         """Go on from what JSON keeps, in the next epoch."""
         self.epoch += 1
         state = json.loads(json.dumps(self.queue.snapshot()))
-        ranges = None if self.config.ordering_required else self.ranges
-        before = self.queue.outstanding_effects(), self.queue.stats()
+        ranges = None if self.config.dispatcher.ordering_required else self.ranges
+        before = self.obligations, self.queue.dispatcher.stats()
         self.queue = type(self.queue).restore(
             state, ranges, self.config, now_ms=self.now, epoch=self.epoch, rules=self.rules
         )
-        assert before == (self.queue.outstanding_effects(), self.queue.stats()), f"{self.told} forgets"
+        assert before == (self.obligations, self.queue.dispatcher.stats()), f"{self.told} forgets"
         self.queue.check_invariants()
-        if self.config.tell_settled:
+        if self.config.dispatcher.tell_settled:
             self.read_again()
         return LeaseAnswer(None, [])
 
@@ -194,7 +203,7 @@ def next_round(host: Host) -> Iterator[Call]:
     yield from (Call("abort", (reservation.id,)) for reservation in host.queue.reservations())
     yield from (Call("consume", (name, 9)) for name in host.consumers)
     yield from (Call("park", (offset,)) for offset in host.blocked())
-    yield from (Call("resume_group", (group.name,)) for group in host.queue.groups() if group.paused)
+    yield from (Call("resume_group", (group.name,)) for group in host.queue.dispatcher.groups() if group.paused)
     due = host.queue.next_deadline_ms()
     if due is not None:
         yield Call("handle_timeout", (), max(due - host.now, 0))
@@ -206,7 +215,7 @@ def bring_to_an_end(host: Host, known: set[str] | None = None) -> None:
     known = set() if known is None else known
     seen: list[str] = []
     somebody_owns_everything(host)
-    while host.queue.stats().depth:
+    while host.queue.dispatcher.stats().outstanding:
         before = host.identity()
         if before in known:
             break
@@ -227,5 +236,5 @@ def somebody_owns_everything(host: Host) -> None:
     if "x" not in host.consumers:
         host.make(Call("remove_consumer", ("x",)))  # it may be draining
         host.make(Call("add_consumer", ("x",)))
-    if not host.config.ordering_required:
+    if not host.config.dispatcher.ordering_required:
         host.make(Call("set_placement", (assigned(letters(), "a-z", "x"),)))

@@ -51,7 +51,9 @@ class SlowLeases:
     """The slow, obvious lease queue."""
 
     def __init__(self, config: LeaseConfig, ranges: AssignedRanges, rules: Rules | None = None) -> None:
-        self.config = config
+        self.own = config
+        self.config = config.dispatcher
+        self.timeout_ms = config.dispatcher.ack_timeout_ms or 0  # which it is not
         self.rules = rules
         self.groups: dict[str, SlowGroup] = {}
         self.ranges = ranges
@@ -254,7 +256,7 @@ class SlowLeases:
         hold = self.covering(offset)
         assert hold is not None
         for other in self.lane_held(offset) if self.config.batch_per_key > 1 else [offset]:
-            hold.deadlines[other] = self.now + (self.config.visibility_timeout_ms if extend_ms is None else extend_ms)
+            hold.deadlines[other] = self.now + (self.timeout_ms if extend_ms is None else extend_ms)
         return self.end_of(hold, offset)
 
     def dead_lettered(self, offset: int) -> str | None:
@@ -353,7 +355,7 @@ class SlowLeases:
         self.events.append(("released", offset, hold.consumer, failures, again))
 
     def is_exhausted(self, message: Message) -> bool:
-        most = self.config.max_delivery_attempts
+        most = self.own.max_delivery_attempts
         return most is not None and message.count >= most
 
     def poison(self, message: Message) -> None:
@@ -389,7 +391,7 @@ class SlowLeases:
     def make_lease(self, hold: Hold) -> None:
         hold.committed = True
         for offset in hold.deadlines:
-            hold.deadlines[offset] = self.now + self.config.visibility_timeout_ms
+            hold.deadlines[offset] = self.now + self.timeout_ms
             self.messages[offset].count += 1
             self.delivered += 1
 
@@ -489,7 +491,7 @@ class SlowLeases:
             return "line_held"
         if len(self.held_by(consumer)) >= self.config.max_in_flight_per_consumer:
             return "consumer_limit"
-        most = self.config.max_in_flight
+        most = self.own.max_in_flight
         return "queue_limit" if most is not None and len(list(self.everything_held())) >= most else None
 
     def end_of(self, hold: Hold, *offsets: int) -> int:
@@ -506,7 +508,7 @@ class SlowLeases:
 
     @property
     def reservation_ms(self) -> int:
-        return min(self.config.reservation_timeout_ms, self.config.visibility_timeout_ms)
+        return min(self.own.reservation_timeout_ms, self.timeout_ms)
 
     @property
     def keep_from(self) -> int:

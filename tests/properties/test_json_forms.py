@@ -108,14 +108,14 @@ def lease_queue(choose: Random) -> Form:
     schedule = Schedule(host, choose)
     for sequence in range(60):
         schedule.one()
-        if not sequence % 20 and host.queue.free_slots:
+        if not sequence % 20 and host.queue.dispatcher.free_slots:
             producer = (choose.choice(["p", "q"]), sequence)
             effects = host.queue.offer(host.offered, "a", producer=producer).effects
             host.offered += 1
             host.look_at(effects)
 
     def read(data: Any) -> Any:
-        ranges = None if host.config.ordering_required else host.ranges
+        ranges = None if host.config.dispatcher.ordering_required else host.ranges
         return LeaseQueue.restore(
             data, ranges, host.config, now_ms=host.now, epoch=host.epoch, rules=host.rules
         ).snapshot()

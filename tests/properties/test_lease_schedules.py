@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.leasing import letters
+from tests.leasing import count_held, lease_config, letters
 from tests.properties.lease_host import Call, Host, bring_to_an_end, fulfil
 from tests.properties.slow_groups import GROUP_RULES
 
@@ -24,8 +24,8 @@ def any_config(choose: Random, *, redrive: bool, grouped: bool, latest: bool) ->
     ordering = not grouped and not latest and choose.random() < 0.1
     window = choose.choice([1, 2, 2, 3, 4, 8])
     per_key, batch = choose.choice([(1, 1), (1, 1), (2, 1)] if latest else [(1, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
-    return LeaseConfig(
-        visibility_timeout_ms=choose.choice([20, 7]),
+    return lease_config(
+        ack_timeout_ms=choose.choice([20, 7]),
         reservation_timeout_ms=5,
         max_delivery_attempts=choose.choice([1, 2, 3, None]),
         **choose.choice(POISONS[-2:] if ordering else POISONS),
@@ -35,7 +35,7 @@ def any_config(choose: Random, *, redrive: bool, grouped: bool, latest: bool) ->
         max_in_flight_per_consumer=choose.choice([1, 2, 9]),
         max_in_flight_per_key=per_key,
         batch_per_key=batch,
-        max_depth=window + choose.choice([0, 2, 8]),
+        max_tracked=window + choose.choice([0, 2, 8]),
         window=window,
         max_loaded_per_key=max(per_key, batch) + choose.choice([0, 1, 4]),
         unit=DrainUnit.KEY if ordering else choose.choice([DrainUnit.KEY, *DrainUnit]),
@@ -97,7 +97,7 @@ class Schedule:
         return self.choose.choice(options) if options else None
 
     def offer(self) -> Call | None:
-        free = self.host.queue.free_slots
+        free = self.host.queue.dispatcher.free_slots
         later = self.choose.choice([None, None, self.host.now + 9])
         options = () if later is None else (("not_before_ms", later),)
         return Call("offer", (self.host.offered, self.choose.choice(self.keys)), options=options) if free else None
@@ -171,11 +171,11 @@ class Schedule:
         return Call("remove_consumer", (name,), options=(("drain_ms", drain_ms),)) if name else None
 
     def join(self) -> Call | None:
-        name = self.some([name for name in ("x", "y") if name not in self.host.queue.stats().held])
+        name = self.some([name for name in ("x", "y") if name not in count_held(self.host.queue)])
         return Call("add_consumer", (name,)) if name else None
 
     def move(self) -> Call | None:
-        if self.host.config.ordering_required or not self.host.consumers:
+        if self.host.config.dispatcher.ordering_required or not self.host.consumers:
             return None
         one, other = (self.choose.choice(self.host.consumers) for _ in "12")
         return Call(
@@ -184,7 +184,7 @@ class Schedule:
 
     def redrive(self) -> Call | None:
         letter = self.some(self.host.settled_with_a_key())
-        if letter is None or not (self.host.config.redrive and self.host.queue.free_slots):
+        if letter is None or not (self.host.config.dispatcher.redrive and self.host.queue.dispatcher.free_slots):
             return None
         return Call("redrive", (letter[1], [(letter[0], 0, None)]))
 

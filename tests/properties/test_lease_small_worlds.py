@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.leasing import letters
+from tests.leasing import count_held, lease_config, letters
 from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulfil
 from tests.properties.slow_groups import GROUP_RULES
 
@@ -14,7 +14,7 @@ from keyshared._core.window import Window
 from keyshared.config import DrainUnit, GroupLimits, Poison
 from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseConfig
-from keyshared.leases.ledger import LeaseLedger
+from keyshared.leases.state import LeaseState
 
 Inputs = Callable[[Host], Iterator[Call]]
 RANGES = letters({"a-m": "x", "n-z": "y"})
@@ -87,7 +87,7 @@ def leave(host: Host) -> Iterator[Call]:
     for name in ("x", "y"):
         if name in host.consumers:
             yield Call("remove_consumer", (name,))
-        elif name not in host.queue.stats().held:
+        elif name not in count_held(host.queue):
             yield Call("add_consumer", (name,))
 
 
@@ -97,12 +97,12 @@ def move(host: Host) -> Iterator[Call]:
 
 
 def redrive(host: Host) -> Iterator[Call]:
-    for offset, key in host.settled_with_a_key() if host.queue.free_slots else []:
+    for offset, key in host.settled_with_a_key() if host.queue.dispatcher.free_slots else []:
         yield Call("redrive", (key, [(offset, 0, None)]))
 
 
 def pause(host: Host) -> Iterator[Call]:
-    paused = {group.name for group in host.queue.groups() if group.paused}
+    paused = {group.name for group in host.queue.dispatcher.groups() if group.paused}
     yield Call("resume_group" if "" in paused else "pause_group", ("",))
 
 
@@ -113,14 +113,14 @@ def crash(_: Host) -> Iterator[Call]:
 def config(**other: Any) -> LeaseConfig:
     """Two slots, no holes: less would be no queue."""
     chosen = {
-        "visibility_timeout_ms": 20,
+        "ack_timeout_ms": 20,
         "reservation_timeout_ms": 5,
         "max_delivery_attempts": None,
         "max_ack_holes": 0,
         "window": 2,
-        "max_depth": 10,
+        "max_tracked": 10,
     }
-    return LeaseConfig(**{**chosen, **other})
+    return lease_config(**{**chosen, **other})
 
 
 LAST = {"max_delivery_attempts": 1}
@@ -131,7 +131,7 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     "no keys": ("---", config(), (ask, answer)),
     "two of a key": ("aabab", config(max_in_flight_per_key=2, max_loaded_per_key=2), (ask, answer)),
     "one of a key in memory": ("aabbc", config(max_loaded_per_key=1, window=3), (ask, answer)),
-    "one hole": ("abcde", config(max_ack_holes=1, max_depth=4), (ask, answer)),
+    "one hole": ("abcde", config(max_ack_holes=1, max_tracked=4), (ask, answer)),
     "reservations": ("aboa", config(max_in_flight=2), (ask, reserve, wait)),
     "expiry": ("aobp", config(max_in_flight_per_consumer=1), (ask, answer, expire)),
     "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
@@ -210,7 +210,7 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
     while todo:
         host = todo.pop()
         calls = [call for some in inputs for call in some(host)]
-        if host.offered < len(keys) and host.queue.free_slots:
+        if host.offered < len(keys) and host.queue.dispatcher.free_slots:
             key = keys[host.offered]
             calls.append(Call("offer", (host.offered, None if key == "-" else key)))
         fork = host.forks()
@@ -234,13 +234,13 @@ def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(worl
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_settlement_that_a_later_step_of_the_call_loses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    merged = LeaseLedger.merged
+    merged = LeaseState.merged
 
-    def last_one_wins(ledger: LeaseLedger, *steps: list[Effect]) -> list[Effect]:
+    def last_one_wins(state: LeaseState, *steps: list[Effect]) -> list[Effect]:
         first, *others = steps or ([],)
-        return merged(ledger, [effect for effect in first if not any(others) or not isinstance(effect, Done)], *others)
+        return merged(state, [effect for effect in first if not any(others) or not isinstance(effect, Done)], *others)
 
-    monkeypatch.setattr(LeaseLedger, "merged", last_one_wins)
+    monkeypatch.setattr(LeaseState, "merged", last_one_wins)
     with pytest.raises(AssertionError, match="not all that is settled is told"):
         explore(*WORLDS["settlement"])
 
@@ -263,7 +263,7 @@ def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.Mon
     def in_order(_: Any, *steps: list[Effect]) -> list[Effect]:
         return sorted((effect for step in steps for effect in step), key=lambda effect: RANKS.get(type(effect), 0))
 
-    monkeypatch.setattr(LeaseLedger, "merged", in_order)
+    monkeypatch.setattr(LeaseState, "merged", in_order)
     with pytest.raises(AssertionError, match="are over already"):
         explore(*WORLDS["an end within the call"])
 

@@ -19,7 +19,7 @@ from tests.broken import (
     SupersedesADelivered,
     TokensOutOfNowhere,
 )
-from tests.leasing import assigned, letters
+from tests.leasing import assigned, count_held, count_leased, count_reserved, lease_config, letters
 from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensAreForgotten
 from tests.properties.slow_groups import GROUP_RULES
 from tests.properties.slow_leases import SlowLeases
@@ -47,11 +47,11 @@ from keyshared.leases import (
     LeaseQueue,
     NothingToLease,
     Reservation,
-    ledger,
+    empty,
 )
 from keyshared.leases import queue as leases
-from keyshared.leases.book import LeaseBook
-from keyshared.leases.ledger import LeaseLedger
+from keyshared.leases.state import LeaseState
+from keyshared.leases.table import LeaseTable
 from keyshared.placement import AssignedRanges
 
 _Option = TypeVar("_Option")
@@ -84,7 +84,7 @@ class Real:
 
     def __init__(self, config: LeaseConfig, ranges: AssignedRanges, rules: Rules | None = None) -> None:
         self.config, self.ranges, self.rules = config, ranges, rules
-        self.queue = LeaseQueue(None if config.ordering_required else ranges, config, rules=rules)
+        self.queue = LeaseQueue(None if config.dispatcher.ordering_required else ranges, config, rules=rules)
         self.now = 0
         self.offered: list[int] = []
         self.consumers: list[str] = []
@@ -96,7 +96,7 @@ class Real:
 
     def crash(self, epoch: int) -> None:
         state = json.loads(json.dumps(self.queue.snapshot()))
-        ranges = None if self.config.ordering_required else self.ranges
+        ranges = None if self.config.dispatcher.ordering_required else self.ranges
         self.queue = LeaseQueue.restore(state, ranges, self.config, now_ms=self.now, epoch=epoch, rules=self.rules)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -126,25 +126,25 @@ class Real:
     def check_cursor(self, effects: Sequence[Effect]) -> None:
         """What is committed is just below what is kept."""
         told = [effect.safe_cursor for effect in effects if isinstance(effect, CursorAdvanced)]
-        keep_from = self.queue.keep_from
+        keep_from = self.queue.dispatcher.resume_offset
         assert not told or told[-1] == max(offset for offset in self.offered if keep_from and offset < keep_from)
 
     def facts(self) -> dict[str, object]:
-        stats = self.queue.stats()
+        stats = self.queue.dispatcher.stats()
         counts = {offset: self.queue.delivery_count(offset) for offset in self.offered}
         health = self.queue.health()
-        groups = self.queue.groups()
+        groups = self.queue.dispatcher.groups()
         has_rates = any(group.tokens is not None for group in groups)
         return {
-            "keep_from": self.queue.keep_from,
-            "depth": stats.depth,
-            "leased": stats.leased,
-            "reserved": stats.reserved,
+            "keep_from": self.queue.dispatcher.resume_offset,
+            "depth": stats.outstanding,
+            "leased": count_leased(self.queue),
+            "reserved": count_reserved(self.queue),
             "delayed": stats.delayed,
             "blocked": stats.blocked,
             "dead_lettering": stats.dead_lettering,
-            "holes": stats.ack_holes,
-            "held": {name: held for name, held in stats.held.items() if held},
+            "holes": len(self.queue.dispatcher.acked_ranges()),
+            "held": {name: held for name, held in count_held(self.queue).items() if held},
             "counts": {offset: count for offset, count in counts.items() if count is not None},
             "next deadline": None if has_rates else self.queue.next_deadline_ms(),
             "deadlines": {hold.id: hold.deadline_ms for hold in (*self.queue.leases(), *self.queue.reservations())},
@@ -369,8 +369,8 @@ def any_config(choose: Choose) -> tuple[LeaseConfig, Rules | None]:
     loose = [] if ordering else [Poison.DEAD_LETTER, Poison.DEAD_LETTER, Poison.DROP]
     redrive, grouped = choose([False, False, True]), not ordering and choose([False, False, True])
     latest = batch == 1 and not ordering and choose([False, False, False, True])
-    config = LeaseConfig(
-        visibility_timeout_ms=choose([20, 20, 4]),
+    config = lease_config(
+        ack_timeout_ms=choose([20, 20, 4]),
         reservation_timeout_ms=5,
         max_delivery_attempts=choose([1, 2, 3, None]),
         poison=(poison := choose([Poison.BLOCK, Poison.BLOCK, *loose])),
@@ -464,21 +464,21 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LeaseBook, "take_drained", lambda _, now: [])  # noqa: ARG005  # it is never over
+    monkeypatch.setattr(LeaseTable, "drain", lambda *_: None)  # it is never over
     assert None is not first_fault(Real, range(400), HOLDING)
 
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_reason_that_the_books_keep_to_themselves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    reject = LeaseLedger.reject
-    monkeypatch.setattr(LeaseLedger, "reject", lambda self, delivery, _: reject(self, delivery, None))
+    reject = LeaseQueue.reject
+    monkeypatch.setattr(LeaseQueue, "reject", lambda *args, **late: reject(*args, **{**late, "reason": None}))
     assert None is not first_fault(Real, range(400))
 
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_postponed_message_that_comes_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    postpone = LeaseLedger.postpone
-    monkeypatch.setattr(LeaseLedger, "postpone", lambda self, delivery, _: postpone(self, delivery, 0))
+    release = LeaseQueue.release
+    monkeypatch.setattr(LeaseQueue, "release", lambda *args, **late: release(*args, **{**late, "delay_ms": 0}))
     assert None is not first_fault(Real, range(400))
 
 
@@ -507,13 +507,13 @@ def test_a_fault_of_the_dispatcher_below_is_found(
 @pytest.mark.interpreted("changes a method of a class")
 def test_tokens_that_only_a_timer_hands_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a dispatcher has them: who asks a group that had no token gets none, whatever time has brought."""
-    monkeypatch.setattr(LeaseLedger, "_is_due", lambda _: False)
+    monkeypatch.setattr(LeaseState, "_is_due", lambda _: False)
     assert None is not first_fault(Real, range(400), TENANTS)
 
 
 @pytest.mark.interpreted("changes a name of a module")
 def test_who_asks_why_and_hears_of_tokens_that_were_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "_belongs_to", lambda *_: False)
+    monkeypatch.setattr(empty, "_belongs_to", lambda *_: False)
     assert None is not first_fault(Real, range(400), TENANTS)
 
 
@@ -540,27 +540,27 @@ def test_a_slow_queue_whose_removals_break_batches_is_found() -> None:
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_removal_that_breaks_batches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def oldest_first(ledger: LeaseLedger, consumer: str, reason: Any) -> list[Effect]:
-        held = ledger.dispatcher.in_flight(consumer)
-        return ledger.merged(*[ledger._lose(each, reason) for each in held if each.offset in ledger.book.by_offset])
+    def oldest_first(state: LeaseState, consumer: str, reason: Any) -> list[Effect]:
+        held = state.dispatcher.in_flight(consumer)
+        return state.merged(*[state._lose(each, reason) for each in held if each.offset in state.table.by_offset])
 
-    monkeypatch.setattr(LeaseLedger, "leave", oldest_first)
+    monkeypatch.setattr(LeaseState, "leave", oldest_first)
     assert None is not first_fault(Real, range(400), LEAVING)
 
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_an_ack_of_what_another_lease_covers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_the_key(ledger: LeaseLedger, delivery: Any) -> list[Any]:
-        lane = ledger._lane(delivery)
-        held = [each for each in ledger.dispatcher.in_flight(delivery.consumer) if ledger._lane(each) == lane]
+    def all_of_the_key(state: LeaseState, delivery: Any) -> list[Any]:
+        lane = state._lane(delivery)
+        held = [each for each in state.dispatcher.in_flight(delivery.consumer) if state._lane(each) == lane]
         return [each for each in held if each.offset <= delivery.offset]
 
-    monkeypatch.setattr(LeaseLedger, "through", all_of_the_key)
+    monkeypatch.setattr(LeaseState, "through", all_of_the_key)
     assert None is not first_fault(Real, range(400), HOLDING)
 
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_an_id_that_was_never_given_and_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: after a restart in a new epoch every id below it was taken for one that has ended."""
-    monkeypatch.setattr(LeaseBook, "_was_given", lambda self, given: 0 < given <= self._last_id)
+    monkeypatch.setattr(LeaseTable, "_was_given", lambda self, given: 0 < given <= self._ids[-1][1])
     assert None is not first_fault(Real, range(400))

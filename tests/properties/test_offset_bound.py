@@ -45,7 +45,7 @@ def offered_to_a_cursor(offset: int) -> str:
 def leased(offset: int) -> str:
     queue = LeaseQueue(HashRing())
     queue.offer(offset, "k")
-    return ContiguousCursor(queue.keep_from).to_token().text
+    return ContiguousCursor(queue.dispatcher.resume_offset).to_token().text
 
 
 def stored(offset: int) -> str:

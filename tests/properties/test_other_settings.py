@@ -149,7 +149,7 @@ def test_a_lease_queue_goes_on_with_wider_limits(seed: int, grouped: bool, lates
     for _ in range(60):
         schedule.one()
     queue, host.config = host.queue, wider_leases(config)
-    placement = None if config.ordering_required else queue.placement
+    placement = None if config.dispatcher.ordering_required else queue.dispatcher.placement
     host.queue = LeaseQueue.restore(queue.snapshot(), placement, host.config, now_ms=host.now, rules=host.rules)
 
     deadline = host.queue.next_deadline_ms()
@@ -161,12 +161,14 @@ def test_a_lease_queue_goes_on_with_wider_limits(seed: int, grouped: bool, lates
 
 
 def wider_leases(config: LeaseConfig) -> LeaseConfig:
-    return replace(
-        config,
-        window=2 * config.window,
-        max_depth=2 * config.max_depth,
-        max_loaded_per_key=1 + config.max_loaded_per_key,
-        max_in_flight_per_key=config.max_in_flight_per_key + (config.batch_per_key == 1),
-        batch_per_key=config.batch_per_key + (config.batch_per_key > 1),
+    below = config.dispatcher
+    wider = replace(
+        below,
+        window=2 * below.window,
+        max_tracked=2 * below.max_tracked,
+        max_loaded_per_key=1 + below.max_loaded_per_key,
+        max_in_flight_per_key=below.max_in_flight_per_key + (below.batch_per_key == 1),
+        batch_per_key=below.batch_per_key + (below.batch_per_key > 1),
         group=GroupLimits(),
     )
+    return replace(config, dispatcher=wider)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.asking import ask_everything, questions_of
+from tests.leasing import lease_config
 from tests.properties.schedules import Choose
 
 from keyshared.buckets import (
@@ -31,7 +32,7 @@ from keyshared.draining import DrainingHashes
 from keyshared.draintracker import DrainTracker, PendingAcks
 from keyshared.effects import CursorAdvanced
 from keyshared.errors import InvariantError, KeySharedError
-from keyshared.leases import LeaseConfig, LeaseQueue
+from keyshared.leases import LeaseQueue
 from keyshared.offsets import OffsetIndex
 from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, RangeMap
 from keyshared.ring import HashRing
@@ -270,7 +271,7 @@ SUBJECTS = {
     "LeaseQueue": Subject(
         lambda: LeaseQueue(
             HashRing(),
-            LeaseConfig(visibility_timeout_ms=20, reservation_timeout_ms=10, window=16, redrive=True, measure=True),
+            lease_config(ack_timeout_ms=20, reservation_timeout_ms=10, window=16, redrive=True, measure=True),
             rules=Rules(mark="keys", group_of=bytes.decode),
         ),
         inputs(

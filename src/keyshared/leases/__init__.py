@@ -1,4 +1,14 @@
-"""A queue of leases over the dispatcher: consumers ask, and what they get is theirs for a time."""
+"""A lease queue: consumers ask for messages and hold each for a limited time, as in SQS.
+
+It is the pull face of `keyshared.dispatcher`. A message that is not acked in time goes to the owner of its key that
+asks next; messages of one key are leased in order.
+
+    queue = LeaseQueue(HashRing())
+    queue.add_consumer("c1")
+    queue.offer(0, "order-1", item)
+    lease, effects = queue.consume("c1", 10, now_ms=now)
+    queue.ack(0, lease.id)
+"""
 
 from keyshared.leases.config import DEFAULT_MAX_DELIVERY_ATTEMPTS, DEFAULT_RESERVATION_TIMEOUT_MS, LeaseConfig
 from keyshared.leases.producers import Produced, ProducerSequences
@@ -14,7 +24,6 @@ from keyshared.leases.values import (
     Lease,
     LeaseAnswer,
     Leased,
-    LeaseStats,
     NothingToLease,
     Reservation,
 )
@@ -33,7 +42,6 @@ __all__ = [
     "LeaseAnswer",
     "LeaseConfig",
     "LeaseQueue",
-    "LeaseStats",
     "Leased",
     "NothingToLease",
     "Produced",

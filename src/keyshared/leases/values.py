@@ -1,4 +1,4 @@
-"""What a lease queue answers, as immutable values."""
+"""The values that calls of a lease queue return."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ __all__ = [
     "InvalidReservationReason",
     "Lease",
     "LeaseAnswer",
-    "LeaseStats",
     "Leased",
     "NothingToLease",
     "Reservation",
@@ -27,15 +26,15 @@ __all__ = [
 _Result = TypeVar("_Result")
 
 Handle = tuple[int, int]
-"""An offset and the id of the lease that covers it: what names one delivery."""
+"""An offset and the id of the lease that covers it: they name one delivery."""
 
 
 class LeaseAnswer(NamedTuple, Generic[_Result, Item]):
     """What a call of a lease queue returns: ``result, effects = queue.ack(...)``.
 
     Attributes:
-        result: The answer to whoever asked.
-        effects: What the host has to know or to do, in order; of `CursorAdvanced` and `Resumed` the last one counts.
+        result: The answer to the caller.
+        effects: The effects that the host has to apply, in order.
     """
 
     result: _Result
@@ -46,10 +45,10 @@ class Leased(NamedTuple, Generic[Item_co]):
     """One message in a reservation or lease.
 
     Attributes:
-        offset: Its number, and so its place in the queue.
+        offset: Its offset, which orders the queue.
         key: Its key as bytes, or None.
-        item: What was offered with it.
-        delivery_count: How many leases have covered it since it was unblocked or came back, this one included.
+        item: The item that was offered with it.
+        delivery_count: How many leases have covered it since it was unblocked or redriven, this one included.
     """
 
     offset: int
@@ -76,12 +75,12 @@ class _Hold(Generic[Item_co]):
 
 @dataclass(frozen=True, slots=True)
 class Reservation(_Hold[Item_co]):
-    """Messages that nobody else gets until they are committed, aborted, or the deadline has come. No delivery yet.
+    """Messages that no other consumer gets until they are committed, aborted, or the deadline has come.
 
     Attributes:
         id: Names it in ``commit`` and ``abort``; becomes the id of the lease.
-        consumer: Whose it is.
-        messages: What it covers.
+        consumer: The consumer that it is for.
+        messages: The messages that it covers.
         deadline_ms: When it ends by itself, or with the drain of its consumer.
     """
 
@@ -92,23 +91,23 @@ class Lease(_Hold[Item_co]):
 
     Attributes:
         id: The fencing token of all its messages: rises from lease to lease of the queue.
-        consumer: Whose it is.
-        messages: What it covers.
+        consumer: The consumer that holds it.
+        messages: The messages that it covers.
         deadline_ms: When the first of its messages goes back to the queue unless it is settled or extended; at the
             latest when the drain of its consumer ends.
     """
 
     @property
     def handles(self) -> tuple[Handle, ...]:
-        """What names each of its messages in ``ack(*handle)``, ``nack`` and ``extend``."""
+        """The handles of its messages, for ``ack(*handle)``, ``nack`` and ``extend``."""
         return tuple((message.offset, self.id) for message in self.messages)
 
 
 class EmptyReason(StrEnum):
-    """Why nothing was handed out."""
+    """The reason why a consumer got nothing."""
 
     EMPTY = "empty"  # nothing is outstanding
-    NOT_READY = "not_ready"  # nothing that is outstanding can go to this consumer now; `why_empty` says more
+    NOT_READY = "not_ready"  # nothing that is outstanding can go to this consumer now; see `why_empty`
     WAITING = "waiting"  # its next message waits, see `NothingToLease.blocking`
     OTHERS = "others"  # all that waits belongs to other consumers, and the rest is leased
     LINE_HELD = "line_held"  # ordering_required: another consumer holds something
@@ -122,9 +121,9 @@ class NothingToLease:
     """Nothing was handed out. Ask again later.
 
     Attributes:
-        reason: Why.
+        reason: The reason.
         offset: The offset of the message that this is about.
-        consumer: The consumer that this is about: who holds the line or the message, or what the key waits for.
+        consumer: The consumer that this is about: it holds the line, the message, or the key.
         until_ms: When that message's delay, lease or reservation is over, if time alone will end it.
         blocking: What that message waits for.
     """
@@ -137,7 +136,7 @@ class NothingToLease:
 
 
 class InvalidHandleReason(StrEnum):
-    """Why a handle names no current lease."""
+    """The reason why a handle names no current lease."""
 
     STALE = "stale"  # another lease or reservation covers the message now
     NOT_LEASED = "not_leased"  # none does: never leased, or nacked, expired, broken off, or its consumer was removed
@@ -156,7 +155,7 @@ class InvalidHandle:
     Attributes:
         offset: The offset that was named.
         lease_id: The lease that was named.
-        reason: What is true instead.
+        reason: The reason.
     """
 
     offset: int
@@ -165,11 +164,11 @@ class InvalidHandle:
 
 
 class InvalidReservationReason(StrEnum):
-    """Why a reservation can be neither committed nor aborted."""
+    """The reason why a reservation can be neither committed nor aborted."""
 
     COMMITTED = "committed"  # it is a lease already
     ENDED = "ended"  # it was aborted, has expired, or its consumer was removed; or its lease has ended
-    UNKNOWN = "unknown"  # this queue never gave that id; perhaps it was given after the snapshot that it goes on from
+    UNKNOWN = "unknown"  # never given by this queue; perhaps given after the snapshot that it was restored from
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +176,8 @@ class InvalidReservation:
     """No such reservation. Nothing was changed.
 
     Attributes:
-        reservation_id: What was named.
-        reason: What is true instead.
+        reservation_id: The id that was named.
+        reason: The reason.
     """
 
     reservation_id: int
@@ -187,7 +186,7 @@ class InvalidReservation:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The producer's number was seen before: the message is in the queue already, and was not taken again.
+    """The producer's number was seen before: the message was not taken again.
 
     Attributes:
         client_id: The producer.
@@ -198,33 +197,3 @@ class Duplicate:
     client_id: str
     client_seq: int
     last_seq: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseStats:
-    """One look at a lease queue.
-
-    Attributes:
-        depth: Messages that are outstanding.
-        retained: Offsets from the trim cursor to the end, settled ones and gaps included. This is what
-            Celeriant calls the depth; settled messages above the lowest outstanding one make it larger than it is.
-        leased: Messages in leases.
-        reserved: Messages in reservations.
-        delayed: Messages whose nack delay is not over.
-        blocked: Poison messages that wait for unblock or park.
-        dead_lettering: Poison messages whose dead letter is being written.
-        spilled: Messages whose item was dropped, and no `Load` has asked for it again yet.
-        ack_holes: Settled stretches above the lowest outstanding message.
-        held: Messages in leases and reservations of each consumer, draining ones included.
-    """
-
-    depth: int
-    retained: int
-    leased: int
-    reserved: int
-    delayed: int
-    blocked: int
-    dead_lettering: int
-    spilled: int
-    ack_holes: int
-    held: dict[str, int]
