@@ -51,7 +51,7 @@ def service(database: str = "orders.db", handle: Callable[[str], Awaitable[objec
 
     @app.post("/orders", status_code=202)
     async def order(customer: str, text: str) -> int | None:
-        runner.room("orders")  # raises what has stopped it: nobody would handle the order
+        runner.room("orders")  # raises what has stopped it: no handler would run
         return db.execute("INSERT INTO orders (customer, text) VALUES (?, ?)", (customer, text)).lastrowid
 
     return app
