@@ -37,13 +37,11 @@ class CopyFlags(int):
     """A set of levels, as the int whose bit ``level - 1`` is set for each of them.
 
     Two things are such sets: the levels that a record has crossed, and the levels at which a cluster has distributors.
-    It is an int in every respect (it compares, hashes and counts as one); operators of int return plain ints.
+    It is an int in every respect; operators of int return plain ints. A level is an int from 1 to `MAX_LEVEL`, any
+    other an `ArgumentError`.
 
     Args:
         flags: The int; 0 for a record that was produced just now.
-
-    Raises:
-        ArgumentError: Not an int, negative, or with a level above `MAX_LEVEL`.
 
     Source:
         Axual "Distribution model", Copy flags and algorithm.
@@ -66,13 +64,7 @@ class CopyFlags(int):
 
     @classmethod
     def of(cls, *levels: int) -> Self:
-        """Build a set of levels.
-
-        Args:
-            levels: Its members, in any order.
-
-        Raises:
-            ArgumentError: One of them is no level.
+        """Build the set of these levels, in any order.
 
         Example:
             >>> CopyFlags.of(1, 3)
@@ -85,66 +77,28 @@ class CopyFlags(int):
 
     @staticmethod
     def bit(level: int) -> int:
-        """Return the bit that a copy across a level sets.
-
-        Args:
-            level: From 1 to `MAX_LEVEL`.
-
-        Returns:
-            ``1 << (level - 1)``.
-
-        Raises:
-            ArgumentError: That is no level.
-        """
+        """Return the bit that a copy across a level sets: ``1 << (level - 1)``."""
         _check_level(level)
         return 1 << (level - 1)
 
     @staticmethod
     def mask(level: int) -> int:
-        """Return the bits that a distributor looks at: its own and all lower ones.
+        """Return the bits that a distributor looks at, its own and all lower ones: ``(1 << level) - 1``.
 
         A lower bit says that the record came from the distributor's own side of the tree, whose other clusters do not
         distribute it any further up; looking at the own bit only makes duplicates.
-
-        Args:
-            level: From 1 to `MAX_LEVEL`.
-
-        Returns:
-            ``(1 << level) - 1``.
-
-        Raises:
-            ArgumentError: That is no level.
         """
         _check_level(level)
         return (1 << level) - 1
 
     def is_due(self, level: int) -> bool:
-        """Return whether a distributor has work to do.
-
-        Args:
-            level: The distributor's level.
-
-        Returns:
-            Whether no flag of its level or of a lower one is set.
-
-        Raises:
-            ArgumentError: That is no level.
-        """
+        """Return whether the distributor of a level has work to do: no flag of its level or of a lower one is set."""
         return not self & self.mask(level)
 
     def due(self, levels: int) -> "CopyFlags":
-        """Return which of a cluster's distributors have work to do, all at once.
+        """Return which of a cluster's distributors, given as a set of levels, have work to do. Unchecked; O(1).
 
         They are those below the lowest flag that is set; without any flag, all of them.
-
-        Args:
-            levels: The levels of the cluster's distributors as a set (see `of`). Unchecked.
-
-        Returns:
-            The subset of them that is due.
-
-        Complexity:
-            O(1): three operations on ints, however many distributors there are.
 
         Example:
             >>> cluster_2 = CopyFlags.of(3, 2, 1)
@@ -155,17 +109,7 @@ class CopyFlags(int):
         return int.__new__(CopyFlags, levels & ((self & -self) - 1))
 
     def crossing(self, level: int) -> "CopyFlags":
-        """Return the flags of the copy that a distributor makes.
-
-        Args:
-            level: The distributor's level.
-
-        Returns:
-            These flags and that of the level.
-
-        Raises:
-            ArgumentError: That is no level.
-        """
+        """Return the flags of the copy that the distributor of a level makes: these and that of the level."""
         return CopyFlags(self | self.bit(level))
 
     @property
@@ -187,22 +131,11 @@ class FlagsCodec(Protocol):
     """How flags are written into a header. A value."""
 
     def encode(self, flags: CopyFlags) -> bytes:
-        """Write flags.
-
-        Returns:
-            What `decode` reads.
-        """
+        """Return flags as bytes that `decode` reads."""
         ...
 
     def decode(self, data: bytes) -> CopyFlags:
-        """Read flags.
-
-        Args:
-            data: What a header holds.
-
-        Raises:
-            SnapshotError: These are no flags.
-        """
+        """Return the flags of a header's bytes; SnapshotError if these are none."""
         ...
 
 
@@ -210,14 +143,9 @@ class FlagsCodec(Protocol):
 class BigEndian:
     r"""Flags as an unsigned int, the most significant byte first.
 
-    Args:
-        width: Bytes of every header, such as 8 for a Java ``long``; None for as few as the flags need, at least one.
-
-    Raises:
-        ConfigError: ``width`` is neither None nor an int from 1 to the bytes that `MAX_LEVEL` needs.
-
-    Source:
-        Axual names the header and calls it a bit mask, but does not publish its bytes; so they are a choice here.
+    ``width`` is the number of bytes of every header, such as 8 for a Java ``long``; None for as few as the flags need,
+    at least one. Axual names the header and calls it a bit mask, but does not publish its bytes; so they are a choice
+    here.
 
     Example:
         >>> BigEndian().encode(CopyFlags(0b101)), BigEndian(width=4).encode(CopyFlags(0b101))
@@ -233,11 +161,7 @@ class BigEndian:
         check_int("width", self.width, 1, ", or None", most=MAX_LEVEL // 8)
 
     def encode(self, flags: CopyFlags) -> bytes:
-        """Write flags; see `FlagsCodec.encode`.
-
-        Raises:
-            ArgumentError: These are no flags, or they need more bytes than ``width``.
-        """
+        """See `FlagsCodec.encode`; ArgumentError if the flags need more bytes than ``width``."""
         flags = CopyFlags(flags)
         needed = (flags.bit_length() + 7) // 8 or 1
         width = needed if self.width is None else self.width
@@ -246,14 +170,7 @@ class BigEndian:
         return flags.to_bytes(width, "big")
 
     def decode(self, data: bytes) -> CopyFlags:
-        """Read flags; see `FlagsCodec.decode`.
-
-        Args:
-            data: Bytes of a header.
-
-        Raises:
-            SnapshotError: Not bytes, of another width, empty, or with a level above `MAX_LEVEL`.
-        """
+        """See `FlagsCodec.decode`."""
         if not isinstance(data, bytes):
             raise SnapshotError("copy flags", data, "be bytes")
         most = MAX_LEVEL // 8
@@ -271,9 +188,6 @@ class FlagsHeader:
     Args:
         name: Name of the header. Case counts, as in Kafka.
         codec: How its bytes are meant.
-
-    Raises:
-        ArgumentError: The name is no non-empty str, or the codec has no ``encode`` and ``decode``.
 
     Example:
         >>> header = FlagsHeader()
@@ -293,18 +207,13 @@ class FlagsHeader:
             raise ArgumentError("codec", self.codec, "be a FlagsCodec such as BigEndian()")
 
     def read(self, headers: Headers) -> CopyFlags:
-        """Read the flags of a record.
+        """Return the flags of a record with these headers: no flag if the header is missing, as of a fresh record.
 
-        Args:
-            headers: Its headers. Of several of the name the last one counts, as in Kafka.
-
-        Returns:
-            The flags; none set if the header is not there: a fresh record.
+        Of several headers of the name the last one counts, as in Kafka.
 
         Raises:
             SnapshotError: The header is there but holds no flags. There is no safe guess: none set would send the
                 record in circles, all set would lose it.
-            ArgumentError: A header is no name and value, or its name no str.
         """
         found: bytes | None = None
         present = False
@@ -318,18 +227,7 @@ class FlagsHeader:
         return self.codec.decode(found)
 
     def write(self, headers: Headers, flags: CopyFlags) -> list[tuple[str, bytes | None]]:
-        """Return the headers of a copy.
-
-        Args:
-            headers: Headers of the record that is copied.
-            flags: Flags of the copy.
-
-        Returns:
-            A new list: the other headers as they were, then the flags, once.
-
-        Raises:
-            ArgumentError: As in `read`, or the codec cannot write the flags.
-        """
+        """Return the headers of a copy: the other headers as they were, then the flags, once."""
         kept = [(name, value) for name, value in _named(headers) if name != self.name]
         return [*kept, (self.name, self.codec.encode(flags))]
 
@@ -339,20 +237,9 @@ def strip_distribution_headers(
 ) -> list[tuple[str, bytes | None]]:
     r"""Return the headers for a record that is produced from another one.
 
-    Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of counts
-    as distributed and never leaves its cluster, or reaches a part of them: a program that re-produces records calls
-    this.
-
-    Args:
-        headers: Headers of the record that was read.
-        prefixes: What the names of the distribution's own headers begin with. Case counts.
-
-    Returns:
-        A new list without them; the order of the others stays.
-
-    Raises:
-        ArgumentError: ``prefixes`` is a single text, or holds something that is not a text or is empty; or a header is
-            no name and value, or its name no str.
+    Streams, connectors and mirrors copy headers through. A record that keeps the flags of the one it was made of never
+    leaves its cluster, or reaches only some of them: a program that re-produces records calls this. It removes headers
+    whose names begin with one of ``prefixes`` (case counts); the order of the others stays.
 
     Source:
         Axual strips its own headers with an interceptor, by name; differs: by prefix, so that a new one is not missed.

@@ -1,4 +1,7 @@
-"""Entry buckets (PIP-486): layouts, owners, boundaries, batches, and how far each bucket has come."""
+"""Entry buckets (PIP-486): layouts, owners, boundaries, batches, and how far each bucket has come.
+
+A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+"""
 
 from keyshared.buckets.batcher import (
     DEFAULT_BATCH_BYTES,

@@ -1,15 +1,11 @@
 """The producer's side of entry buckets: batches whose messages all belong to one bucket.
 
-What is open is a *container* of one sub-batch per bucket. The usual limits of a producer (messages, bytes, delay) hold
-for the container as a whole, and when one is hit, all of it goes out, each sub-batch as an `EntryBatch` of its own. So
-a producer needs no more memory and waits no longer than without buckets, and with N buckets its batches are a Nth as
-large; a batch for each key would be as large as one key's traffic in a few milliseconds, which is mostly one message.
+What is open is a *container* of one sub-batch per bucket. The limits of a producer (messages, bytes, delay) hold for
+the container as a whole; when one is reached, all of it goes out, each sub-batch as an `EntryBatch` of its own. So a
+producer needs no more memory and waits no longer than without buckets.
 
-There are no limits for each bucket on purpose. Buckets would fill a little better, but they would go out at different
-times, so the sequence ids stamped on entries would no longer grow, and a broker that drops what is not above the last
-id it has seen (deduplication) would drop good entries.
-
-Hashes are never recorded but in the messages: the bounds of an entry are read off what is in it when it goes out.
+There are no limits for each bucket: buckets would go out at different times, so the sequence ids stamped on entries
+would no longer grow, and a broker that deduplicates would drop good entries.
 """
 
 from bisect import bisect_right
@@ -52,7 +48,7 @@ class BatchMessage(NamedTuple):
 
     Attributes:
         sequence_id: Its number; those of one producer grow strictly.
-        item: Whatever the caller sends; never looked at.
+        item: The payload; never looked at.
         size: Its bytes, as far as they count for the limits.
         bucket_hash: Low half of the hash of its key; `KEYLESS_HASH` without a key.
         segment_hash: High half; kept for routing the message again, not used here.
@@ -75,9 +71,6 @@ class EntryBatch:
         sequence_id: The greatest sequence id. The lowest says nothing: those of a bucket have gaps.
         messages: In the order of their sequence ids; at least one.
 
-    Raises:
-        ArgumentError: There are no messages, the id is no int, or the bounds are not two hashes in order.
-
     Source:
         PIP-486, ``entry_hash_min`` and ``entry_hash_max``, inclusive on the wire and here.
     """
@@ -98,13 +91,7 @@ class EntryBatch:
 
     @classmethod
     def of(cls, messages: Iterable[BatchMessage]) -> "EntryBatch":
-        """Build an entry with the tightest bounds.
-
-        Args:
-            messages: Those of one bucket, in order.
-
-        Raises:
-            ArgumentError: There are none.
+        """Build an entry with the tightest bounds from at least one message of one bucket, in order.
 
         Example:
             >>> entry = EntryBatch.of([BatchMessage(1, "a", bucket_hash=70), BatchMessage(4, "b", bucket_hash=9)])
@@ -133,10 +120,7 @@ class BatchLimits:
     Args:
         max_messages: Messages of the container; 1 switches batching off, as an encrypted topic needs it.
         max_bytes: Bytes of the container. Only a message that is larger by itself exceeds it, and goes out alone.
-        max_delay_ms: How long its oldest message may wait; None for as long as it takes.
-
-    Raises:
-        ConfigError: A limit can never work.
+        max_delay_ms: How long its oldest message may wait; None for no bound.
 
     Source:
         Pulsar's batchingMaxMessages, batchingMaxBytes and batchingMaxPublishDelay, with its defaults.
@@ -158,15 +142,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """What a batcher has sent so far.
-
-    Attributes:
-        messages: Messages that went out.
-        bytes: Their bytes.
-        entries: Entries that they went out in.
-        containers: Containers that the entries came from.
-        limits: What was allowed.
-    """
+    """The figures of a batcher: what went out so far, and the limits."""
 
     messages: int
     bytes: int
@@ -204,14 +180,12 @@ class BucketBatcher:
     """Collects the messages of one segment and gives them back as entries of one bucket each.
 
     Messages of a key stay in order: they share a bucket, and a bucket keeps the order in which they were added. Entries
-    come out with growing sequence ids, from one container to the next as well. Not thread-safe.
+    come out with growing sequence ids. Each ``now_ms`` is in monotonic milliseconds, None for the instant of the last
+    call; a `ClockError` if it goes back. Not thread-safe.
 
     Args:
         layout: The buckets of the segment.
         limits: When a container goes out; None for the defaults.
-
-    Raises:
-        ArgumentError: ``layout`` or ``limits`` is something else.
 
     Complexity:
         O(log n) a message, n buckets; O(m + b log b) to flush m messages of b buckets. Memory: one container.
@@ -261,23 +235,13 @@ class BucketBatcher:
         self._sent_messages = self._sent_bytes = self._entries = self._containers = 0
 
     def add(self, message: BatchMessage, *, now_ms: int | None = None) -> list[EntryBatch]:
-        """Take a message; return what goes out because of it.
+        """Take the next message of the producer; return the entries of the container that it completes.
 
-        Args:
-            message: The next one of the producer.
-            now_ms: Monotonic milliseconds; None for the same instant as the last call.
-
-        Returns:
-            The entries of the container that it completes. If its bytes do not fit into the container, that one goes
-            first.
+        If its bytes do not fit into the open container, that one goes out first. An error changes nothing. O(log n), n
+        buckets; plus the flush.
 
         Raises:
-            ArgumentError: A field of the message can never work.
             SequenceOrderError: Its sequence id is not above the one before.
-            ClockError: ``now_ms`` went back. In each case nothing was changed.
-
-        Complexity:
-            O(log n), n buckets; plus the flush.
         """
         last, now = self._last, self._now
         if message.__class__ is not BatchMessage:
@@ -315,11 +279,7 @@ class BucketBatcher:
         return full
 
     def flush(self) -> list[EntryBatch]:
-        """Send what is open.
-
-        Returns:
-            One entry for each bucket that has messages, with growing sequence ids.
-        """
+        """Send what is open: one entry for each bucket that has messages, with growing sequence ids."""
         if not self._count:
             return []
         entries = sorted(map(EntryBatch.of, self._open.values()), key=_sequence_id)
@@ -331,33 +291,13 @@ class BucketBatcher:
         return entries
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[EntryBatch]:
-        """Send what is open if it has waited long enough. Early and extra calls are free.
-
-        Args:
-            now_ms: Monotonic milliseconds; None for the same instant as the last call.
-
-        Returns:
-            As `flush`; nothing before `next_deadline_ms()`.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-        """
+        """Send what is open if it has waited long enough, as `flush`. Early and extra calls are free."""
         self._now = checked_now(now_ms, self._now)
         deadline = self.next_deadline_ms()
         return self.flush() if deadline is not None and deadline <= self._now else []
 
     def set_layout(self, layout: BucketLayout) -> None:
-        """Sort what is open into other buckets; for a successor with the same range.
-
-        Args:
-            layout: The successor's.
-
-        Raises:
-            ArgumentError: It is no layout.
-
-        Complexity:
-            O(m log n), m open messages and n buckets.
-        """
+        """Sort what is open into the buckets of a successor with the same range. O(m log n)."""
         self._layout = _checked_layout(layout)
         self._splits = layout.splits
         still_open = self.open_messages
@@ -366,11 +306,10 @@ class BucketBatcher:
             self._open.setdefault(bisect_right(self._splits, message.bucket_hash), []).append(message)
 
     def take_open(self) -> list[BatchMessage]:
-        """Hand back what is open, unsent, for the batchers of several successors or of another layout.
+        """Return what is open, unsent, for the batchers of several successors or of another layout.
 
-        Returns:
-            The messages in the order of their sequence ids. The batcher is empty afterwards, and does not take them
-            again: its sequence ids go on from where they were.
+        In the order of the sequence ids. The batcher is empty afterwards, and does not take them again: its sequence
+        ids go on from where they were.
         """
         taken = self.open_messages
         self._clear()
@@ -399,11 +338,7 @@ class BucketBatcher:
         return self._count
 
     def check_invariants(self) -> None:
-        """Check what must hold between any two calls.
-
-        Raises:
-            InvariantError: Something does not; a bug in this library.
-        """
+        """Check what must hold between any two calls; an InvariantError is a bug in this library."""
         for bucket, batch in self._open.items():
             ids = [message.sequence_id for message in batch]
             if not ids or ids != sorted(set(ids)):
@@ -422,13 +357,7 @@ class BucketBatcher:
 
 
 class Refitted(NamedTuple):
-    """What became of entries under another layout.
-
-    Attributes:
-        entries: In the order of what they came from, those of one entry with growing sequence ids.
-        as_is: Entries that went through untouched.
-        split: Entries that had to be opened.
-    """
+    """Entries under another layout, in order, and how many of the old ones stayed as they are or were split."""
 
     entries: tuple[EntryBatch, ...]
     as_is: int
@@ -438,19 +367,9 @@ class Refitted(NamedTuple):
 def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
     """Fit an entry from elsewhere (a replicated one, one that a seal refused) to a layout.
 
-    Args:
-        entry: The entry.
-        layout: The buckets of where it goes.
-
-    Returns:
-        The very entry, not even opened, if its bounds fall into one bucket. Else one for each bucket that has messages,
-        with tight bounds and growing sequence ids, the messages in their order.
-
-    Raises:
-        ArgumentError: An argument is something else, or what is opened is no message that can be batched.
-
-    Complexity:
-        O(log n), n buckets; O(m log n) if m messages have to be sorted.
+    Returns the very entry, not even opened, if its bounds fall into one bucket. Else one for each bucket that has
+    messages, with tight bounds and growing sequence ids, the messages in their order. O(log n), n buckets; O(m log n)
+    if m messages have to be sorted.
 
     Source:
         PIP-486 on clusters with different layouts.
@@ -471,18 +390,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
 
 
 def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
-    """Fit entries to a layout, one after the other, and count what it took.
-
-    Args:
-        entries: In order.
-        layout: The buckets of where they go.
-
-    Returns:
-        The entries and the counts.
-
-    Raises:
-        ArgumentError: As `refit`.
-    """
+    """Fit entries to a layout, one after the other, and count what it took."""
     fitted: list[EntryBatch] = []
     as_is = split = 0
     for entry in check_several("entries", entries, "entries"):
@@ -500,11 +408,7 @@ def _checked_layout(layout: object) -> BucketLayout:
 
 
 def check_message(message: object) -> BatchMessage:
-    """Check that a message can be batched.
-
-    Raises:
-        ArgumentError: It is none, or a field of it can never work.
-    """
+    """Check that a message can be batched."""
     if not isinstance(message, BatchMessage):
         raise ArgumentError("message", message, "be a BatchMessage")
     sequence_id, _, size, bucket_hash, _ = message

@@ -46,15 +46,10 @@ Histogram: TypeAlias = Mapping[int, SlotLoad] | Sequence[SlotLoad]
 
 
 class HotSlot(NamedTuple):
-    """A slot that carries more than the mean load of a bucket.
+    """A slot that carries more than the mean load of a bucket: its hash, its load, and its share of the total.
 
     Whatever the boundaries, its bucket is heavier than the mean, and the keys in it cannot be told apart by their hash.
     Only a consumer of more capacity helps, or a finer key.
-
-    Attributes:
-        slot: The bucket hash.
-        load: What it carries.
-        share: Its part of the total.
     """
 
     slot: int
@@ -76,8 +71,8 @@ def balanced_boundaries(histogram: Histogram, n: int) -> BucketLayout:
     """Place the boundaries of ``n`` buckets so that their loads are even and hot slots stand alone.
 
     Hashes 0 and 1 count as one slot: they are always in one bucket. Boundaries between two loaded slots stand in the
-    middle between them, so that keys not seen yet are shared; around a slot that stands alone they stand close. What
-    is left when every loaded slot stands alone halves the widest buckets.
+    middle between them, so that keys not seen yet are shared; around a slot that stands alone they stand close. What is
+    left when every loaded slot stands alone halves the widest buckets.
 
     Args:
         histogram: The load of each bucket hash, counted over the traffic that is to be spread.
@@ -86,10 +81,6 @@ def balanced_boundaries(histogram: Histogram, n: int) -> BucketLayout:
     Returns:
         The layout; that of `BucketLayout.equal_width` if there is no load at all. The same histogram always gives the
         same layout.
-
-    Raises:
-        ArgumentError: ``n`` is no such number, a slot is not in ``range(65536)``, a load is not an int or a Fraction of
-            at least 0, or a sequence does not have 65,536 loads.
 
     Complexity:
         O(s log s + n log s log W + h n log s), s loaded slots, h of them hot, W the total in units; well below a second
@@ -115,20 +106,7 @@ def balanced_boundaries(histogram: Histogram, n: int) -> BucketLayout:
 
 
 def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, ...]:
-    """Add up the load of each bucket.
-
-    Args:
-        histogram: The load of each bucket hash.
-        layout: The buckets.
-
-    Returns:
-        A load for each bucket, exact.
-
-    Raises:
-        ArgumentError: See `balanced_boundaries`; or the layout is none.
-
-    Complexity:
-        O(s log n), s slots given and n buckets.
+    """Add up the exact load of each bucket. O(s log n), s slots given and n buckets.
 
     Example:
         >>> bucket_loads({1: 5, 40_000: 7}, BucketLayout.equal_width(2))
@@ -142,20 +120,10 @@ def bucket_loads(histogram: Histogram, layout: BucketLayout) -> tuple[SlotLoad, 
 
 
 def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, SlotLoad]:
-    """Add up the load of each consumer of a placement.
+    """Add up the load of each consumer of a placement over 65,536 slots, by the same hash as the histogram.
 
-    Args:
-        histogram: The load of each slot.
-        ranges: Who owns them; of any placement with 65,536 slots, by the same hash as the histogram.
-
-    Returns:
-        Exact loads by owner in the order of `RangeMap.owners`, then that of the holes under None, if there is any.
-
-    Raises:
-        ArgumentError: See `balanced_boundaries`; or the ranges are over another number of slots.
-
-    Complexity:
-        O(s log r), s slots given and r runs.
+    Exact loads by owner in the order of `RangeMap.owners`, then that of the holes under None, if there is any. O(s log
+    r), s slots given and r runs.
 
     Example:
         >>> from keyshared.buckets import BucketPlacement
@@ -176,16 +144,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Slot
 
 
 def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
-    """Compare the heaviest part with the mean: 1 is perfect, 2 carries twice its share.
-
-    Args:
-        loads: Of buckets or consumers, those without load included.
-
-    Returns:
-        Maximum by mean, exact; 1 if there is no load at all.
-
-    Raises:
-        ArgumentError: There is nothing to compare, or a load is no finite number of at least 0.
+    """Divide the heaviest load by the mean, exactly: 1 is perfect (or no load at all), 2 carries twice its share.
 
     Example:
         >>> imbalance((100, 0, 0))
@@ -200,20 +159,9 @@ def imbalance(loads: Iterable[SlotLoad]) -> Fraction:
 
 
 def hot_slots(histogram: Histogram, n: int) -> tuple[HotSlot, ...]:
-    """Name the slots that alone exceed the mean load of a bucket, and whose keys no boundary can separate.
+    """Find the slots that alone exceed the mean load of ``n`` buckets (or consumers); no boundary separates their keys.
 
-    Args:
-        histogram: The load of each bucket hash.
-        n: How many buckets; or how many consumers, to see which slot alone is too much for one of them.
-
-    Returns:
-        The slots, heaviest first, then the lower one. Fewer than ``n``.
-
-    Raises:
-        ArgumentError: See `balanced_boundaries`.
-
-    Complexity:
-        O(s + h log h), s slots given and h of them hot.
+    The heaviest first, then the lower one; fewer than ``n``. O(s + h log h), s slots given and h of them hot.
 
     Example:
         >>> hot_slots({10: 1, 30: 96, 50: 3}, 4)

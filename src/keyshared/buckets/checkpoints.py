@@ -1,8 +1,7 @@
 """How far each bucket of each segment has come: one safe cursor per (segment, bucket), and where to read on.
 
-A segment is one log, and its buckets are worked off at different speeds by different consumers. With one cursor for the
-whole segment a slow bucket would hold back all others; a cursor for each bucket can be handed over with the bucket, and
-a restart redelivers nothing that was settled.
+With one cursor for the whole segment a slow bucket would hold back all others; a cursor for each bucket is handed over
+with the bucket, and a restart redelivers nothing that was settled.
 """
 
 from collections.abc import Mapping
@@ -64,18 +63,12 @@ class BucketCheckpoints:
 
     @classmethod
     def restore(cls, state: object) -> Self:
-        """Read what `snapshot` wrote: nothing is outstanding, and it is known what was settled.
+        """Restore what `snapshot` returned: nothing is outstanding, and it is known what was settled.
 
-        Read each segment again from `resume_offset` and `offer` each entry: the answer says whether it needs work.
-
-        Args:
-            state: What `snapshot` returned, perhaps after a trip through JSON.
+        Read each segment again from `resume_offset` and `offer` each entry: the result says whether it needs work.
 
         Raises:
-            SnapshotError: The state is truncated, forged, of another version or not as `snapshot` writes it.
-
-        Complexity:
-            O(size of the state).
+            SnapshotError: The state is truncated, of another version or not as `snapshot` writes it.
         """
         fields = _mapping(state, _FIELDS, "checkpoints")
         if type(fields["version"]) is not int or fields["version"] != _FORMAT_VERSION:
@@ -90,22 +83,15 @@ class BucketCheckpoints:
         return checkpoints
 
     def offer(self, segment: int, bucket: int, offset: int) -> bool:
-        """Take the next entry of a segment.
+        """Take the next entry of a segment; return whether it needs work: after a restart not what was settled before.
 
         Args:
             segment: Number of the segment.
-            bucket: Its bucket, as `BucketLayout.route` says.
+            bucket: Its bucket, as `BucketLayout.route` returns it.
             offset: Its place in the segment's log, above all that were offered before.
 
-        Returns:
-            Whether it needs work; after a restart False for what was settled before.
-
         Raises:
-            ArgumentError: A number is not an int of at least 0, or the offset has more than 63 bits.
             OffsetOrderError: The offset is not above the last one of the segment.
-
-        Complexity:
-            O(1) amortised.
         """
         _check_place(segment, bucket, offset)
         known = self._segments.get(segment)
@@ -122,80 +108,34 @@ class BucketCheckpoints:
         return not settled and bool(cursor.offer(offset))
 
     def settle(self, segment: int, bucket: int, offset: int) -> bool:
-        """Settle one entry.
-
-        Args:
-            segment: Number of the segment.
-            bucket: The bucket under which it was offered.
-            offset: Its place.
-
-        Returns:
-            False if it was not outstanding there: settled before, never offered, or of another bucket.
-
-        Raises:
-            ArgumentError: A number is not an int of at least 0, or the offset has more than 63 bits.
-
-        Complexity:
-            O(log n) amortised, n entries of the bucket outstanding.
-        """
+        """Settle one entry; False if it was not outstanding in that bucket. O(log n) amortised, n entries."""
         _check_place(segment, bucket, offset)
         cursor = self._cursor(segment, bucket)
         return cursor is not None and cursor.settle(offset)
 
     def safe_cursor(self, segment: int, bucket: int) -> int | None:
-        """Return the greatest offset of a bucket up to which everything of it is settled.
-
-        Args:
-            segment: Number of the segment.
-            bucket: The bucket.
-
-        Returns:
-            As `ContiguousCursor.safe_cursor`; None if nothing of the bucket was offered.
-        """
+        """Return the greatest offset of a bucket up to which all of it is settled; None before any was offered."""
         cursor = self._cursor(segment, bucket)
         return None if cursor is None else cursor.safe_cursor
 
     def resume_offset(self, segment: int) -> int | None:
         """Return where a restart reads a segment from: its lowest outstanding entry, else behind the last one.
 
-        Buckets in which nothing waits do not hold it, however long ago their last entry was. What was settled before a
-        restart and would come next is passed over.
-
-        Args:
-            segment: Number of the segment.
-
-        Returns:
-            The offset; None for a segment that was never offered or is forgotten.
-
-        Complexity:
-            O(b), b buckets of the segment that were seen.
+        None for a segment that is not known. Buckets in which nothing waits do not hold it. What was settled before a
+        restart and would come next is passed over. O(b), b buckets of the segment.
         """
         known = self._segments.get(segment)
         return None if known is None else known.resume_offset
 
     def outstanding(self, segment: int, bucket: int | None = None) -> int:
-        """Count the entries that are not settled.
-
-        Args:
-            segment: Number of the segment.
-            bucket: One bucket of it, or None for all.
-
-        Returns:
-            How many; 0 means that what was read of it is drained.
-
-        Complexity:
-            O(1) for one bucket, O(b) for all b.
-        """
+        """Count the entries of a bucket, or of all buckets of a segment, that are not settled."""
         known = self._segments.get(segment)
         if known is None:
             return 0
         return sum(cursor.outstanding for number, cursor in known.cursors.items() if bucket in {None, number})
 
     def forget(self, segment: int) -> None:
-        """Drop a segment that is drained and will not be read again.
-
-        Args:
-            segment: Number of the segment; nothing happens if it is not known.
+        """Drop a segment that is drained and will not be read again; one that is not known is ignored.
 
         Raises:
             SegmentBusyError: Entries of it are outstanding.
@@ -206,14 +146,7 @@ class BucketCheckpoints:
         self._segments.pop(segment, None)
 
     def snapshot(self) -> dict[str, object]:
-        """Return the checkpoints as plain data that JSON can hold: a line of text for each bucket.
-
-        Returns:
-            A new dict; `restore` reads it.
-
-        Complexity:
-            O(n), n entries outstanding.
-        """
+        """Return the checkpoints as plain data that JSON can hold: a text for each bucket. O(n), n outstanding."""
         return {
             "version": _FORMAT_VERSION,
             "segments": [
@@ -229,14 +162,7 @@ class BucketCheckpoints:
         }
 
     def check_invariants(self) -> None:
-        """Check every cursor, and that none is ahead of its segment.
-
-        Raises:
-            InvariantError: Something is wrong; a bug in this library.
-
-        Complexity:
-            O(n), n entries outstanding.
-        """
+        """Check every cursor, and that none is ahead of its segment; an InvariantError is a bug in this library."""
         for number, known in self._segments.items():
             for bucket, cursor in known.cursors.items():
                 cursor.check_invariants()

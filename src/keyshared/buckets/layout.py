@@ -57,12 +57,7 @@ BUCKET_HASH: Final = KeyHash("bucket:16", 16, _identity)
 
 
 class HashHalves(NamedTuple):
-    """The two halves of a key's 32-bit hash.
-
-    Attributes:
-        segment: The high half; routes to a segment.
-        bucket: The low half; routes to a bucket.
-    """
+    """The two halves of a key's 32-bit hash: the high one routes to a segment, the low one to a bucket."""
 
     segment: int
     bucket: int
@@ -72,18 +67,9 @@ def hash_halves(raw: int) -> HashHalves:
     """Split a 32-bit hash into the half that routes segments and the half that routes buckets.
 
     The halves share no bit, so with a hash that mixes well the buckets of one segment fill as evenly as those of the
-    whole topic. Two remainders of *one* number do not have that property: with ``h % 8`` segments and ``h % 4`` buckets
-    all keys of a segment are in one bucket (the numbers have a common divisor).
-
-    Args:
-        raw: The whole unsigned hash. Pulsar masks off the sign bit everywhere else; here that would leave half of the
-            segment hashes unused.
-
-    Returns:
-        Both halves, each in ``range(65536)``.
-
-    Raises:
-        ArgumentError: ``raw`` is not an int in ``range(2**32)``.
+    whole topic. Two remainders of *one* number do not: with ``h % 8`` segments and ``h % 4`` buckets all keys of a
+    segment are in one bucket. ``raw`` is the whole unsigned hash of 32 bits; Pulsar masks off the sign bit everywhere
+    else.
 
     Source:
         PIP-486, hashA and hashB.
@@ -98,15 +84,9 @@ def hash_halves(raw: int) -> HashHalves:
 
 
 def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
-    """Return both halves of a key's hash.
+    """Return both halves of a key's hash: the top 32 bits of any hash that has so many.
 
-    Args:
-        key: The key. A producer gives a message without a key bucket hash 0 instead.
-        key_hash: Any hash of at least 32 bits; its top 32 are used. Unmasked murmur3 answers what Pulsar answers.
-
-    Raises:
-        ArgumentError: The key is None, or the hash is narrower than 32 bits.
-        KeyTypeError: See `keyshared.hashing.key_bytes`.
+    A producer gives a message without a key bucket hash 0 instead. Unmasked murmur3 gives what Pulsar gives.
 
     Example:
         >>> from keyshared.hashing import XXH64_SEED_42
@@ -119,13 +99,9 @@ def key_halves(key: str | bytes, key_hash: KeyHash) -> HashHalves:
 class Straddles(NamedTuple):
     """An entry with messages of several buckets: it cannot go to one consumer as a whole.
 
-    Its producer used another layout (an older one, or another cluster's), or none. Split it by `BucketLayout.split`, or
-    refuse it. Routed by its lowest hash alone, as the broker of PIP-486 does, the messages of all but the first bucket
-    would reach a consumer that does not own their keys, while the owner works on the same keys.
-
-    Attributes:
-        first: The bucket of its lowest hash.
-        last: The bucket of its highest hash.
+    Its producer used another layout, or none. Split it by `BucketLayout.split`, or refuse it. Routed by its lowest hash
+    alone, as the broker of PIP-486 does, the messages of all but the first bucket would reach a consumer that does not
+    own their keys.
     """
 
     first: int
@@ -133,12 +109,7 @@ class Straddles(NamedTuple):
 
 
 class BadStamp(NamedTuple):
-    """An entry whose stamp cannot be true: its producer is broken, and nothing is known about its messages.
-
-    Attributes:
-        hash_min: What it says is its lowest hash.
-        hash_max: What it says is its highest hash.
-    """
+    """An entry whose stamp cannot be true: its producer is broken, and nothing is known about its messages."""
 
     hash_min: int
     hash_max: int
@@ -149,7 +120,7 @@ Route: TypeAlias = int | Straddles | BadStamp
 
 
 class EntryPart(NamedTuple, Generic[T]):
-    """What of an entry belongs to one bucket, ready to be an entry of its own.
+    """The part of an entry in one bucket, ready to be an entry of its own.
 
     Attributes:
         bucket: The bucket.
@@ -167,7 +138,8 @@ class EntryPart(NamedTuple, Generic[T]):
 class BucketLayout:
     """Where buckets begin: contiguous ranges that tile the 16-bit bucket hashes; an immutable value.
 
-    Widths may differ, so that a hot hash can have a bucket of its own (see `keyshared.buckets.boundaries`).
+    Widths may differ, so that a hot hash can have a bucket of its own (see `keyshared.buckets.boundaries`). A bucket is
+    an int in ``range(len(layout))``; any other is an `ArgumentError`.
 
     Args:
         starts: The first hash of each bucket: 0, then growing strictly. Bucket 0 contains hashes 0 and 1 at least, as 0
@@ -175,9 +147,6 @@ class BucketLayout:
 
     Raises:
         ArgumentError: The buckets do not tile the space, or bucket 0 does not contain 0 and 1.
-
-    Complexity:
-        O(n), n buckets.
 
     Source:
         PIP-486.
@@ -203,13 +172,7 @@ class BucketLayout:
 
     @classmethod
     def equal_width(cls, n: int) -> "BucketLayout":
-        """Build buckets of one width, or of two that differ by 1 where ``n`` is no power of two.
-
-        Args:
-            n: How many, from 1 to 32,768 (bucket 0 has at least two hashes).
-
-        Raises:
-            ArgumentError: ``n`` is not such a number. (Pulsar takes 0 for 1.)
+        """Build 1 to 32,768 buckets of one width, or of two that differ by 1 where ``n`` is no power of two.
 
         Source:
             Pulsar's EntryBucketSplits: bucket ``i`` starts at ``i * 65536 // n``.
@@ -224,13 +187,7 @@ class BucketLayout:
 
     @classmethod
     def from_splits(cls, splits: Iterable[int]) -> "BucketLayout":
-        """Build the layout from its wire form.
-
-        Args:
-            splits: The starts of all buckets but the first, as in Pulsar's ``entry_bucket_splits``; none is one bucket.
-
-        Raises:
-            ArgumentError: The splits do not grow strictly from at least 2 to at most 65,535.
+        """Build the layout from Pulsar's wire form ``entry_bucket_splits``: the starts of all buckets but the first.
 
         Example:
             >>> len(BucketLayout.from_splits([]))
@@ -240,14 +197,9 @@ class BucketLayout:
 
     @classmethod
     def from_ranges(cls, ranges: Iterable[HashRange]) -> "BucketLayout":
-        """Build the layout from the ranges that a consumer declares when it subscribes.
+        """Build the layout from the half-open ranges that a consumer declares, one for each bucket in order.
 
-        Args:
-            ranges: One for each bucket, in order, half-open (Pulsar's are inclusive: ``HashRange(start, end + 1)``).
-
-        Raises:
-            ArgumentError: There is none, they do not follow one another without a gap from 0 to 65,536, or the first
-                one does not contain 0 and 1.
+        Pulsar's ranges are inclusive: ``HashRange(start, end + 1)``.
         """
         given = tuple(check_several("ranges", ranges, "HashRanges"))
         end = 0
@@ -276,28 +228,12 @@ class BucketLayout:
         return tuple(HashRange(start, stop) for start, stop in pairwise((0, *self._splits, HASH_STOP)))
 
     def range_of(self, bucket: int) -> HashRange:
-        """Return the hashes of a bucket.
-
-        Args:
-            bucket: An int in ``range(len(layout))``.
-
-        Raises:
-            ArgumentError: There is no such bucket.
-        """
+        """Return the hashes of a bucket."""
         start = self._start_of(bucket)
         return HashRange(start, self._splits[bucket] if bucket < len(self._splits) else HASH_STOP)
 
     def canonical_hash(self, bucket: int) -> int:
         """Return the one hash that stands for a bucket where a broker keeps books by hash: its start, but never 0.
-
-        Args:
-            bucket: An int in ``range(len(layout))``.
-
-        Returns:
-            An int from 1 to 65,535, which is in the bucket.
-
-        Raises:
-            ArgumentError: There is no such bucket.
 
         Example:
             >>> [BucketLayout.equal_width(4).canonical_hash(bucket) for bucket in range(4)]
@@ -309,16 +245,8 @@ class BucketLayout:
         r"""Return the key under which a dispatcher serves the entries of a bucket, with a placement over `BUCKET_HASH`.
 
         A dispatcher keeps order and hands over by key. With the bucket as the key, entries of a bucket go to one
-        consumer at a time and in order, and a bucket drains as a whole: what PIP-486 asks for, by the rules there are.
-
-        Args:
-            bucket: An int in ``range(len(layout))``.
-
-        Returns:
-            The canonical hash as two bytes, big-endian.
-
-        Raises:
-            ArgumentError: There is no such bucket.
+        consumer at a time and in order, and a bucket drains as a whole, as PIP-486 asks. The key is the canonical hash
+        as two bytes, big-endian.
 
         Example:
             >>> BucketLayout.equal_width(4).bucket_key(3)
@@ -327,47 +255,21 @@ class BucketLayout:
         return self.canonical_hash(bucket).to_bytes(_BUCKET_KEY_BYTES, "big")
 
     def bucket_of_key(self, bucket_key: bytes) -> int:
-        """Find the bucket of a `bucket_key`, as it comes back in a delivery.
-
-        Raises:
-            ArgumentError: It is not two bytes.
-        """
+        """Find the bucket of a `bucket_key`, as it comes back in a delivery."""
         return bisect_right(self._splits, BUCKET_HASH.function(bucket_key))
 
     def bucket_of(self, bucket_hash: int) -> int:
-        """Find the bucket of a hash.
+        """Find the bucket of a hash in ``range(65536)``. O(log n), n buckets.
 
         An entry without a stamp goes by its key: ``bucket_of(key_halves(key, key_hash).bucket)``. Pulsar's classic
         sticky hash of a key is the same number except that 0 becomes 1, and those two are always in bucket 0.
-
-        Args:
-            bucket_hash: An int in ``range(65536)``.
-
-        Raises:
-            ArgumentError: There is no such hash.
-
-        Complexity:
-            O(log n), n buckets.
         """
         return bisect_right(self._splits, _checked_hash(bucket_hash))
 
     def route(self, hash_min: int, hash_max: int) -> Route:
-        """Route an entry by the bounds stamped on it; both count.
+        """Route an entry by the lowest and highest bucket hash stamped on it. O(log n), n buckets.
 
-        A broken producer is no reason for a broker to fall over, so a stamp that cannot be true is an answer as well.
-
-        Args:
-            hash_min: The lowest bucket hash of its messages.
-            hash_max: The highest.
-
-        Returns:
-            Its bucket, or `Straddles`, or `BadStamp`.
-
-        Raises:
-            ArgumentError: A bound is not an int.
-
-        Complexity:
-            O(log n), n buckets.
+        Returns its bucket, or `Straddles`, or `BadStamp`: a broken producer is no reason for a broker to fall over.
 
         Source:
             PIP-486; differs: the published broker looks at the lowest hash only.
@@ -390,22 +292,10 @@ class BucketLayout:
         return Straddles(first, bisect_right(self._splits, hash_max))
 
     def split(self, messages: Iterable[tuple[int, T]]) -> list[EntryPart[T]]:
-        """Split the messages of an entry by bucket, so that each part can go to one consumer.
+        """Split the messages of an entry, ``(bucket hash, payload)`` in order, by bucket.
 
-        All messages of a key are in one part, in the order they had. Between parts order means nothing: they hold
-        different keys.
-
-        Args:
-            messages: ``(bucket hash, payload)`` in order.
-
-        Returns:
-            A part for each bucket that has messages, in the order of the parts' first messages.
-
-        Raises:
-            ArgumentError: A hash is not an int in ``range(65536)``.
-
-        Complexity:
-            O(m log n), m messages and n buckets.
+        All messages of a key are in one part, in the order they had. Returns a part for each bucket that has messages,
+        in the order of the parts' first messages. O(m log n), m messages and n buckets.
 
         Example:
             >>> [part.messages for part in BucketLayout.equal_width(2).split([(9, "a"), (40_000, "b"), (7, "c")])]
@@ -421,16 +311,10 @@ class BucketLayout:
         ]
 
     def check_declared(self, declared: "BucketLayout") -> None:
-        """Check that another consumer of the same segment declares the same buckets.
-
-        A segment has one layout for its whole life: entries were batched by it.
-
-        Args:
-            declared: What it declares.
+        """Check that another consumer of the same segment declares the same buckets: entries were batched by them.
 
         Raises:
             LayoutMismatchError: It is another layout.
-            ArgumentError: It is no layout.
         """
         check_kind("declared", declared, BucketLayout)
         if declared != self:

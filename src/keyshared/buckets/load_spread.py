@@ -22,13 +22,7 @@ Owners: TypeAlias = tuple[str | None, ...]
 
 
 def whole_numbers(values: Iterable[Weight]) -> list[int]:
-    """Scale numbers to ints in the same proportions.
-
-    Args:
-        values: Finite numbers; floats are taken exactly as they are.
-
-    Returns:
-        As many ints.
+    """Scale finite numbers to ints in the same proportions; floats are taken exactly.
 
     Example:
         >>> whole_numbers([0.5, 2])
@@ -41,11 +35,7 @@ def whole_numbers(values: Iterable[Weight]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class LoadSpread:
-    """Deals buckets by load, starting from who owns what now.
-
-    Attributes:
-        loads: A load of at least 0 for each bucket.
-    """
+    """Deals buckets by load, one of at least 0 for each bucket, starting from the present owners."""
 
     loads: tuple[int, ...]
 
@@ -54,11 +44,8 @@ class LoadSpread:
 
         Args:
             owners: The owner of each bucket so far; those of None or of a consumer that is gone are dealt.
-            weights: Every consumer that is there, in join order.
+            weights: All consumers with their weights, in join order.
             changed: The consumer that joined or got another weight; None for a leave.
-
-        Returns:
-            The new owners.
         """
         if not weights:
             return (None,) * len(owners)

@@ -1,12 +1,9 @@
-"""Which consumer owns which bucket: spreads that are balanced, and what a change moves.
+"""Which consumer owns which bucket: balanced spreads, and what a change moves.
 
 How many buckets a consumer owns depends on weights and join order only: seats in a parliament by the method of
-Sainte-Lague, except that every consumer gets a first bucket before any gets a second one. That is a *divisor method*:
-when a consumer joins, no other consumer gains a bucket; when one leaves, no other consumer loses one. Rounding by
-largest remainders has no such property (the Alabama paradox), so it could not keep the promise that a join moves
-buckets to the newcomer only.
-
-Which buckets a consumer owns is history: a change starts from what is owned now and moves only what it must.
+Sainte-Lague, except that every consumer gets a first bucket before any gets a second one. By such a *divisor method* no
+other consumer gains a bucket when one joins, or loses one when one leaves; rounding by largest remainders (the Alabama
+paradox) could not keep that. Which buckets it owns follows from the present owners: a change moves only what it must.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -46,9 +43,8 @@ class BucketPlacement:
     Args:
         layout: The buckets.
         consumers: The consumers from the start: names, or a mapping from names to weights.
-        key_hash: What a dispatcher's keys are hashed with: bucket keys by default. Its slot of 16 bits has to be the
-            bucket hash of the key. That of `XXH64_SEED_42` is the other half, which finds the segment: a key would go
-            to another consumer than its bucket.
+        key_hash: The hash of a dispatcher's keys: bucket keys by default. Its slot of 16 bits has to be the bucket hash
+            of the key; that of `XXH64_SEED_42` is the other half, which finds the segment.
 
     Raises:
         ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
@@ -95,22 +91,16 @@ class BucketPlacement:
     ) -> Self:
         """Build a spread that evens out loads instead of numbers of buckets; for layouts with hot buckets.
 
-        A join moves buckets to the newcomer only, a leave the leaver's only, as ever; but how many, the loads decide:
-        a bucket moves if the heavier of the two consumers gets lighter by it, the heaviest such bucket first. Without
-        any load numbers are evened out. Consumers that were there from the start are above the mean by
-        less than the heaviest bucket, as far as their weights are equal; what many changes make of it is history.
+        A join moves buckets to the newcomer only, a leave the leaver's only; how many, the loads decide: a bucket moves
+        if the heavier of the two consumers gets lighter by it, the heaviest such bucket first. Consumers that were
+        there from the start are above the mean by less than the heaviest bucket, as far as their weights are equal.
 
         Args:
             layout: The buckets.
-            loads: One for each bucket, as `keyshared.buckets.bucket_loads` gives them. They stay what they are; with
-                new statistics build a new placement by `from_ranges`.
+            loads: An int or a Fraction of at least 0 for each bucket, as `keyshared.buckets.bucket_loads` returns them.
+                With new statistics build a new placement by `from_ranges`.
             consumers: As in the constructor.
             key_hash: As in the constructor.
-
-        Raises:
-            ArgumentError: A load is not an int or a Fraction of at least 0, there are not as many as buckets, or
-                another value that can never work.
-            ConsumerExistsError: A name is given twice.
 
         Complexity:
             O(n log n + m k) for each change, n buckets, m of them moved, k consumers.
@@ -126,24 +116,12 @@ class BucketPlacement:
 
     @classmethod
     def pulsar(cls, layout: BucketLayout, consumers: Iterable[str] = (), *, key_hash: KeyHash = BUCKET_HASH) -> Self:
-        """Build the spread that Pulsar's broker computes; for answers that must equal its own.
+        """Build the spread of Pulsar's broker, in which every weight is 1; for owners that must equal its own.
 
         Consumer ``j`` of ``k``, in the order of their names, owns buckets ``j * n // k`` up to ``(j + 1) * n // k``.
-        Nothing depends on history, and everything is contiguous, but a change shifts buckets between consumers that
-        neither joined nor left.
-
-        Args:
-            layout: The buckets.
-            consumers: Names. Where Pulsar has several consumers of one name, add the consumer id to the name so that
-                the texts sort as the pairs do.
-            key_hash: As in the constructor.
-
-        Returns:
-            The placement; it takes no weight but 1.
-
-        Raises:
-            ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
-            ConsumerExistsError: A name is given twice.
+        Nothing depends on history, but a change shifts buckets between consumers that neither joined nor left. Where
+        Pulsar has several consumers of one name, add the consumer id to the name so that the texts sort as the pairs
+        do.
 
         Source:
             Pulsar's EntryBucketConsumerSelector (PIP-486); names sort as Java sorts them, by UTF-16 code units.
@@ -168,26 +146,17 @@ class BucketPlacement:
         *,
         loads: Iterable[int | Fraction] | None = None,
     ) -> Self:
-        """Rebuild a placement from its value, which is what a restart has.
+        """Restore a placement after a restart from its value, with the hash of the ranges. O(n + r + k).
 
         Args:
             layout: The buckets.
-            ranges: The owners, whether they were spread here or elsewhere. It may be unbalanced; the next change puts
-                that right.
+            ranges: The owners. They may be unbalanced; the next change puts that right.
             consumers: All in join order, with their weights, also those that own nothing. Left out, it is the owners in
                 the order of their names.
             loads: As in `by_load`; left out, numbers of buckets are evened out.
 
-        Returns:
-            The placement, with the hash of the ranges.
-
         Raises:
-            ArgumentError: Two consumers own parts of one bucket, an owner is missing in ``consumers``, or another value
-                that can never work.
-            ConsumerExistsError: A name is given twice.
-
-        Complexity:
-            O(n + r + k), n buckets, r runs, k consumers.
+            ArgumentError: Two consumers own parts of one bucket, or an owner is missing in ``consumers``.
 
         Example:
             >>> layout = BucketLayout.equal_width(8)
@@ -225,21 +194,10 @@ class BucketPlacement:
         self._ranges = None
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
-        """Add a consumer; buckets move to it only (`pulsar`: also between others).
-
-        Args:
-            name: The consumer that joins.
-            weight: Its share relative to the others'; always 1 for `pulsar`.
-
-        Returns:
-            What changed owners, in slot order; nothing if there are more consumers than buckets.
+        """Add a consumer; buckets move to it only (`pulsar`: also between others). Returns what moved, in slot order.
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ArgumentError: The name is empty or no text; the weight is not positive and finite.
-
-        Complexity:
-            O(n + k log k), n buckets and k consumers.
         """
         check_name(name)
         if name in self._weights:
@@ -247,16 +205,10 @@ class BucketPlacement:
         return self._change({**self._weights, name: _checked_weight(weight)}, name)
 
     def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer; only its own buckets move (`pulsar`: also those of others).
-
-        Returns:
-            What changed owners, in slot order.
+        """Remove a consumer; only its own buckets move (`pulsar`: also others). Returns what moved, in slot order.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-
-        Complexity:
-            O(n + k log k), n buckets and k consumers.
         """
         find_consumer(self._weights, name)
         return self._change({other: weight for other, weight in self._weights.items() if other != name}, None)
@@ -264,21 +216,10 @@ class BucketPlacement:
     def set_weight(self, name: str, weight: Weight) -> list[Moved]:
         """Change a consumer's weight; buckets move only to it if the weight grows, only from it if it shrinks.
 
-        (`by_load`: only to it or only from it, whatever its load calls for. `pulsar`: none.)
-
-        Args:
-            name: The consumer.
-            weight: Its share relative to the others'; always 1 for `pulsar`.
-
-        Returns:
-            What changed owners, in slot order; perhaps nothing.
+        By load, buckets move only to it or only from it, by what its load calls for. Returns what moved, in slot order.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
-            ArgumentError: The weight is not positive and finite.
-
-        Complexity:
-            O(n + k log k), n buckets and k consumers.
         """
         find_consumer(self._weights, name)
         return self._change({**self._weights, name: _checked_weight(weight)}, name)
@@ -298,42 +239,21 @@ class BucketPlacement:
 
     @property
     def consumers(self) -> tuple[str, ...]:
-        """Every consumer that was added, in join order, also those that own nothing."""
+        """All consumers in join order, also those that own nothing."""
         return tuple(self._weights)
 
     def weight_of(self, name: str) -> Weight:
-        """Return a consumer's weight.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """Return a consumer's weight, or raise UnknownConsumerError."""
         find_consumer(self._weights, name)
         return self._weights[name]
 
     def owner(self, bucket: int) -> str | None:
-        """Return the owner of a bucket.
-
-        Args:
-            bucket: An int in ``range(len(layout))``.
-
-        Returns:
-            Who owns it; None if there are no consumers.
-
-        Raises:
-            ArgumentError: There is no such bucket.
-        """
+        """Return the owner of a bucket; None without consumers."""
         self._layout.range_of(bucket)  # checks it
         return self._owners[bucket]
 
     def buckets_of(self, name: str) -> tuple[int, ...]:
-        """List a consumer's buckets.
-
-        Returns:
-            The buckets in order; none if there are more consumers than buckets and others came first.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """List a consumer's buckets in order, or raise UnknownConsumerError."""
         find_consumer(self._weights, name)
         return tuple(bucket for bucket, owner in enumerate(self._owners) if owner == name)
 
@@ -345,14 +265,7 @@ class BucketPlacement:
         return twin
 
     def check_invariants(self) -> None:
-        """Check that every bucket has an owner that is there, and that the value says so.
-
-        Raises:
-            InvariantError: It is not so; a bug in this library.
-
-        Complexity:
-            O(n), n buckets.
-        """
+        """Check that every bucket has an owner that is there; an InvariantError is a bug in this library."""
         if len(self._owners) != len(self._layout):
             raise InvariantError("every bucket has a place for its owner")
         if not self._weights.keys() >= {owner for owner in self._owners if owner is not None}:

@@ -1,4 +1,7 @@
-"""Copies between clusters, each exactly once: trees, what a record needs, and how a tree changes."""
+"""Copies between clusters, each exactly once: trees, what a record needs, and how a tree changes.
+
+A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+"""
 
 from keyshared.distribution.arrivals import RecordArrival, RecordFault, ReplicationReport, judge
 from keyshared.distribution.change import LinkMove, LinkStart, Quiesced, Quiescence, TreeChange

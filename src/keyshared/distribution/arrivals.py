@@ -19,12 +19,12 @@ class RecordArrival(NamedTuple):
     """One record in the log of one cluster.
 
     Attributes:
-        at_ms: When it came there.
-        cluster: Where.
-        origin: On which cluster it was produced.
-        sequence: Which record of that origin; a later one has a greater number.
+        at_ms: When it arrived.
+        cluster: The cluster.
+        origin: The cluster on which it was produced.
+        sequence: Its number on that origin; a later one has a greater number.
         flags: Its copy flags there.
-        hop: Which link brought it; None where it was produced.
+        hop: The link that brought it; None where it was produced.
     """
 
     at_ms: int
@@ -36,13 +36,7 @@ class RecordArrival(NamedTuple):
 
 
 class RecordFault(NamedTuple):
-    """One record and one cluster that something is wrong with.
-
-    Attributes:
-        origin: On which cluster the record was produced.
-        sequence: Which record of that origin.
-        cluster: Where something is wrong with it.
-    """
+    """A record, by its origin and number there, and the cluster where something is wrong with it."""
 
     origin: str
     sequence: int
@@ -78,15 +72,12 @@ class ReplicationReport:
 
 
 def judge(arrivals: Iterable[RecordArrival], clusters: Collection[str]) -> ReplicationReport:
-    """Find what was lost, doubled or overtaken.
+    """Find the records that were lost, doubled or overtaken. O(a + r c), a arrivals of r records, c clusters.
 
     Args:
-        arrivals: What came where. Of each cluster all of it in the order of its log, also of clusters that are gone by
-            now; clusters may be mixed in any way.
+        arrivals: Of each cluster all of its log in order, also of clusters that are gone by now; clusters may be mixed
+            in any way.
         clusters: Those that every record should be on.
-
-    Complexity:
-        O(a + r c), a arrivals of r records, c clusters.
 
     Example:
         >>> here, there = RecordArrival(0, "c1", "c1", 0), RecordArrival(7, "c2", "c1", 0)

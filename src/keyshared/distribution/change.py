@@ -1,16 +1,15 @@
 """From one distribution tree to the next: what changes, what has to be drained first, and the proof that it was.
 
-The rule. When a link gets another target while copies are under way on the old path, nothing is lost or doubled, but
-newer records overtake older ones. When levels are numbered anew while records with old flags are unread, records are
-lost or doubled; when a cluster goes with what it has not handed on, they are lost. So stop what changes, drain what it
-has written, and then change. A copy is due only at levels below the one that it came by, so levels drain from the
-highest to the lowest, each once. `Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a
-change wants.
+The rule. When a link gets another target while copies are under way on the old path, newer records overtake older ones.
+When levels are renumbered while records with old flags are unread, records are lost or doubled; when a cluster goes
+with records that it has not handed on, they are lost. So stop what changes, drain what it has written, and then change.
+A copy is due only at levels below the one that it came by, so levels drain from the highest to the lowest, each once.
+`Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a change wants.
 
-A cluster that is added gets its history from one place: the log of a cluster that has everything in the right order,
-whatever the flags of its records mean by now. Later records reach it by flags. Between the two lies a cut, one position
-in each log that is read for the new cluster. Around one cluster any position will do. Around several, the links that
-lead to the source of the history stop one level after the other, and where each of them stands is the cut.
+A cluster that is added gets its history from the log of one cluster that has everything in the right order, whatever
+the flags of its records mean by now. Later records reach it by flags. Between the two lies a cut, one position in each
+log that is read for the new cluster. Around one cluster any position will do. Around several, the links that lead to
+the source of the history stop one level after the other, and where each of them stands is the cut.
 """
 
 from collections.abc import Mapping
@@ -35,24 +34,14 @@ _Tree = TypeVar("_Tree", bound=_Tracked)
 
 
 class LinkMove(NamedTuple):
-    """A link that becomes another one: its distributor goes on at its position, with another target or level.
-
-    Attributes:
-        old: What it was.
-        new: What it is.
-    """
+    """A link that becomes another one: its distributor goes on at its position, with another target or level."""
 
     old: Hop
     new: Hop
 
 
 class LinkStart(NamedTuple):
-    """A new link that takes up its work where another one of its cluster stands.
-
-    Attributes:
-        added: The new link.
-        leader: The link whose position it starts at: the one that leads to the source of the history.
-    """
+    """A new link that starts at the position of ``leader``, which leads to the source of the history."""
 
     added: Hop
     leader: Hop
@@ -65,16 +54,16 @@ class TreeChange(Generic[_Tree]):
     Attributes:
         before: The tree that it starts from.
         after: The tree that it leads to.
-        added: Links that come into being; `starts` says where each one starts.
+        added: New links; `starts` returns where each one starts.
         removed: Links that end.
         moved: Links that go on with another target or level.
-        rewind: Whether moved links start again at the start of the log, because their old target is lost with what it
-            had not handed on. Messages are then distributed twice; their readers have to recognise them.
+        rewind: Whether moved links start again at the start of the log, because their old target is lost with records
+            that it had not handed on. Records are then distributed twice; their readers have to recognise them.
         drains: Links that have to hand on what they have before the change, the highest level first.
         silent: Clusters on which nothing may be produced from the beginning of the drain until the change.
-        fill: For a new cluster, the link that fills it before the change comes into force: every record that its
-            cluster has, up to where `starts` says, goes to the new cluster as ``fill.forward(CopyFlags())``, in order,
-            whatever its own flags are. None if no cluster is added.
+        fill: The link that fills a new cluster before the change comes into force: every record that its cluster has,
+            up to where `starts` says, goes to the new cluster as ``fill.forward(CopyFlags())``, in order, whatever its
+            own flags are. None if no cluster is added.
         follows: New links that start where another one stands.
     """
 
@@ -105,18 +94,12 @@ class TreeChange(Generic[_Tree]):
         return any(moved.old.level != moved.new.level for moved in self.moved)
 
     def starts(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> dict[Hop, int]:
-        """Return where each added link starts: the cut between what `fill` copies and what goes by flags.
+        """Return the offset where each added link starts: the cut between what `fill` copies and what goes by flags.
 
         Args:
             log_ends: The offset after the last record of the cluster that `fill` reads, seen while `Quiescence.stop`
-                stood still.
+                stood still; it is where the filling ends.
             positions: For each leader of ``follows`` the offset that it reads next, seen while it stood still.
-
-        Returns:
-            An offset for each link of ``added``. That of `fill` is where the filling ends.
-
-        Raises:
-            ArgumentError: They are no mappings, one that is needed is missing, or it is no offset.
 
         Example:
             >>> from keyshared.distribution import DistributionTree
@@ -141,14 +124,7 @@ class TreeChange(Generic[_Tree]):
         return found
 
     def check_quiesced(self, quiesced: "Quiesced[_Tree] | None") -> None:
-        """Refuse to come into force without proof that it may.
-
-        Args:
-            quiesced: From a `Quiescence` of this very change.
-
-        Raises:
-            QuiesceError: It needs a proof, and this is none, or that of another change.
-        """
+        """Raise QuiesceError unless this change needs no proof, or ``quiesced`` is that of its own `Quiescence`."""
         if not self.needs_drain:
             return
         pending = tuple(map(str, self.drains))
@@ -162,10 +138,8 @@ class TreeChange(Generic[_Tree]):
 class Quiesced(Generic[_Tree]):
     """The proof that everything that a change would have broken has been drained. Made by `Quiescence.quiesced`.
 
-    One that a host makes itself is no proof, but the host's claim.
-
-    Attributes:
-        change: The change that it allows, of this edition of its tree.
+    One that a host makes itself is no proof, but the host's claim. It allows its ``change``, of this edition of its
+    tree.
     """
 
     change: TreeChange[_Tree]
@@ -190,18 +164,10 @@ class Quiescence(Generic[_Tree]):
     """Walks a change through its drain, level by level, on observations that the host makes.
 
     Stop what `stop` names, then read the end of every log and the committed position of every link, in this order or at
-    once, and hand both to `observe`. Repeat until it answers True. Logs may go on growing meanwhile: a level drains
+    once, and hand both to `observe`. Repeat until it returns True. Logs may go on growing meanwhile: a level drains
     what was there when its turn came. What was stopped stays stopped until the change is in force; where a cluster is
-    added, until `TreeChange.starts` has been told where it stands.
-
-    Args:
-        change: What is to come into force.
-
-    Raises:
-        ArgumentError: The change needs no drain.
-
-    Complexity:
-        Memory O(links to be drained).
+    added, until `TreeChange.starts` has its positions. A change that needs no drain is an ArgumentError. Memory O(links
+    to be drained).
 
     Example:
         >>> from keyshared.distribution import DistributionTree
@@ -242,8 +208,8 @@ Hop(cluster='c4', level=1, target='c3')))
     def stop(self) -> tuple[Hop, ...]:
         """The links that have to stand still from now on: above the level whose turn it is, those with a new target.
 
-        Where a cluster is added, those whose position a new link starts at: until `TreeChange.starts` has been told.
-        None if levels change: then nothing is produced anywhere, and all links have to read to the very end.
+        Where a cluster is added, also those whose position a new link starts at. None if levels change: then nothing is
+        produced anywhere, and all links have to read to the very end.
         """
         if self._change.renumbers:
             return ()
@@ -257,16 +223,13 @@ Hop(cluster='c4', level=1, target='c3')))
         return self._change.silent
 
     def observe(self, log_ends: Mapping[str, int], positions: Mapping[Hop, int]) -> bool:
-        """Take what was seen after everything in `stop` had stopped.
+        """Take an observation made after everything in `stop` had stopped, and return whether the drain is over.
 
         One call ends at most one level: the next level needs a later observation.
 
         Args:
             log_ends: For each cluster of `watch` the offset after its last record.
             positions: For each link of `watch` the offset of the record that it reads next.
-
-        Raises:
-            ArgumentError: One of `watch` is missing, or what is given for it is no offset. Nothing was changed.
         """
         check_mapping("log_ends", log_ends)
         check_mapping("positions", positions)
@@ -282,14 +245,7 @@ Hop(cluster='c4', level=1, target='c3')))
         return not self._stages
 
     def quiesced(self) -> Quiesced[_Tree]:
-        """Return the proof.
-
-        Returns:
-            What `DistributionTree.apply` asks for.
-
-        Raises:
-            QuiesceError: Not everything is drained yet.
-        """
+        """Return the proof that `DistributionTree.apply` asks for; QuiesceError while the drain is not over."""
         if self._stages:
             pending = tuple(str(hop) for stage in self._stages for hop in stage.watch)
             raise QuiesceError("the drain is not over", pending)

@@ -20,12 +20,7 @@ _SHOWN_BITS: Final = 8  # as bits, like the page; more is easier to read as leve
 
 
 class Copy(NamedTuple):
-    """An instruction: append the record to another cluster's log, with these flags.
-
-    Attributes:
-        target: The cluster.
-        flags: What the copy's header says.
-    """
+    """An instruction: append the record to the log of the cluster ``target``, with these flags in its header."""
 
     target: str
     flags: CopyFlags
@@ -35,9 +30,9 @@ class Hop(NamedTuple):
     """One link of the distribution: from a cluster, at a level, to a cluster of a sibling subtree.
 
     Attributes:
-        cluster: Where it reads.
+        cluster: The cluster that it reads.
         level: Level of the distributor that it belongs to.
-        target: Where it writes.
+        target: The cluster that it writes to.
 
     Example:
         >>> Hop("cluster 3", 1, "cluster 4").forward(CopyFlags(0b100))
@@ -51,16 +46,7 @@ class Hop(NamedTuple):
     target: str
 
     def forward(self, flags: CopyFlags) -> Copy | None:
-        """Decide about one record.
-
-        Args:
-            flags: Flags of the record as it lies in the cluster's log.
-
-        Returns:
-            What to copy; None if that has happened already.
-
-        Raises:
-            ArgumentError: The hop's level is none, or the flags are none.
+        """Return the copy of a record with these flags; None if that has been made already.
 
         Source:
             Axual "Distribution model", Copy flags and algorithm.
@@ -77,13 +63,9 @@ class Distributor:
     """The distributor of one level on one cluster.
 
     Args:
-        cluster: Where it reads.
+        cluster: The cluster that it reads.
         level: Its level.
         targets: One cluster of each sibling subtree; kept as a tuple.
-
-    Raises:
-        ConfigError: A name is empty or no text, the level is none, there are no targets, one is named twice, or one is
-            the cluster itself.
 
     Example:
         >>> Distributor("cluster 1", 3, ["cluster 3"]).copies(CopyFlags())
@@ -108,20 +90,7 @@ class Distributor:
             raise ArgumentError("targets", targets, f"be different clusters, and not {self.cluster!r} itself")
 
     def copies(self, flags: CopyFlags) -> tuple[Copy, ...]:
-        """Decide about one record.
-
-        Args:
-            flags: Flags of the record as it lies in the cluster's log.
-
-        Returns:
-            One copy for each sibling subtree, or none if that has happened already.
-
-        Raises:
-            ArgumentError: The flags are none.
-
-        Complexity:
-            O(1) if nothing is due, otherwise O(siblings).
-        """
+        """Return one copy of a record for each sibling subtree, or none if that has been done already."""
         check_flags(flags)
         if not flags.is_due(self.level):
             return ()
@@ -135,13 +104,13 @@ class Distributor:
 
 
 class CopyDecision(NamedTuple):
-    """What one distributor makes of one record.
+    """The decision of one distributor about one record.
 
     Attributes:
-        cluster: Where the record has arrived.
-        flags: With which flags.
+        cluster: The cluster at which the record has arrived.
+        flags: Its flags there.
         level: The distributor's level.
-        copies: What it copies where; nothing if one of the flags that it looks at is set.
+        copies: Its copies; none if one of the flags that it looks at is set.
     """
 
     cluster: str

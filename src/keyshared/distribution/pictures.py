@@ -16,13 +16,7 @@ _ROOT: Final = "n"
 
 
 def mermaid(tree: DistributionTree) -> str:
-    """Draw a tree as a Mermaid flowchart.
-
-    Returns:
-        Lines of text; put them into a block marked ``mermaid``.
-
-    Complexity:
-        O(n d), n links, d the depth.
+    """Draw a tree as a Mermaid flowchart: lines of text for a block marked ``mermaid``. O(n d), n links, d the depth.
 
     Example:
         >>> print(mermaid(DistributionTree({1: ["c1", "c2"]})))
@@ -46,13 +40,7 @@ def mermaid(tree: DistributionTree) -> str:
 
 
 def dot(tree: DistributionTree) -> str:
-    """Draw a tree for Graphviz.
-
-    Returns:
-        A digraph in the DOT language.
-
-    Complexity:
-        O(n d), n links, d the depth.
+    """Draw a tree for Graphviz as a digraph in the DOT language. O(n d), n links, d the depth.
 
     Example:
         >>> print(dot(DistributionTree({1: ["c1", "c2"]})))

@@ -1,8 +1,8 @@
 """A simulation of clusters that distribute to one another: on a virtual clock, exact.
 
-`Replication` is the machine: each cluster has a log, each link a position in the log of its cluster, and every input
-says when it happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks.
-`replicate` puts a schedule through it. Nothing is random here: an interleaving is data. `judge` judges what arrived.
+In `Replication` each cluster has a log, each link a position in the log of its cluster, and every input says when it
+happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks. `replicate` puts a
+schedule through it. Nothing is random: an interleaving is data. `judge` judges what arrived.
 """
 
 from collections import Counter
@@ -36,13 +36,7 @@ DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so onl
 
 @dataclass(frozen=True, slots=True)
 class RecordProduced:
-    """Of a schedule: a record is produced.
-
-    Attributes:
-        at_ms: When.
-        cluster: Where.
-        flags: What its header says; not 0 if an application made it of another record and kept the header.
-    """
+    """A step: a record is produced, with flags if an application made it of another one and kept the header."""
 
     at_ms: int
     cluster: str
@@ -51,7 +45,7 @@ class RecordProduced:
 
 @dataclass(frozen=True, slots=True)
 class LinkStep:
-    """Of a schedule: one link takes one record.
+    """A step: one link takes one record.
 
     Attributes:
         at_ms: When.
@@ -66,12 +60,7 @@ class LinkStep:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDown:
-    """Of a schedule: a cluster cannot be reached; it keeps its log.
-
-    Attributes:
-        at_ms: When.
-        cluster: Which.
-    """
+    """A step: a cluster cannot be reached; it keeps its log."""
 
     at_ms: int
     cluster: str
@@ -79,12 +68,7 @@ class ClusterDown:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUp:
-    """Of a schedule: a cluster is back, with its log.
-
-    Attributes:
-        at_ms: When.
-        cluster: Which.
-    """
+    """A step: a cluster is back, with its log."""
 
     at_ms: int
     cluster: str
@@ -92,12 +76,7 @@ class ClusterUp:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDestroyed:
-    """Of a schedule: a cluster is gone for ever, with its log.
-
-    Attributes:
-        at_ms: When.
-        cluster: Which.
-    """
+    """A step: a cluster is gone for ever, with its log."""
 
     at_ms: int
     cluster: str
@@ -105,12 +84,7 @@ class ClusterDestroyed:
 
 @dataclass(frozen=True, slots=True)
 class TreeChanged:
-    """Of a schedule: a change of the tree comes into force, with or without a drain before.
-
-    Attributes:
-        at_ms: When.
-        change: Which.
-    """
+    """A step: a change of the tree comes into force, with or without a drain before."""
 
     at_ms: int
     change: TreeChange[DistributionTree]
@@ -130,14 +104,12 @@ class Replication:
     """Clusters with logs and links with positions, moved by hand. Not thread-safe.
 
     ``arrivals`` has what came where up to now, for `judge`. A cluster that is added under the name of one that is gone
-    is another cluster: of the one that is gone, ``"c1"`` becomes ``"c1 (1)"`` there.
+    is another cluster: of the one that is gone, ``"c1"`` becomes ``"c1 (1)"`` there. A cluster that is not there is an
+    ArgumentError. Each ``now_ms`` is not before that of the previous call (a ClockError), None for the same.
 
     Args:
         clusters: Names of the clusters.
         hops: The links between them: those of a tree (`DistributionTree.hops`), or wrong ones.
-
-    Raises:
-        ArgumentError: A cluster or link is given twice, or a link is to or from a cluster that is not given.
 
     Example:
         >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
@@ -171,19 +143,9 @@ class Replication:
             self._checked("hop", hop.target)
 
     def produce(self, cluster: str, *, flags: int = 0, now_ms: int | None = None) -> int:
-        """Produce a record.
+        """Produce a record on a cluster that is up, and return its sequence number there.
 
-        Args:
-            cluster: Where.
-            flags: What its header says: 0 of a fresh record, something else if an application copied a header.
-            now_ms: When, not before the previous call.
-
-        Returns:
-            Its sequence number on that cluster.
-
-        Raises:
-            ArgumentError: There is no such cluster, or it is down, or the flags are none.
-            ClockError: Time went back.
+        ``flags`` are those of its header: 0 of a fresh record, something else if an application copied a header.
         """
         self._usable(cluster)
         header = CopyFlags(flags)
@@ -194,27 +156,14 @@ class Replication:
         return sequence
 
     def ready(self) -> list[Hop]:
-        """List the links that have something to read, between clusters that are up.
-
-        Returns:
-            The links in the order in which they were given.
-
-        Complexity:
-            O(links).
-        """
+        """List the links that have something to read, between clusters that are up, in the given order. O(links)."""
         return [hop for hop in self._positions if self._is_ready(hop)]
 
     def work(self, hop: Hop, *, crash: bool = False, now_ms: int | None = None) -> bool:
-        """Read the next record of a link: copy it if it is due, then commit.
+        """Read the next record of a link that is `ready`: copy it if it is due, then commit, or crash before that.
 
-        Args:
-            hop: The link.
-            crash: Die before the commit.
-            now_ms: When, not before the previous call.
-
-        Raises:
-            ArgumentError: The link is not one of `ready`.
-            ClockError: Time went back.
+        Returns:
+            Whether it was copied.
         """
         if check_kind("hop", hop, Hop) not in self._positions or not self._is_ready(hop):
             raise ArgumentError("hop", hop, "be one of ready()")
@@ -228,44 +177,17 @@ class Replication:
         return copy is not None
 
     def down(self, cluster: str, *, now_ms: int | None = None) -> None:
-        """Cut a cluster off; it keeps its log.
-
-        Args:
-            cluster: Which.
-            now_ms: When, not before the previous call.
-
-        Raises:
-            ArgumentError: There is no such cluster.
-            ClockError: Time went back.
-        """
+        """Cut a cluster off; it keeps its log."""
         self._enter(cluster, now_ms)
         self._down.add(cluster)
 
     def up(self, cluster: str, *, now_ms: int | None = None) -> None:
-        """Bring a cluster back, with its log.
-
-        Args:
-            cluster: Which.
-            now_ms: When, not before the previous call.
-
-        Raises:
-            ArgumentError: There is no such cluster.
-            ClockError: Time went back.
-        """
+        """Bring a cluster back, with its log."""
         self._enter(cluster, now_ms)
         self._down.discard(cluster)
 
     def destroy(self, cluster: str, *, now_ms: int | None = None) -> None:
-        """Take a cluster away with its log. Links to it wait until the tree is changed; those from it end.
-
-        Args:
-            cluster: Which.
-            now_ms: When, not before the previous call.
-
-        Raises:
-            ArgumentError: There is no such cluster.
-            ClockError: Time went back.
-        """
+        """Destroy a cluster with its log. Links to it wait until the tree is changed; those from it end."""
         self._enter(cluster, now_ms)
         self._forget(cluster)
 
@@ -279,16 +201,15 @@ class Replication:
         """Bring a change of the tree into force, drained or not. A cluster that it adds is filled at once.
 
         Args:
-            change: Which.
+            change: The change.
             starts: Where added links start: `TreeChange.starts`, if links that stood still have gone on since. By
                 default as everything stands now.
             now_ms: When, not before the previous call.
 
         Raises:
             ArgumentError: The change moves a link that is not there (those from a cluster that is gone may be missing),
-                or adds one that is; a new cluster has records already; the one that it is filled from is down or gone;
-                or a start is none.
-            ClockError: Time went back.
+                or adds one that is; a new cluster has records already; or the one that it is filled from is down or
+                gone.
         """
         check_kind("change", change, TreeChange)
         self._check_links(change)
@@ -318,19 +239,7 @@ class Replication:
                 self._forget(cluster)
 
     def settle(self, *, now_ms: int | None = None, max_copies: int = DEFAULT_MAX_COPIES) -> bool:
-        """Run all links until none has anything left to read.
-
-        Args:
-            now_ms: When, not before the previous call.
-            max_copies: How many copies to make at most.
-
-        Returns:
-            Whether that came to an end. It does not if records go in circles: then one more copy would have been made.
-
-        Raises:
-            ArgumentError: ``max_copies`` is not an int of at least 0.
-            ClockError: Time went back.
-        """
+        """Run all links until none has anything to read; False if that takes more than ``max_copies`` copies."""
         check_int("max_copies", max_copies, 0)
         self._tick(now_ms)
         end = len(self.arrivals) + max_copies
@@ -422,7 +331,7 @@ class Replication:
         self._now_ms = checked_now(now_ms, self._now_ms)
 
     def _enter(self, cluster: str, now_ms: int | None) -> None:
-        """Check the cluster of an input before time moves: an input that is refused changes nothing."""
+        """Check the cluster of an input before time moves."""
         self._checked("cluster", cluster)
         self._tick(now_ms)
 
@@ -443,21 +352,13 @@ def replicate(
     settle: bool = True,
     max_copies: int = DEFAULT_MAX_COPIES,
 ) -> ReplicationReport:
-    """Put a schedule through a tree, and judge what arrived.
+    """Put a schedule through a tree, and judge what arrived. O(copies + steps x links).
 
     Args:
         tree: The tree at the start.
-        schedule: What happens.
+        schedule: The steps, in order of time.
         settle: Whether all links then work until none has anything left to read.
         max_copies: How many copies that may take.
-
-    Raises:
-        ArgumentError: The schedule names what is not there, or holds something else; or ``max_copies`` is not an int
-            of at least 0.
-        ClockError: It goes back in time.
-
-    Complexity:
-        O(copies + steps x links).
 
     Example:
         >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])

@@ -47,12 +47,9 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A root or intermediate node: a level, and the branches that it distributes among.
+    """A root or intermediate node: a level, above those of the nodes below it, and at least two branches.
 
-    Attributes:
-        level: Its level, above those of the nodes below it.
-        branches: Clusters and nodes, at least two.
-        clusters: Every cluster below it, in order.
+    ``clusters`` is every cluster below it, in order.
     """
 
     level: int
@@ -67,17 +64,11 @@ def parse(nested: Nested) -> Branch:
     """Read a shape and prove that it is in order.
 
     Lists get a level `LEVEL_STEP` or more above the nodes below them, on a multiple of it, so that there is room for
-    nodes in between.
-
-    Args:
-        nested: See `Nested`.
+    nodes in between. O(n d), n clusters, d the depth.
 
     Raises:
         TopologyError: A cluster is named twice or is no text, a node has less than two branches, a level is none,
             levels do not decrease strictly from the root to a cluster, or the data is too deep.
-
-    Complexity:
-        O(n d), n clusters, d the depth.
 
     Source:
         Axual "Distribution model": levels decrease towards the clusters in its examples; that they must is our finding.
@@ -204,7 +195,7 @@ def add(root: Branch, path: Path, cluster: str, *, wide: bool) -> Branch:
 
     Args:
         root: The tree.
-        path: Where.
+        path: The place.
         cluster: Its name, not there yet.
         wide: As one more branch of the node above, instead of under a new node with a free level.
 

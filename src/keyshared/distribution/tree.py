@@ -59,18 +59,18 @@ class _Slot(NamedTuple):
 class DistributionTree:
     """Which cluster copies what where: an immutable value.
 
+    A cluster that is not in the tree is an ArgumentError.
+
     Args:
         nested: The shape. A text is a cluster, a list is a node whose level is handed out (with room for nodes in
             between), ``{level: [...]}`` is a node with a level of your own. Two or more branches to a node.
-        hops: Links that have a target of your choice. The others get one by default: the clusters of a subtree copy
-            to those of its sibling in turn, so that no link carries more than it has to.
+        hops: Links that have a target of your choice. The others get one by default: the clusters of a subtree copy to
+            those of its sibling in turn, so that no link carries more than it has to.
         edition: Of a tree that was stored as its shape and links: its `edition`.
 
     Raises:
-        TopologyError: The shape is not in order (see `parse`), or a link is not: its cluster, level or target is not
-            in the tree, its target is not in a sibling subtree of that level or is the cluster itself, or it is given
-            twice.
-        ArgumentError: ``edition`` is not an int of at least 0.
+        TopologyError: The shape is not in order (see `parse`), or a link is not: its cluster, level or target is not in
+            the tree, its target is not in a sibling subtree of that level, or it is given twice.
 
     Complexity:
         O(n d k), n clusters, d the depth, k the branches of a node; O(n) for each of ``hops``.
@@ -96,15 +96,7 @@ class DistributionTree:
 
     @classmethod
     def from_hops(cls, nested: Nested, hops: Iterable[Hop], edition: int = 0) -> "DistributionTree":
-        """Check links that are deployed somewhere: nothing is given by default.
-
-        Args:
-            nested: The shape.
-            hops: Every link.
-            edition: As for the constructor.
-
-        Returns:
-            The tree; its `hops` are these links.
+        """Check links that are deployed somewhere; all must be given, as none gets a default.
 
         Raises:
             TopologyError: As for the constructor, or a link is missing.
@@ -168,19 +160,12 @@ which get nothing from there otherwise
 
     @property
     def edition(self) -> int:
-        """How many changes led here: a tree that was changed back is equal to the old one, and of another edition.
-
-        Not a part of equality. Changes and proofs are those of one edition.
-        """
+        """How many changes led here. Changes and proofs are those of one edition; it is no part of equality."""
         return self._edition
 
     @property
     def max_hops(self) -> int:
-        """How often a record is copied one after the other, at most: the longest chain of levels.
-
-        Complexity:
-            O(n), n clusters.
-        """
+        """How often a record is copied one after the other, at most: the longest chain of levels. O(n), n clusters."""
         return max(len(levels.levels) for levels in self._levels.values())
 
     @property
@@ -189,53 +174,24 @@ which get nothing from there otherwise
         return tuple(map(leaves, crowded(self._root)))
 
     def levels(self, cluster: str) -> tuple[int, ...]:
-        """List the levels of a cluster's distributors.
-
-        Returns:
-            One for each node above it, the highest first.
-
-        Raises:
-            ArgumentError: The cluster is not in the tree.
-        """
+        """List the levels of a cluster's distributors: one for each node above it, the highest first."""
         return self._levels[self._known("cluster", cluster)].levels
 
     def hops(self) -> tuple[Hop, ...]:
-        """List every link: cluster by cluster, the highest level first.
-
-        Returns:
-            One for each cluster, level above it, and sibling subtree there.
-        """
+        """List every link: one for each cluster, level above it (highest first) and sibling subtree there."""
         return self._links
 
     def distributors(self, cluster: str) -> tuple[Distributor, ...]:
-        """List what has to run on a cluster.
-
-        Returns:
-            One for each level above it, the highest first.
-
-        Raises:
-            ArgumentError: The cluster is not in the tree.
-        """
+        """List the distributors that have to run on a cluster: one for each level above it, the highest first."""
         targets = defaultdict(list)
         for hop in self._hops[self._known("cluster", cluster)]:
             targets[hop.level].append(hop.target)
         return tuple(Distributor(cluster, level, tuple(names)) for level, names in targets.items())
 
     def copies(self, cluster: str, flags: CopyFlags) -> tuple[Copy, ...]:
-        """Decide for all distributors of a cluster at once.
+        """Return the copies that a cluster makes of a record with these flags, the highest level first.
 
-        Args:
-            cluster: Where the record lies.
-            flags: Its flags.
-
-        Returns:
-            What is to be copied, the highest level first.
-
-        Raises:
-            ArgumentError: The cluster is not in the tree, or the flags are none.
-
-        Complexity:
-            O(1) if nothing is due, otherwise O(links of the cluster).
+        O(1) if nothing is due, otherwise O(links of the cluster).
         """
         check_flags(flags)
         due = flags.due(self._levels[self._known("cluster", cluster)])
@@ -245,19 +201,7 @@ which get nothing from there otherwise
         return tuple(copy for copy in decided if copy is not None)
 
     def explain(self, origin: str) -> tuple[CopyDecision, ...]:
-        """Follow a record from its production to the last decision about it.
-
-        Args:
-            origin: The cluster that it is produced on.
-
-        Returns:
-            Every decision of every distributor that sees it, in the order of hops; each has a text.
-
-        Raises:
-            ArgumentError: The cluster is not in the tree.
-
-        Complexity:
-            O(links of the tree).
+        """Follow a record from the cluster that produces it to the last decision about it, in the order of hops.
 
         Example:
             >>> tree = DistributionTree({3: [{1: ["c1", "c2"]}, {1: ["c3", "c4"]}]})
@@ -283,25 +227,21 @@ which get nothing from there otherwise
     ) -> "TreeChange[DistributionTree]":
         """Propose a new cluster. No level and no link that is there changes, and production goes on everywhere.
 
-        The new cluster is filled before it takes part: with everything that one cluster has, up to a cut, whatever
-        was moved, removed or renumbered before. Beside one cluster that can be done at any time. Beside a subtree of
+        The new cluster is filled before it takes part: with everything that one cluster has, up to a cut; see
+        `TreeChange.fill` and `TreeChange.starts`. Beside one cluster that can be done at any time. Beside a subtree of
         several it needs a drain, during which the links that lead to the source of the history stop for a while.
 
         Args:
             cluster: Its name. Its log has to be empty.
             near: A cluster that it shall share most of its way with; or several, for the smallest subtree that holds
-                them all; all of them, to put it beside the whole tree.
+                them all.
             wide: Make it one more branch of the node above, instead of putting a new node with a free level there.
-                Needs no free level.
             source: Whose log it is filled from: a cluster of the subtree beside it, with ``wide`` any one below the
                 node above. By default the first one of ``near``, in the order of the shape.
 
-        Returns:
-            The change; see `TreeChange.fill` and `TreeChange.starts`.
-
         Raises:
-            ArgumentError: The name is none or is taken, ``near`` is not in the tree, or ``source`` would not copy to
-                the new cluster.
+            ArgumentError: The name is taken, ``near`` is not in the tree, or ``source`` would not copy to the new
+                cluster.
             TopologyError: There is no free level (see `crowded`), no node to be a branch of, or the tree becomes too
                 deep or gets too many links.
 
@@ -341,13 +281,8 @@ which get nothing from there otherwise
     def propose_move(self, hop: Hop, target: str) -> "TreeChange[DistributionTree]":
         """Propose another target for a link, such as before maintenance of the old one. Needs a drain.
 
-        Args:
-            hop: The link as it is.
-            target: Another cluster of the same sibling subtree.
-
         Raises:
-            ArgumentError: There is no such link.
-            TopologyError: The target is not in that subtree, or is what it was.
+            TopologyError: The target is not in the link's sibling subtree, or is what it was.
         """
         slot = self._slot_of(hop)
         if target == hop.target or target not in slot.siblings:
@@ -361,11 +296,7 @@ which get nothing from there otherwise
     def propose_remove(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to take a cluster out in good order. Needs a drain, and nothing produced on the cluster meanwhile.
 
-        Returns:
-            The change. Links to the cluster move to others of its subtree; levels stay as they are.
-
-        Raises:
-            ArgumentError: The cluster is not in the tree, or is the only one.
+        Links to the cluster move to others of its subtree; levels stay as they are. The only cluster stays.
         """
         change = self._without(cluster)
         old = {moved.old for moved in change.moved}
@@ -378,25 +309,15 @@ which get nothing from there otherwise
     def propose_loss(self, cluster: str) -> "TreeChange[DistributionTree]":
         """Propose to go on without a cluster that is destroyed. Comes into force at once.
 
-        What the lost cluster had received and not handed on is sent again: the links that led to it go back to the
-        start of their logs, so that the clusters of its subtree get duplicates. What had been produced on the lost
-        cluster and had not left it on every level stays missing where it had not arrived.
-
-        Raises:
-            ArgumentError: The cluster is not in the tree, or is the only one.
+        The records that the lost cluster had received and not handed on are sent again: the links that led to it go
+        back to the start of their logs, so that the clusters of its subtree get duplicates. Those produced on it that
+        had not left it on every level stay missing where they had not arrived.
         """
         change = self._without(cluster)
         return TreeChange(self, change.after, removed=change.removed, moved=change.moved, rewind=True)
 
     def propose_renumber(self) -> "TreeChange[DistributionTree]":
-        """Propose to hand out all levels again, with room in between. Needs a drain, and nothing produced meanwhile.
-
-        Returns:
-            The change: every link moves to its new level.
-
-        Complexity:
-            As the constructor.
-        """
+        """Propose to hand out all levels again, with room in between. Needs a drain, and nothing produced meanwhile."""
         root = relevel(self._root)
         slots = _slots(root)
         hops = [Hop(slot.cluster, slot.node.level, old.target) for slot, old in zip(slots, self._links, strict=True)]
@@ -410,18 +331,11 @@ which get nothing from there otherwise
     def apply(
         self, change: "TreeChange[DistributionTree]", quiesced: "Quiesced[DistributionTree] | None" = None
     ) -> "DistributionTree":
-        """Bring a change into force.
-
-        Args:
-            change: Proposed by this tree.
-            quiesced: `Quiescence.quiesced`, if the change needs one.
-
-        Returns:
-            The tree from now on.
+        """Return the tree after a change that this tree proposed.
 
         Raises:
             ArgumentError: The change was proposed by another tree, or by another edition of this one.
-            QuiesceError: It needs a proof, and this is none, or that of another change.
+            QuiesceError: It needs a proof of `Quiescence`, and ``quiesced`` is none, or that of another change.
         """
         if getattr(change, "before", None) != self or change.edition != self._edition:
             raise ArgumentError("change", change, "be proposed by this very tree; propose it again")
@@ -429,13 +343,9 @@ which get nothing from there otherwise
         return change.after
 
     def check_invariants(self) -> None:
-        """Send a record from every cluster and count where it arrives; for tests and for the suspicious.
+        """Send a record from every cluster and count where it arrives; an InvariantError is a bug in this library.
 
-        Raises:
-            InvariantError: It does not arrive everywhere exactly once; a bug in this library.
-
-        Complexity:
-            O(n^2 d k), n clusters, d the depth, k the branches of a node.
+        O(n^2 d k), n clusters, d the depth, k the branches of a node.
         """
         once = dict.fromkeys(self.clusters, 1)
         for origin in self.clusters:

@@ -60,11 +60,11 @@ class Command(NamedTuple):
     Attributes:
         sequence: Its place in the total order of the commands of one dispatcher; gaps are legal.
         at_ms: When, in whole milliseconds. One before the instant that has been reached acts at that instant.
-        command: What to do, one of `COMMANDS`.
+        command: The method, one of `COMMANDS`.
         offset: The message; of ``truncate`` where the log now begins, of ``pull`` the only message wanted, or None.
-        key: Its key; of ``unblock`` and ``redrive`` which key.
-        consumer: Who.
-        attempt: Which delivery is answered; of ``flushed`` which session of the key.
+        key: Its key; of ``unblock`` and ``redrive`` the key.
+        consumer: The consumer.
+        attempt: Number of the delivery; of ``flushed`` the session of the key.
         duration_ms: Of an offer how long after ``at_ms`` the message may be delivered first; ``delay_ms`` of a nack or
             release, ``extend_ms``, or ``drain_ms`` of a consumer that leaves. None is the None of the call, not its
             default: the consumer drains as long as it takes; with 0 it leaves at once. A release, which knows no None,
@@ -73,7 +73,7 @@ class Command(NamedTuple):
             deliveries of the group that may be open.
         weight: The consumer's share; of ``set_group`` the turns of the group.
         filters: Glob patterns of the keys that it accepts; None for all keys.
-        resumed: Whether a consumer that is back still has what it held.
+        resumed: Whether a consumer that is back still has its deliveries.
         reason: Why a delivery failed, of a nack or a reject.
         per_key: Of ``pull`` how many messages of one key a batch may have.
         group: The group of keys whose limits are set, or that is paused or resumed.
@@ -107,22 +107,22 @@ class Command(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """One thing that a dispatcher said.
+    """One outcome of a command.
 
     Attributes:
         position: Its place among all outcomes of the dispatcher, from 0, without gaps.
         sequence: The last command before it: its cause, unless time was; of `LATE` the command itself.
-        at_ms: When; what fell due has the instant at which it did.
+        at_ms: The instant; of a deadline its own.
         effect: Name of the effect, such as "deliver" or "cursor_advanced", `REFUSED`, or `LATE`.
         offset: The message; of "cursor_advanced" the safe cursor.
         key: Its key, where the effect names it.
-        consumer: Who.
-        attempt: Which delivery; of "key_begun", "key_ending" and "key_ended" the number of the session.
+        consumer: The consumer.
+        attempt: Number of the delivery; of "key_begun", "key_ending" and "key_ended" that of the session.
         failures: How often the message had failed; of "released" this time included.
         retry_at_ms: From when on a released message may go out again; None if it is given up or settled.
         call: The command that was ignored.
-        reason: Why; of "done" how; of a refusal the whole text of the error, of "blocked" and "dead_letter" what the
-            last failure said.
+        reason: Why; of "done" how; of a refusal the text of the error, of "blocked" and "dead_letter" the last
+            failure's.
 
     Example:
         >>> OutcomeRow(0, 7, 1_200, "cursor_advanced", offset=3).offset
@@ -203,15 +203,7 @@ def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written do
 
 
 def check_numbers(command: Command, *, now_ms: int) -> None:
-    """Refuse numbers that no table can hold, and that no state could be written with.
-
-    Args:
-        command: The command.
-        now_ms: When it is carried out.
-
-    Raises:
-        ArgumentError: A number has more than 63 bits, or the end of a duration would have.
-    """
+    """Refuse numbers of more than 63 bits, which no table can hold, also for the end of a duration."""
     check_kind("command", command, Command)
     for name in _NUMBERS:
         value = getattr(command, name)
@@ -229,22 +221,11 @@ COMMANDS: Final = (OFFER, *_CALLS)
 
 
 def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> list[Effect]:
-    """Make the call that a command stands for.
-
-    Args:
-        dispatcher: Whose method is called.
-        command: Any but an offer.
-        now_ms: When; not before the dispatcher's own instant.
-
-    Returns:
-        What the method returned.
+    """Make the call of a command other than an offer, and return its effects.
 
     Raises:
         ArgumentError: There is no such command.
         KeySharedError: What the method raised; the dispatcher has not changed.
-
-    Complexity:
-        That of the method.
 
     Example:
         >>> from keyshared import HashRing
@@ -289,17 +270,9 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
 
 
 def fields_of(effect: Effect) -> Fields | None:
-    """Return an effect as the fields of an outcome.
+    """Return an effect as the fields of an outcome, from ``effect`` on, without the item of its message. O(1).
 
-    Args:
-        effect: Any effect; what travels with a message is left out.
-
-    Returns:
-        The fields from ``effect`` on. None for what only the host of the dispatcher needs to know: `Spilled`, `Load`
-        and `Resumed` are about the payloads that it keeps, and about its reading on.
-
-    Complexity:
-        O(1).
+    None for `Spilled`, `Load` and `Resumed`, which are about the payloads and the reading of the dispatcher's host.
 
     Example:
         >>> fields_of(CursorAdvanced(4))[:2]

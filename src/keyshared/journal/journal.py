@@ -53,25 +53,19 @@ class Journal:
 
     A journal is its dispatcher's host, and keeps offsets and keys only. So a `Load` is answered at once, and a message
     for which there is no room waits here, in the order of the log, until there is. Neither is an outcome. Only where
-    the configuration bounds what waits for one key or consumer (``max_waiting_per_key`` and the like), a message beyond
-    that is refused and not kept: such a bound asks the sender to wait, and here that has passed.
+    the configuration bounds what waits for one key (``max_waiting_per_key`` and the like), a message beyond that is
+    refused and not kept.
 
-    A command that the dispatcher refuses changes nothing and is an outcome, "refused": a log cannot take a row back,
-    and one wrong row must not stop all that follow it.
-
-    A command that comes after one with a higher sequence is not carried out either, for its turn has passed, and is an
-    outcome, "late". A command that comes a second time has no outcome. To tell them apart, the journal remembers which
-    sequences have been here, as stretches without a gap: the newest 256. A command from before them counts as late
-    each time.
+    A command that the dispatcher refuses changes nothing and is an outcome, "refused": one wrong row must not stop all
+    that follow it. A command that comes after one with a higher sequence is not carried out either, and is an outcome,
+    "late". A command that comes a second time has no outcome. To tell them apart, the journal remembers the sequences
+    as stretches without a gap: the newest 256. A command from before them counts as late each time.
 
     Args:
-        placement: Where keys go; nobody is on it, consumers come as commands. Placements other than a ring are their
-            own history, which the state does not hold.
+        placement: Where keys go, without consumers: they come as commands. Placements other than a ring are their own
+            history, which the state does not hold.
         config: The dispatcher's limits, times and policies.
         rules: Its functions of a key.
-
-    Raises:
-        ArgumentError: ``placement`` is no such ring, or ``config`` is no `DispatcherConfig`.
 
     Complexity:
         That of the dispatcher, and O(log n) for each deadline that passes.
@@ -121,7 +115,7 @@ class Journal:
         max_bytes: int = DEFAULT_MAX_BYTES,
         rules: Rules | None = None,
     ) -> Self:
-        """Go on where `to_bytes` was called.
+        """Go on where `to_bytes` was called, with the same future.
 
         Args:
             state: What it returned.
@@ -133,17 +127,13 @@ class Journal:
             max_bytes: How much the state may take once it is inflated; no more than that is ever inflated.
             rules: Of the same mark as the original's.
 
-        Returns:
-            A journal with the same future.
-
         Raises:
-            SnapshotError: The state is truncated, forged, of another version, or of another kind of ring; it takes more
-                than ``max_bytes``, or something stands behind its end.
-            ArgumentError: As for the constructor, or ``joined`` is no `HashRing`.
+            SnapshotError: The state is truncated, of another version, or of another kind of ring; or takes more than
+                ``max_bytes``.
 
         Complexity:
-            O(n log n), n messages outstanding; and O(c p) for c consumers with p points together, O(p) if ``joined``
-            is of use.
+            O(n log n), n messages outstanding; and O(c p) for c consumers with p points together, O(p) if ``joined`` is
+            of use.
         """
         _check(placement, config)
         data = Reader(_parsed(state, check_int("max_bytes", max_bytes, 1)), "state")
@@ -174,20 +164,10 @@ class Journal:
     # inputs
 
     def apply(self, command: Command) -> list[OutcomeRow]:
-        """Move time to a command, and carry the command out.
+        """Move time to a command, carry the command out, and return the outcomes, in order.
 
-        Args:
-            command: The next one. One that has been here before is ignored. A new one whose sequence is not above the
-                last one's has only the outcome "late".
-
-        Returns:
-            The outcomes, in order.
-
-        Raises:
-            ArgumentError: ``sequence`` or ``at_ms`` is not an int of at most 63 bits. Nothing has changed.
-
-        Complexity:
-            That of the dispatcher's method, and O(log n) for each deadline that passed.
+        A command that has been here before is ignored. A new one whose sequence is not above the last one's has only
+        the outcome "late".
         """
         check_kind("command", command, Command)
         if command.filters is not None or command.letters is not None:
@@ -214,19 +194,9 @@ class Journal:
         return out
 
     def apply_all(self, commands: Iterable[Command]) -> Iterator[OutcomeRow]:
-        """Carry out commands that come in any order, lazily.
+        """Yield the outcomes of commands that are given in any order, perhaps with some of before, lazily.
 
-        Args:
-            commands: Some of the next ones, and perhaps some of before. Two with one sequence are one command.
-
-        Yields:
-            The outcomes, in order.
-
-        Raises:
-            ArgumentError: As `apply`.
-
-        Complexity:
-            O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
+        Two with one sequence are one command. O(n log n) for sorting n commands, O(n) memory, and that of `apply`.
         """
         given = list(checked_kinds("command", commands, Command))
         for command in given:
@@ -235,23 +205,11 @@ class Journal:
             yield from self.apply(command)
 
     def advance(self, until_ms: int) -> list[OutcomeRow]:
-        """Move time on without a command: everything that is due up to an instant acts, each thing at its own.
+        """Move time on without a command: each deadline up to an instant acts at its own. Return the outcomes.
 
         The journal's own instant moves to the last deadline that was due, and no further: a command that comes later
-        acts at its own time if that is not before.
-
-        Args:
-            until_ms: Up to when, this instant included. One that has passed does nothing.
-
-        Returns:
-            The outcomes, in order.
-
-        Raises:
-            ArgumentError: ``until_ms`` is not an int of at most 63 bits.
-
-        Complexity:
-            O(log n) for each deadline, and for each time that it comes again: a message that may be retried for ever
-            times out and goes out once more for each ``ack_timeout_ms`` that passes.
+        acts at its own time if that is not before. ``until_ms`` is included; one that has passed does nothing. O(log n)
+        for each deadline, each time that it comes again.
         """
         check_offset("until_ms", until_ms)
         out: list[OutcomeRow] = []

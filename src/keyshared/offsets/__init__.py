@@ -1,4 +1,7 @@
-"""Consumer groups that move between clusters: translated offsets, their metadata, and where records came from."""
+"""Consumer groups that move between clusters: translated offsets, their metadata, and where records came from.
+
+A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+"""
 
 from keyshared.offsets.commit_metadata import (
     MAX_METADATA_BYTES,

@@ -46,17 +46,13 @@ class MetadataProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetEnvelope:
-    """What a committer notes about a commit that it made.
+    """The note that a committer leaves about a commit that it made.
 
     Args:
         flags: The levels that the commit has crossed.
         timestamp_epoch_ms: What it was translated from, margin included; None for the beginning of the log. A cluster
             that passes the commit on sends this again, so that the margin is taken off once, not at each hop.
         offset: The offset that was committed with it.
-
-    Raises:
-        ArgumentError: ``flags`` are no flags, the timestamp is no int or has more than 63 bits, or ``offset`` is not an
-            int from 0 to 2**63.
     """
 
     flags: CopyFlags
@@ -73,32 +69,17 @@ class OffsetEnvelope:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """The metadata of a commit, taken apart.
-
-    Attributes:
-        foreign: What others wrote, byte for byte.
-        envelope: The committer's note, None if there is none.
-    """
+    """The metadata of a commit: what others wrote, byte for byte, and the committer's envelope, if there is one."""
 
     foreign: str
     envelope: OffsetEnvelope | None
 
 
 def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
-    """Take the metadata of a commit apart.
+    """Split the metadata of a commit into its parts; texts without an envelope are foreign as a whole. O(length).
 
-    Args:
-        text: The metadata. Texts without an envelope are foreign as a whole.
-
-    Returns:
-        Its parts; or a problem if it has an envelope that cannot be read. The maker of such a commit is unknown: if it
-        was taken for a fresh one, it could travel in circles.
-
-    Raises:
-        ArgumentError: It is no text.
-
-    Complexity:
-        O(length).
+    Returns a problem if it has an envelope that cannot be read: the maker of such a commit is unknown, and if it was
+    taken for a fresh one, it could travel in circles.
 
     Example:
         >>> parse_metadata("AgAAAXtQ").foreign
@@ -135,21 +116,9 @@ def parse_metadata(text: str) -> CommitMetadata | MetadataProblem:
 def compose_metadata(
     foreign: str, envelope: OffsetEnvelope, max_bytes: int = MAX_METADATA_BYTES
 ) -> str | MetadataProblem:
-    """Put an envelope behind what others wrote.
+    """Return metadata with an envelope behind what others wrote, or why there is none. Nothing is ever cut off.
 
-    Args:
-        foreign: What others wrote; kept as it is.
-        envelope: The committer's note.
-        max_bytes: What the cluster takes.
-
-    Returns:
-        The metadata, from which `parse_metadata` gets both again; or why there is none. Nothing is ever cut off.
-
-    Raises:
-        ArgumentError: ``foreign`` is no text, ``envelope`` no `OffsetEnvelope`, or ``max_bytes`` no int of at least 1.
-
-    Complexity:
-        O(length).
+    `parse_metadata` returns both again. ``max_bytes`` is what the cluster takes.
     """
     check_kind("foreign", foreign, str)
     check_kind("envelope", envelope, OffsetEnvelope)

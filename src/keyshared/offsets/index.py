@@ -1,10 +1,9 @@
 """An index over the offsets and timestamps of a partition, both ways, in a few bytes for each record.
 
-Kafka's time index is sparse: every few kilobytes it notes the greatest timestamp so far and the offset that had it, and
-a lookup reads the log from there. This one is as sparse and also says how far off an answer can be. Records are taken
-in *blocks*. A block in which offsets and timestamps both advance evenly is kept as a *run*, three numbers for each
-column however long it grows, and answers exactly. Any other block is *loose*: its first and last offset and its lowest
-and highest timestamp, which bound the answer. With blocks of one record everything is a run, and every answer exact.
+It is as sparse as Kafka's time index, and also says how far off a result can be. Records are taken in *blocks*. A block
+in which offsets and timestamps both advance evenly is kept as a *run*, three numbers for each column however long it
+grows, and is exact. Any other block is *loose*: its first and last offset and its lowest and highest timestamp, which
+bound the result. With blocks of one record everything is a run, and exact.
 
 Timestamps need not grow. Kafka's rule is "the first offset whose timestamp is at least t", and the first offset at
 which the greatest timestamp so far reaches t is just that one: so a lookup bisects the column of greatest timestamps so
@@ -30,12 +29,7 @@ _COLUMNS: Final = ("_first", "_last", "_step", "_low", "_high", "_top")
 
 
 class Bounds(NamedTuple):
-    """Where an answer lies, both ends included.
-
-    Attributes:
-        low: At least this.
-        high: At most this.
-    """
+    """The bounds of a result, both included."""
 
     low: int
     high: int
@@ -56,12 +50,9 @@ class OffsetIndex:
         interval: How much goes into one block, in the unit of `append`'s ``size``; 1 for an exact index.
         start: The log's first offset.
 
-    Raises:
-        ArgumentError: ``interval`` is not an int of at least 1, or ``start`` not an int from 0 up to 63 bits.
-
     Complexity:
         Memory: 48 bytes for a piece, which is a run of any length or a loose block, and the open block's records. So an
-        exact index of timestamps without any pattern takes 24 bytes for each record: more than a full list.
+            exact index of timestamps without any pattern takes 24 bytes for each record: more than a full list.
 
     Source:
         Kafka's OffsetIndex and TimeIndex; differs: one structure for both ways, with bounds, and runs.
@@ -101,7 +92,7 @@ class OffsetIndex:
         self._cut = False  # whether the first piece is a loose block that has lost records: which ones is not known
 
     def append(self, offset: int, timestamp_epoch_ms: int, size: int = 1) -> None:
-        """Take the next record of the log.
+        """Take the next record of the log. O(1) amortised. An error changes nothing.
 
         Args:
             offset: Its offset, not below `end`.
@@ -109,11 +100,7 @@ class OffsetIndex:
             size: How much it fills the block: 1 to count records, its bytes if ``interval`` is in bytes.
 
         Raises:
-            OffsetOrderError: ``offset`` is no int, or below `end`. Nothing was changed.
-            ArgumentError: A number has more than 63 bits, is no int, or ``size`` is below 1. Nothing was changed.
-
-        Complexity:
-            O(1) amortised.
+            OffsetOrderError: ``offset`` is no int, or below `end`.
         """
         if type(offset) is not int or offset < self._end:
             raise OffsetOrderError(offset, self._end - 1)
@@ -152,20 +139,9 @@ class OffsetIndex:
         return items * self._first.itemsize
 
     def find_offset(self, timestamp_epoch_ms: int) -> Bounds:
-        """Find the first offset whose timestamp is at least a given one.
+        """Find the first offset whose timestamp is at least a given one; `end` if there is none. O(log n), n pieces.
 
-        Args:
-            timestamp_epoch_ms: The timestamp.
-
-        Returns:
-            Bounds of the offset; `end` if no record has such a timestamp. ``low`` is the safe end: to read from there
-            may repeat records and never omits one.
-
-        Raises:
-            ArgumentError: The timestamp is no int.
-
-        Complexity:
-            O(log n), n pieces.
+        ``low`` is the safe end: to read from there may repeat records and never omits one.
 
         Example:
             >>> index = OffsetIndex(interval=1)
@@ -185,19 +161,8 @@ class OffsetIndex:
         """Find the timestamp of the last record that is not above an offset, or else of the first record there is.
 
         That is the record a consumer processed last if it commits ``offset + 1``, over any gap that compaction left;
-        and the earliest one that remains if retention has taken it.
-
-        Args:
-            offset: The offset. It need not be that of a record.
-
-        Returns:
-            Bounds of the timestamp; None if there is no record at all. ``low`` is the safe end.
-
-        Raises:
-            ArgumentError: The offset is no int.
-
-        Complexity:
-            O(log n), n pieces.
+        and the earliest one that remains if retention has taken it. None if there is no record; ``low`` is the safe
+        end. O(log n), n pieces.
         """
         check_int("offset", offset)
         if self._offsets and (offset >= self._offsets[0] or not self._first):
@@ -215,17 +180,7 @@ class OffsetIndex:
         return Bounds(timestamp, timestamp)
 
     def truncate(self, before: int) -> None:
-        """Follow the log's retention: forget what lies below an offset.
-
-        Args:
-            before: The log's new `start`. Below the present one nothing happens.
-
-        Raises:
-            ArgumentError: Not an int from 0 up to 63 bits. Nothing was changed.
-
-        Complexity:
-            O(n), n pieces.
-        """
+        """Forget the records below the log's new `start`; a lower one is ignored. O(n), n pieces."""
         check_log_offset("before", before)
         if before <= self._start:
             return
@@ -244,14 +199,7 @@ class OffsetIndex:
         self._top = self._recounted_tops()
 
     def check_invariants(self) -> None:
-        """Check the structure against itself; for tests.
-
-        Raises:
-            InvariantError: It contradicts itself: a bug here.
-
-        Complexity:
-            O(n), n pieces.
-        """
+        """Check the structure against itself; an InvariantError is a bug in this library. O(n), n pieces."""
         columns = [getattr(self, name) for name in _COLUMNS]
         require(len({len(column) for column in columns}) == 1, "columns are equally long")
         stops = [self._start, *(last + 1 for last in self._last)]

@@ -1,11 +1,10 @@
 """Where a record came from, and how far each origin has been processed: positions that mean the same on every cluster.
 
-An offset belongs to one cluster's log. If every record carries its origin and its offset there, then "the last offset
-of each origin that was processed" says what is done without any offset of the cluster that it was done on, and without
-a clock. That is a *provenance vector*. It rests on one condition, *per-origin FIFO*: on each cluster the records of one
-origin lie in the order of their origin offsets. Replication along fixed paths keeps it; so does a change of paths after
-the old one has been drained. An origin is one life of a partition: one that is deleted and made again counts its
-offsets anew and needs another name.
+If every record carries its origin and its offset there, then "the last offset of each origin that was processed" says
+what is done without any offset of the cluster that it was done on, and without a clock. That is a *provenance vector*.
+It rests on one condition, *per-origin FIFO*: on each cluster the records of one origin lie in the order of their origin
+offsets. Replication along fixed paths keeps it; so does a change of paths after the old one has been drained. An origin
+is one life of a partition: one that is deleted and made again needs another name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,17 +26,8 @@ class ProvenanceVector:
     """The last processed offset of each origin.
 
     Fed with the records of a log in its order, up to what is settled and no further, it covers exactly what is
-    processed. `observe` doubles as a filter: it answers whether a record is new. Equal if the positions are. Not
-    thread-safe.
-
-    Args:
-        positions: Last processed offset by origin.
-
-    Raises:
-        ArgumentError: Not a mapping of origins (each a non-empty str) to offsets (ints from 0 up to 63 bits).
-
-    Complexity:
-        Memory O(origins).
+    processed. An origin is a non-empty str, its offset an int from 0 up to 63 bits. Equal if the positions are. Memory
+    O(origins). Not thread-safe.
 
     Example:
         >>> done = ProvenanceVector()
@@ -62,17 +52,9 @@ class ProvenanceVector:
             self._positions[origin] = offset
 
     def observe(self, origin: str, offset: int) -> bool:
-        """Note that a record has been processed, and with it all earlier ones of its origin.
+        """Note that a record, and all earlier ones of its origin, have been processed; return whether it was new.
 
-        Args:
-            origin: Where it was first produced.
-            offset: Its offset there.
-
-        Returns:
-            Whether it was new. False for a record that is covered already: skip it to have no duplicates.
-
-        Raises:
-            ArgumentError: ``origin`` is no non-empty str, or ``offset`` not an int from 0 up to 63 bits.
+        Skip one that was not, to have no duplicates.
         """
         if self.covers(origin, offset):
             return False
@@ -80,36 +62,19 @@ class ProvenanceVector:
         return True
 
     def covers(self, origin: str, offset: int) -> bool:
-        """Return whether a record has been processed.
-
-        Args:
-            origin: Where it was first produced.
-            offset: Its offset there.
-
-        Returns:
-            Whether its origin was observed at this offset or above.
-
-        Raises:
-            ArgumentError: As in `observe`.
-        """
+        """Return whether a record has been processed: its origin was observed at this offset or above."""
         _check(origin, offset)
         position = self._positions.get(origin)
         return position is not None and offset <= position
 
     def first_uncovered(self, records: Iterable[tuple[int, str, int]]) -> int | None:
-        """Translate the vector into an offset of a log: that of the first record that is not processed.
+        """Return the offset to resume a log at: that of the first record that is not processed. O(records read).
 
         Args:
             records: Records of the log in its order, as (offset, origin, origin offset). Not read further than needed.
 
         Returns:
-            The offset to resume at; None if all of them are covered: resume behind the last of them.
-
-        Raises:
-            ArgumentError: As in `observe`, for one of the records read.
-
-        Complexity:
-            O(records read).
+            The offset; None if all of them are covered: resume behind the last of them.
         """
         return next(
             (
@@ -121,21 +86,13 @@ class ProvenanceVector:
         )
 
     def find_uncovered(self, by_origin: Mapping[str, OffsetLookup]) -> int | None:
-        """Do as `first_uncovered` without reading the log, by an index of it for each origin.
+        """Do as `first_uncovered` without reading the log: by one look-up in an index of it for each origin.
+
+        The offset is as exact as the indexes are and never behind the right one.
 
         Args:
-            by_origin: For each origin that the log may have, where its records lie: a look-up such as an `OffsetIndex`,
-                with the origin's offsets for timestamps.
-
-        Returns:
-            The offset to resume at, as exact as the indexes are and never behind the right one; None if all records are
-            covered: resume behind the last of them.
-
-        Raises:
-            ArgumentError: It is no mapping, or something in it is no look-up.
-
-        Complexity:
-            One look-up for each origin.
+            by_origin: For each origin that the log may have a look-up such as an `OffsetIndex`, with the origin's
+                offsets for timestamps.
 
         Example:
             >>> from keyshared.offsets import OffsetIndex
@@ -154,14 +111,7 @@ class ProvenanceVector:
         return min(found, default=None)
 
     def merge(self, other: "ProvenanceVector") -> None:
-        """Add what another vector covers, such as that of a group's earlier life on another cluster.
-
-        Raises:
-            ArgumentError: It is no `ProvenanceVector`. Nothing was changed.
-
-        Complexity:
-            O(origins of the other).
-        """
+        """Add what another vector covers, such as that of a group's earlier life on another cluster."""
         check_kind("other", other, ProvenanceVector)
         mine = self._positions
         for origin, offset in other.positions.items():
@@ -170,18 +120,13 @@ class ProvenanceVector:
     def compact(self, earliest: Mapping[str, int]) -> tuple[str, ...]:
         """Forget origins whose records can no longer be covered, because retention has taken all that were.
 
+        For every record that is not below ``earliest`` nothing changes.
+
         Args:
             earliest: The earliest offset of each origin that any log still holds or may yet get. Other origins stay.
 
         Returns:
-            The origins that were forgotten, sorted. For every record that is not below ``earliest`` all answers stay
-            as they were.
-
-        Raises:
-            ArgumentError: As of the constructor. Nothing was changed.
-
-        Complexity:
-            O(n log n), n origins named.
+            The origins that were forgotten, sorted.
         """
         bounds = ProvenanceVector(earliest).positions
         gone = tuple(sorted(origin for origin, first in bounds.items() if self._positions.get(origin, first) < first))
@@ -199,19 +144,12 @@ class ProvenanceVector:
         return type(self)(self._positions)
 
     def to_json(self) -> dict[str, object]:
-        """Return the vector as plain data that JSON can hold.
-
-        Returns:
-            A new dict; `from_json` reads it.
-        """
+        """Return the vector as plain data that JSON can hold; `from_json` reads it."""
         return {"version": _FORMAT_VERSION, "positions": self.positions}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Read what `to_json` wrote; anything else is refused.
-
-        Raises:
-            SnapshotError: The data is truncated, forged or of another version.
+        """Restore a vector from what `to_json` returned; anything else raises SnapshotError.
 
         Example:
             >>> ProvenanceVector.from_json(ProvenanceVector({"eu": 7}).to_json())

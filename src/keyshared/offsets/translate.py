@@ -1,15 +1,13 @@
 """Moving consumer groups between clusters: a commit becomes a timestamp on one cluster and an offset on another.
 
-Offsets of one topic differ between clusters: retention had taken the beginning when the copy began, and the records of
-several origins arrive in another order. What stays the same is the record. So an `OffsetDistributor` next to the origin
+Offsets of one topic differ between clusters; the records are the same. So an `OffsetDistributor` next to the origin
 translates a commit into the timestamp of the last processed record, less a margin, and an `OffsetCommitter` next to the
-target commits the first offset whose timestamp is at least that.
+target commits the first offset whose timestamp is at least that. Both are values that read and keep nothing, and return
+what to do, or why nothing is to be done.
 
-That loses nothing as long as no record that is still to be processed is older than the margin allows: `required_margin`
-and `margin_for` say how much that is. Where records carry their origin, a `keyshared.offsets.ProvenanceVector` needs
+That loses nothing as long as no record that is still to be processed is older than the margin allows: see
+`required_margin` and `margin_for`. Where records carry their origin, a `keyshared.offsets.ProvenanceVector` needs
 neither clock nor margin; the committer takes its offset by the same rules.
-
-Both are values: they read nothing, keep nothing, and answer a call with what to do, or with why nothing is to be done.
 """
 
 from collections.abc import Iterable
@@ -73,21 +71,13 @@ class OffsetLookup(Protocol):
         ...
 
     def find_offset(self, timestamp_epoch_ms: int, /) -> Bounds:
-        """Find the first offset whose timestamp is at least a given one.
-
-        Args:
-            timestamp_epoch_ms: The timestamp.
-
-        Returns:
-            Bounds of the offset; the log's end if there is none.
-        """
+        """Find the first offset whose timestamp is at least a given one; the log's end if there is none."""
         ...
 
     def find_timestamp(self, offset: int, /) -> Bounds | None:
         """Find the timestamp of the last record that is not above an offset, or else of the first record there is.
 
-        Returns:
-            Bounds of the timestamp; None if there is no record at all.
+        None if there is no record at all.
         """
         ...
 
@@ -107,16 +97,7 @@ class DeclineReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPartition:
-    """The owner of a position: one group in one partition.
-
-    Args:
-        topic: The topic.
-        partition: Its partition.
-        group: The consumer group.
-
-    Raises:
-        ArgumentError: A name is no non-empty str, or the partition not an int of at least 0.
-    """
+    """The owner of a position: one consumer group in one partition of a topic."""
 
     topic: str
     partition: int
@@ -137,10 +118,6 @@ class GroupCommit:
         position: The group and partition.
         offset: The *next* offset to read, as in Kafka: the last processed record lies below it.
         metadata: The commit's own string.
-
-    Raises:
-        ArgumentError: ``position`` is no `GroupPartition`, ``offset`` not an int from 0 to 2**63, or ``metadata`` no
-            text.
     """
 
     position: GroupPartition
@@ -155,17 +132,13 @@ class GroupCommit:
 
 @dataclass(frozen=True, slots=True)
 class GroupTimestamp:
-    """What travels between clusters; the newest one of a position replaces those before.
+    """The message between clusters; the newest one of a position replaces those before.
 
     Args:
         position: The group and partition.
         timestamp_epoch_ms: Nothing that the group has still to process is older, if the margin was enough. None for the
             beginning of the log.
         flags: The levels that it has crossed when it arrives.
-
-    Raises:
-        ArgumentError: ``position`` is no `GroupPartition`, the timestamp neither None nor an int of 63 bits and a sign,
-            or ``flags`` no flags.
     """
 
     position: GroupPartition
@@ -182,16 +155,12 @@ class GroupTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class TargetGroup:
-    """How the group stands on the target, as the host reads it just before.
+    """The state of the group on the target, as the host reads it just before.
 
     Args:
         active: Whether it has members there.
         committed: Its committed offset there, None if it has none.
         metadata: The metadata of that commit.
-
-    Raises:
-        ArgumentError: ``active`` is no bool, ``committed`` neither None nor an int from 0 to 2**63, or ``metadata`` no
-            text.
     """
 
     active: bool = False
@@ -207,12 +176,7 @@ class TargetGroup:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Nothing is to be done about a commit or a timestamp, for now.
-
-    Attributes:
-        position: The group and partition.
-        reason: Why.
-    """
+    """Nothing is to be done about a commit or a timestamp of this position, for now, and why."""
 
     position: GroupPartition
     reason: DeclineReason
@@ -220,16 +184,11 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class OffsetDistributor:
-    """Translates commits into timestamps, next to the origin's log.
-
-    Of several commits of one position only the latest matters.
+    """Translates commits into timestamps, next to the origin's log. The latest commit of a position counts.
 
     Args:
         level: Its level in the distribution tree. With two clusters there is just one.
         margin_ms: How much older than the last processed record an unprocessed one may be; see `required_margin`.
-
-    Raises:
-        ConfigError: ``level`` is no level, or ``margin_ms`` not an int of at least 0.
 
     Source:
         Axual "Distribution model", Distributing offsets; differs: a commit is the next offset, so the record before it
@@ -254,20 +213,13 @@ class OffsetDistributor:
         check_int("margin_ms", self.margin_ms, 0)
 
     def translate(self, commit: GroupCommit, log: OffsetLookup) -> GroupTimestamp | Declined:
-        """Translate a commit.
-
-        Args:
-            commit: The latest one of its position.
-            log: The partition on this cluster.
+        """Translate the latest commit of a position; ``log`` is the partition on this cluster. One look-up in the log.
 
         Returns:
-            What to send to this level's target. Its timestamp is that of the last processed record less the margin;
-            of the earliest record that remains if that one is gone; None for a commit of 0, where nothing has been
+            The message for this level's target. Its timestamp is that of the last processed record less the margin; of
+            the earliest record that remains if that one is gone; None for a commit of 0, where nothing has been
             processed; or, if a committer made the commit, the one that it was made from. Otherwise the reason why
             nothing is sent: ALREADY_DISTRIBUTED, EMPTY_LOG or UNREADABLE_METADATA.
-
-        Complexity:
-            One look-up in the log.
         """
         check_kind("commit", commit, GroupCommit)
         check_members("log", log, OffsetLookup)
@@ -299,12 +251,8 @@ class OffsetCommitter:
 
     Args:
         keep_foreign: Also move groups whose metadata holds what another program wrote, and keep that in front of the
-            envelope. Off by default: such state may be relative to the offset it was written with (parallel-consumer's
-            acked offsets are), and would then be believed of another.
+            envelope. Off by default: such state may be relative to its offset (parallel-consumer's acked offsets are).
         max_metadata_bytes: What the target cluster takes.
-
-    Raises:
-        ConfigError: ``keep_foreign`` is no bool, or ``max_metadata_bytes`` not an int of at least 1.
 
     Source:
         Axual "Distribution model", Distributing offsets; the rules for groups are those of MirrorMaker 2.
@@ -332,26 +280,18 @@ class OffsetCommitter:
     def propose(
         self, sent: GroupTimestamp, group: TargetGroup, log: OffsetLookup, *, offset: int | None = None
     ) -> GroupCommit | Declined:
-        """Decide what to commit.
-
-        Call it again for a position whose latest timestamp was declined, or when the log has grown.
+        """Decide what to commit, by one look-up. Call it again when a timestamp was declined, or the log has grown.
 
         Args:
             sent: The latest timestamp of the position.
-            group: How the group stands here.
+            group: The state of the group here.
             log: The partition on this cluster.
-            offset: Where to resume, if a provenance vector has told; the timestamp is not looked up then. If the vector
-                covers everything (it answers None), that is the log's end, not None.
+            offset: Where to resume by a provenance vector; the timestamp is not looked up then. If the vector covers
+                everything (it returns None), that is the log's end, not None.
 
         Returns:
             The commit to make; or the reason why there is none: ACTIVE_GROUP, NOT_AHEAD, FOREIGN_METADATA,
             UNREADABLE_METADATA, METADATA_TOO_LONG or METADATA_NOT_UTF8.
-
-        Raises:
-            ArgumentError: ``offset`` is neither None nor an int from 0 to 2**63.
-
-        Complexity:
-            One look-up in the log.
         """
         check_kind("sent", sent, GroupTimestamp)
         check_kind("group", group, TargetGroup)
@@ -386,22 +326,14 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
 
     A record that is still to be processed is passed over only if every record up to it on the target is older than the
     timestamp sent. So a margin that reaches from the last processed record back to the oldest unprocessed one is
-    enough, in whatever order they lie on the target; and no smaller one is, should the oldest come first there.
+    enough, in whatever order they lie on the target; and no smaller one is, should the oldest come first there. O(n), n
+    timestamps.
 
     Args:
         last_processed_epoch_ms: Timestamp of the record just below the commit.
         unprocessed_epoch_ms: Timestamps, as they are on the target, of all records that the group has not processed:
             those above its commit, and those that have not reached the cluster it reads from. Records that lie behind
             the result may be left out.
-
-    Returns:
-        Milliseconds, at least 0.
-
-    Raises:
-        ArgumentError: One of the timestamps is no int.
-
-    Complexity:
-        O(n), n timestamps.
 
     Example:
         >>> required_margin(1_000_000, [1_000_500, 910_000, 999_000])
@@ -416,7 +348,7 @@ def required_margin(last_processed_epoch_ms: int, unprocessed_epoch_ms: Iterable
 
 
 def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
-    """Compute a margin that is enough for every translation, from the worst that is planned for.
+    """Compute a margin in milliseconds that is enough for every translation, from the worst that is planned for.
 
     A record may be produced, wait out the longest outage and the longest lag, and so arrive after a younger one has
     been processed; skew makes it look older still.
@@ -426,12 +358,6 @@ def margin_for(*, lag_ms: int, outage_ms: int = 0, skew_ms: int = 0) -> int:
         outage_ms: Longest time that a link is down.
         skew_ms: Greatest difference between any two clocks that put timestamps on the topic's records: producers' for
             CreateTime, brokers' for LogAppendTime.
-
-    Returns:
-        Milliseconds.
-
-    Raises:
-        ArgumentError: One of them is not an int of at least 0.
 
     Example:
         >>> margin_for(lag_ms=5_000, outage_ms=150_000, skew_ms=2_000)

@@ -1,4 +1,7 @@
-"""Scalable topics: segments that split, merge and rebucket, and the order of keys across that."""
+"""Scalable topics: segments that split, merge and rebucket, and the order of keys across that.
+
+A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+"""
 
 from keyshared.segments.autoscale import (
     AutoScale,

@@ -1,14 +1,13 @@
-"""When to split, rebucket or merge: a pure function from what is known to at most one action.
+"""When to split, rebucket or merge: a pure function from a topic's load and consumers to at most one action.
 
 Three passes, and the first that finds something to do decides. Consumers: if a subscription has more of them than there
 are segments, a busy topic gets another segment, and a quiet one more buckets. Load: the segment that exceeds a
 threshold most is split. Cold: two quiet neighbours are merged.
 
-Splitting is quick and merging lazy, and no merge makes a split possible: not for load, because a threshold to split is
-at least twice that to merge, and not for consumers, because nothing is merged while they would get the segment back at
-once. So under constant load a topic comes to rest: it is split as often as it takes, and then merged.
-No rebucketing and no split takes buckets away: consumers come and go, and each rollover makes ordered readers drain. A
-merger may, where the merged segment would have more than the policy allows, but never one that a consumer has.
+No merge makes a split possible: not for load, because a threshold to split is at least twice that to merge, and not for
+consumers, because nothing is merged while they would get the segment back at once. So under constant load a topic comes
+to rest. No rebucketing and no split takes buckets away. A merger may, where the merged segment would have more than the
+policy allows, but never one that a consumer has.
 """
 
 from collections.abc import Mapping
@@ -83,17 +82,7 @@ class ScaleReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Traffic of a segment, or a threshold for it, per second.
-
-    Args:
-        msg_in: Messages from producers.
-        bytes_in: Their bytes.
-        msg_out: Messages to consumers.
-        bytes_out: Their bytes.
-
-    Raises:
-        ArgumentError: A rate is negative, or no finite number.
-    """
+    """Traffic of a segment, or a threshold for it: messages and bytes in and out, each per second and at least 0."""
 
     msg_in: Weight = 0
     bytes_in: Weight = 0
@@ -117,14 +106,9 @@ _SPLIT_REASONS: Final = (ScaleReason.MSG_IN, ScaleReason.BYTES_IN, ScaleReason.M
 
 @dataclass(frozen=True, slots=True)
 class SegmentLoad:
-    """What is known of a segment's traffic.
+    """A segment's traffic: the latest record, and when it was written.
 
-    Args:
-        rates: The latest record.
-        since_ms: When it was written. Records are written when rates change, so an old one means steady traffic.
-
-    Raises:
-        ArgumentError: An argument is something else.
+    Records are written when rates change, so an old one means steady traffic.
     """
 
     rates: Rates
@@ -137,14 +121,14 @@ class SegmentLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoScale:
-    """Everything about `decide` that can be configured.
+    """The policy of `decide`.
 
     Args:
         max_segments: No split beyond.
         min_segments: No merge below.
-        max_merges: No merge of a segment with so many in its lineage, so that a segment which is split and merged again
-            and again stays split at some point. It never bounds splits.
-        max_buckets: Of a segment.
+        max_merges: No merge of a segment with so many in its lineage: one that is split and merged again and again
+            stays split at some point.
+        max_buckets: The most buckets of a segment.
         split_cooldown_ms: Time between two splits, by hand or not.
         rebucket_cooldown_ms: Time between two rebucketings.
         merge_cooldown_ms: Time between two merges.
@@ -153,9 +137,6 @@ class AutoScale:
         split: Above any of these a segment is split.
         merge: Below all of these it is quiet; each is at most half of that to split, or two quiet neighbours could
             become a segment that is split again.
-
-    Raises:
-        ConfigError: A value can never work; a threshold to merge is more than half of that to split.
 
     Source:
         PIP-483, PIP-486, and the broker settings named beside the defaults.
@@ -193,16 +174,7 @@ class AutoScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastActions:
-    """When the topic changed last, by hand or not; None for never.
-
-    Args:
-        split_ms: Last split.
-        rebucket_ms: Last rebucketing.
-        merge_ms: Last merge.
-
-    Raises:
-        ArgumentError: One of them is no int and not None.
-    """
+    """When the topic was split, rebucketed and merged last, by hand or not; None for never."""
 
     split_ms: int | None = None
     rebucket_ms: int | None = None
@@ -223,12 +195,7 @@ _NEVER: Final = LastActions()
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Split a segment in the middle; each half gets half of its buckets, rounded up.
-
-    Attributes:
-        segment: Which.
-        reason: Why.
-    """
+    """Split a segment in the middle; each half gets half of its buckets, rounded up."""
 
     segment: int
     reason: ScaleReason
@@ -236,13 +203,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Rebucket:
-    """Raise the number of buckets of segments.
-
-    Attributes:
-        segments: Which, lowest id first.
-        buckets: How many each of them gets.
-        reason: Why buckets, and no segment.
-    """
+    """Raise the number of buckets of segments, lowest id first; ``reason`` says why buckets, and no segment."""
 
     segments: tuple[int, ...]
     buckets: int
@@ -251,13 +212,7 @@ class Rebucket:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge two neighbours into one segment.
-
-    Attributes:
-        first: The lower one.
-        second: The upper one.
-        reason: Why.
-    """
+    """Merge two neighbours, the lower one first, into one segment."""
 
     first: int
     second: int
@@ -266,11 +221,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class NoAction:
-    """Leave the topic as it is.
-
-    Attributes:
-        reasons: What each pass says: consumers, load, cold.
-    """
+    """Leave the topic as it is; ``reasons`` are those of the passes: consumers, load, cold."""
 
     reasons: tuple[ScaleReason, ScaleReason, ScaleReason]
 
@@ -319,23 +270,17 @@ def decide(
     now_ms: int,
     last: LastActions = _NEVER,
 ) -> Decision:
-    """Decide what to do with a topic now, if anything.
+    """Decide what to do with a topic now: one action, or `NoAction` with the reason of each pass.
 
     A segment without a load record counts as idle where it might be split, and never as quiet where it might be merged.
 
     Args:
         segments: The map.
         loads: By segment.
-        consumers: How many ordered consumers each subscription has; the one with most counts.
+        consumers: How many ordered consumers each subscription has; the greatest number counts.
         policy: Thresholds and limits.
         now_ms: On the clock of the loads and of ``last``.
         last: When something was done last.
-
-    Returns:
-        One action, or `NoAction` with the reason of each pass.
-
-    Raises:
-        ArgumentError: An argument is something else.
 
     Complexity:
         O(n log n), n active segments.
@@ -373,19 +318,10 @@ def decide(
 
 
 def apply_decision(segments: SegmentMap, decision: Decision, policy: AutoScale) -> SegmentMap:
-    """Apply a decision to the map.
-
-    Args:
-        segments: The map that it was decided for.
-        decision: The decision.
-        policy: Bounds the buckets of a merged segment.
-
-    Returns:
-        The next map; the same one for `NoAction`.
+    """Return the next map: that of a decision, with the policy's bound for the buckets of a merged segment.
 
     Raises:
         MisuseError: The map has changed since, and does not allow it any more.
-        ArgumentError: It is no decision.
     """
     check_kind("segments", segments, SegmentMap)
     check_kind("policy", policy, AutoScale)

@@ -1,11 +1,11 @@
-"""Segments of a scalable topic: who covers which part of the ring of segment hashes, and who came before whom.
+"""Segments of a scalable topic: which segment covers which part of the ring of segment hashes, and how they descend.
 
-A topic is cut into segments, each a log of its own over a half-open range of segment hashes. A segment never changes:
-to split, merge or rebucket is to seal it and to hand its range to successors. So the segments form a graph from parents
-to children; those without children are *active*, and their ranges tile the ring. A segment is sealed exactly if it has
+A topic is cut into segments, each a log of its own over a half-open range of segment hashes. A segment never changes: a
+split, a merge or a rebucketing seals it and hands its range to successors. So the segments form a graph from parents to
+children; those without children are *active*, and their ranges tile the ring. A segment is sealed exactly if it has
 children; no separate mark is kept.
 
-Order of a key survives a change because readers that care for order finish the parents before they begin the children
+Order of a key survives a change because ordered readers finish the parents before they begin the children
 (`SegmentMap.ancestors`, and `keyshared.segments.rollover`, which keeps track of it).
 """
 
@@ -45,17 +45,7 @@ _NARROWEST_SPLIT: Final = 2
 
 
 def buckets_for_budget(budget: int, segments: int) -> int:
-    """Return the buckets of each segment when a topic's budget is shared out.
-
-    Args:
-        budget: Buckets of the whole topic.
-        segments: How many segments share them.
-
-    Returns:
-        At least 1, so that many segments exceed the budget.
-
-    Raises:
-        ArgumentError: A number is not an int of at least 1.
+    """Return the buckets of each segment, at least 1, when so many segments share a topic's budget.
 
     Source:
         PIP-486: ``max(1, budget // segments)``.
@@ -68,19 +58,14 @@ def buckets_for_budget(budget: int, segments: int) -> int:
 
 
 class Location(NamedTuple):
-    """Where a message belongs.
-
-    Attributes:
-        segment: Id of the segment.
-        bucket: Bucket within it, by the layout of that very segment.
-    """
+    """The segment of a message by id, and its bucket by the layout of that segment."""
 
     segment: int
     bucket: int
 
 
 class SegmentStats(NamedTuple):
-    """The figures of a map that operators ask for.
+    """The figures of a map.
 
     Attributes:
         active: Active segments.
@@ -99,6 +84,9 @@ class SegmentStats(NamedTuple):
 
 class SegmentMap:
     """The segments of a topic at one epoch: an immutable value. Every change returns another map, one epoch later.
+
+    A segment is named by its id; one that is not there is an `UnknownSegmentError`, and a change of a sealed one a
+    `SegmentSealedError`.
 
     Args:
         segments: All of them, in any order. Parents that were pruned may be missing.
@@ -158,17 +146,9 @@ class SegmentMap:
 
     @classmethod
     def equal_width(cls, n: int = 1, *, budget: int = DEFAULT_BUCKET_BUDGET) -> "SegmentMap":
-        """Build the first map of a topic: segments of one width that share a budget of buckets.
+        """Build the first map of a topic: 1 to 65,536 segments of one width that share a budget of buckets.
 
-        Args:
-            n: How many segments, at most 65,536.
-            budget: Buckets of the whole topic.
-
-        Returns:
-            The map at epoch 0; the ids of its segments grow with their ranges.
-
-        Raises:
-            ArgumentError: A number is not such an int.
+        The ids grow with the ranges.
 
         Example:
             >>> [(s.range.start, len(s.layout)) for s in SegmentMap.equal_width(3, budget=6).active]
@@ -188,9 +168,7 @@ class SegmentMap:
             layout: Buckets of both children; None for equal ones, half as many as the parent has, and at least one.
 
         Raises:
-            UnknownSegmentError: There is no such segment.
-            SegmentSealedError: It is sealed already.
-            ArgumentError: ``at`` leaves a child nothing, or ``layout`` is no layout.
+            ArgumentError: ``at`` leaves a child nothing.
 
         Source:
             PIP-468: ``[start, mid]`` and ``[mid + 1, end]``, inclusive; PIP-486 halves the buckets.
@@ -223,12 +201,10 @@ class SegmentMap:
             first: Id of an active segment.
             second: Id of another one, whose range follows or precedes.
             layout: Buckets of the child; None for equal ones, as many as both parents have together.
-            max_buckets: But not more than this; it does not bound a layout that is given.
+            max_buckets: The most buckets without a given layout.
 
         Raises:
-            UnknownSegmentError: There is no such segment.
-            SegmentSealedError: One is sealed already.
-            ArgumentError: They are no neighbours (the ring has a seam at 0), or an argument can never work.
+            ArgumentError: They are no neighbours (the ring has a seam at 0).
 
         Example:
             >>> merged = SegmentMap.equal_width(2).merge(0, 1)
@@ -248,15 +224,8 @@ class SegmentMap:
 
         Old entries keep the old buckets, so more of them help new data only.
 
-        Args:
-            segment: Id of an active segment.
-            layout: The new buckets; equal or not.
-
         Raises:
-            UnknownSegmentError: There is no such segment.
-            SegmentSealedError: It is sealed already.
-            ArgumentError: It is no layout, or the one that the segment has: every ordered reader would drain for
-                nothing.
+            ArgumentError: The segment has that layout: every ordered reader would drain for nothing.
 
         Source:
             PIP-486, rebucket rollover.
@@ -272,15 +241,9 @@ class SegmentMap:
         return self._with([parent], [parent.range], layout, rollovers=1)
 
     def prune(self, segment: int) -> "SegmentMap":
-        """Forget a sealed segment whose data is gone.
-
-        That everyone has read it is for the caller to know; see `keyshared.segments.removable`.
-
-        Args:
-            segment: Id of a sealed segment, all of whose parents are pruned.
+        """Forget a sealed segment whose data is gone; whether all have read it, `keyshared.segments.removable` says.
 
         Raises:
-            UnknownSegmentError: There is no such segment.
             ArgumentError: It is active, or a parent of it is still there.
         """
         old = self.segment(segment)
@@ -293,7 +256,7 @@ class SegmentMap:
 
     @property
     def next_id(self) -> int:
-        """What the next segment will be called: every id below was given, to a segment that is here or was pruned."""
+        """The id of the next segment: every id below was given, to a segment that is here or was pruned."""
         return self._next_id
 
     @property
@@ -317,57 +280,28 @@ class SegmentMap:
         return tuple(segment.id for segment in self._active)
 
     def segment(self, segment: int) -> Segment:
-        """Return a segment by its id.
-
-        Raises:
-            UnknownSegmentError: There is none.
-        """
+        """Return a segment by its id."""
         found = self._segments.get(segment) if type(segment) is int else None
         if found is None:
             raise UnknownSegmentError(segment, self._epoch)
         return found
 
     def is_active(self, segment: int) -> bool:
-        """Return whether a segment takes new messages.
-
-        Raises:
-            UnknownSegmentError: There is none.
-        """
+        """Return whether a segment takes new messages."""
         return self.segment(segment).id not in self._children
 
     def predecessors(self, segment: int) -> tuple[int, ...]:
-        """Return the parents of a segment that are not pruned.
-
-        Returns:
-            Their ids, lowest first.
-
-        Raises:
-            UnknownSegmentError: There is no such segment.
-        """
+        """Return the parents of a segment that are not pruned, lowest id first."""
         return tuple(parent for parent in self.segment(segment).parents if parent in self._segments)
 
     def successors(self, segment: int) -> tuple[int, ...]:
-        """Return the children of a segment.
-
-        Returns:
-            Their ids in the order of their ranges; none if it is active.
-
-        Raises:
-            UnknownSegmentError: There is no such segment.
-        """
+        """Return the children of a segment in the order of their ranges; none if it is active."""
         return self._children.get(self.segment(segment).id, ())
 
     def ancestors(self, segment: int) -> tuple[int, ...]:
-        """Return everything that an ordered reader has to drain before it may read a segment.
+        """Return the segments that an ordered reader has to drain before it may read a segment.
 
-        Returns:
-            Ids of its parents, their parents and so on, as far as they are not pruned; parents before children.
-
-        Raises:
-            UnknownSegmentError: There is no such segment.
-
-        Complexity:
-            O(a log a), a ancestors.
+        Its parents, their parents and so on, as far as they are not pruned; parents before children.
 
         Example:
             >>> SegmentMap.equal_width().split(0).merge(1, 2).ancestors(3)
@@ -383,19 +317,9 @@ class SegmentMap:
         return tuple(sorted(found))
 
     def readable(self, drained: Collection[int]) -> tuple[int, ...]:
-        """Return the segments that an ordered reader may read.
+        """Return the segments that an ordered reader may read, lowest id first: not drained, all ancestors drained.
 
-        Args:
-            drained: Ids of what it has drained; pruned ones may be among them.
-
-        Returns:
-            Ids, lowest first, of what it has not drained itself although all the ancestors are.
-
-        Raises:
-            ArgumentError: ``drained`` is no collection.
-
-        Complexity:
-            O(n), n segments.
+        ``drained`` may name pruned segments. O(n), n segments.
         """
         done = set(check_several("drained", drained, "ids of segments"))
         open_line: set[int] = set()  # not drained, or below something that is not
@@ -409,18 +333,9 @@ class SegmentMap:
         return tuple(readable)
 
     def segment_at(self, segment_hash: int) -> Segment:
-        """Find the active segment of a key, by the high half of its hash.
+        """Find the active segment of a key, by the high half of its hash in ``range(65536)``. O(log n).
 
-        A producer that finds its segment sealed asks the newer map the same question: that is the whole redirection.
-
-        Args:
-            segment_hash: An int in ``range(65536)``.
-
-        Raises:
-            ArgumentError: There is no such hash.
-
-        Complexity:
-            O(log n), n active segments.
+        A producer that finds its segment sealed looks in the newer map: that is the whole redirection.
         """
         if type(segment_hash) is not int or not 0 <= segment_hash < HASH_STOP:
             raise ArgumentError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
@@ -429,30 +344,16 @@ class SegmentMap:
     def locate(self, segment_hash: int, bucket_hash: int) -> Location:
         """Route a new message by both halves of its key's hash (see `keyshared.buckets.hash_halves`).
 
-        Args:
-            segment_hash: The high half.
-            bucket_hash: The low half; 0 for a message without a key.
-
-        Raises:
-            ArgumentError: There is no such hash.
-
-        Complexity:
-            O(log n + log b), n active segments and b buckets.
+        Without a key ``bucket_hash`` is 0. O(log n + log b), n active segments and b buckets.
         """
         found = self.segment_at(segment_hash)
         return Location(found.id, found.layout.bucket_of(bucket_hash))
 
     def supersedes(self, older: "SegmentMap") -> bool:
-        """Return whether this map is the newer one of two of a topic.
-
-        Args:
-            older: What was known so far.
-
-        Returns:
-            False if this is the same epoch or an earlier one: a notice that came late, to be ignored.
+        """Return whether this map is newer than another one of its topic.
 
         Raises:
-            ArgumentError: It is no map, or a segment of both is not the same: they are of two topics.
+            ArgumentError: A segment of both is not the same: they are of two topics.
         """
         check_kind("segments", older, SegmentMap)
         for one in older.segments:
@@ -467,11 +368,7 @@ class SegmentMap:
         return SegmentStats(len(self._active), sealed, buckets, self._rollovers, self._epoch)
 
     def to_json(self) -> dict[str, object]:
-        """Return the map as plain data that JSON can hold.
-
-        Returns:
-            A new dict; `from_json` reads it.
-        """
+        """Return the map as plain data that JSON can hold; `from_json` reads it."""
         return {
             "version": _FORMAT_VERSION,
             "epoch": self._epoch,
@@ -482,10 +379,7 @@ class SegmentMap:
 
     @classmethod
     def from_json(cls, data: object) -> "SegmentMap":
-        """Read what `to_json` wrote; anything else is refused.
-
-        Raises:
-            SnapshotError: The data is truncated, forged, of another version, or not as `to_json` writes it.
+        """Restore a map from what `to_json` returned; anything else raises SnapshotError.
 
         Example:
             >>> segments = SegmentMap.equal_width(3).split(1)
@@ -511,14 +405,7 @@ class SegmentMap:
         return built
 
     def check_invariants(self) -> None:
-        """Check what must always be true of a map; for tests and for the suspicious.
-
-        Raises:
-            InvariantError: Something is not; a bug in this library.
-
-        Complexity:
-            O(n log n), n segments: everything is built again.
-        """
+        """Check that all is read off the segments; an InvariantError is a bug in this library. O(n log n)."""
         try:
             fresh = SegmentMap(self.segments, epoch=self._epoch, next_id=self._next_id, rollovers=self._rollovers)
         except ArgumentError as error:

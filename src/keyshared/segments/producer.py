@@ -1,10 +1,9 @@
 """A producer across rollovers: where each message goes, and what a seal sends back.
 
-Seals come at any time, while entries are under way. A broker takes the entries of a segment in the order in which they
-were sent, up to the seal, and refuses everything after it; so what it took is a beginning of what was sent. A message
-that was refused goes to the successor, and must get there before anything newer of its key. But whether an entry was
-refused is only known when its answer is there. Hence one rule, the mirror image of the reader's: nothing goes to a
-successor while an entry to a segment whose range it shares is unanswered. Until then messages are held.
+A broker takes the entries of a segment in the order in which they were sent, up to the seal, and refuses everything
+after it. A message that was refused goes to the successor, and must get there before anything newer of its key. Hence
+one rule, the mirror image of the reader's: nothing goes to a successor while an entry to a segment whose range it
+shares is unanswered. Until then messages are held.
 """
 
 from collections.abc import Iterable
@@ -24,12 +23,7 @@ _SEQUENCE_ID: Final = attrgetter("sequence_id")
 
 
 class PublishEntry(NamedTuple):
-    """An entry to be sent to a segment, after all that were given before it.
-
-    Attributes:
-        segment: Id of the segment.
-        entry: The entry. It is answered by its ``sequence_id``.
-    """
+    """An entry to be sent to a segment, after all that were returned before it; answered by its ``sequence_id``."""
 
     segment: int
     entry: EntryBatch
@@ -53,19 +47,18 @@ class SegmentProducer:
 
     Order of keys is kept across splits, merges and rebucketings, and every message is confirmed in the end or still
     known here. If the outcome of an entry is unknown (a lost connection), the caller chooses: `refused` with
-    ``sealed=False`` sends it again and may double it, `confirmed` may lose it. Not thread-safe.
+    ``sealed=False`` sends it again and may double it, `confirmed` may lose it.
+
+    Calls return entries to send, in order. Each ``now_ms`` is in monotonic milliseconds, None for the instant of the
+    last call; a `ClockError` if it goes back. Not thread-safe.
 
     Args:
         segments: The map to begin with.
         limits: When batches go out; None for the defaults.
 
-    Raises:
-        ArgumentError: An argument is something else.
-
     Complexity:
-        O(log s + log b) a message, s active segments and b buckets. Of each segment that is sealed, O(s * l) for the
-        first entry that it refuses, with l segments under way, and O(h log h + s * l) when its last answer is there,
-        with h messages held; any other refusal O(messages of the entry).
+        O(log s + log b) a message, s active segments and b buckets. Of each sealed segment O(s * l) for the first
+        refusal, l segments under way, and O(h log h + s * l) when its last answer is there, h messages held.
 
     Source:
         PIP-468 and PIP-486: a seal redirects producers; differs: says what is held until when.
@@ -97,19 +90,12 @@ class SegmentProducer:
         self._sent = BatchStats(0, 0, 0, 0, self._limits)  # by lanes that are no more
 
     def send(self, message: BatchMessage, *, now_ms: int | None = None) -> list[PublishEntry]:
-        """Take a message; return what goes out because of it.
+        """Take the next message; its ``segment_hash`` chooses the segment.
 
-        Args:
-            message: The next one. Its ``segment_hash`` chooses the segment.
-            now_ms: Monotonic milliseconds; None for the same instant as the last call.
-
-        Returns:
-            Entries to send, in order. None if it waits in a batch, or is held by a rollover (see `held`).
+        Nothing is returned if it waits in a batch, or is held by a rollover (see `held`). An error changes nothing.
 
         Raises:
-            ArgumentError: A field of the message can never work.
             SequenceOrderError: Its sequence id is not above the one before.
-            ClockError: ``now_ms`` went back. In each case nothing was changed.
         """
         check_message(message)
         target = self._segments.segment_at(message.segment_hash)
@@ -123,39 +109,17 @@ class SegmentProducer:
         return self._add(target, message)
 
     def flush(self) -> list[PublishEntry]:
-        """Send what is open; what is held stays.
-
-        Returns:
-            Entries to send, in order.
-        """
+        """Send what is open; what is held stays."""
         return [publish for lane in self._lanes.values() for publish in self._sending(lane, lane.batcher.flush())]
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[PublishEntry]:
-        """Send what has waited long enough. Early and extra calls are free.
-
-        Args:
-            now_ms: Monotonic milliseconds; None for the same instant as the last call.
-
-        Returns:
-            Entries to send, in order.
-
-        Raises:
-            ClockError: ``now_ms`` went back.
-        """
+        """Send what has waited long enough. Early and extra calls are free."""
         self._now = checked_now(now_ms, self._now)
         due = ((lane, lane.batcher.handle_timeout(now_ms=self._now)) for lane in self._lanes.values())
         return [publish for lane, entries in due for publish in self._sending(lane, entries)]
 
     def confirmed(self, segment: int, sequence_id: int) -> list[PublishEntry]:
-        """Record that a broker has taken an entry; an answer that no entry waits for is ignored.
-
-        Args:
-            segment: Where it went.
-            sequence_id: Its id.
-
-        Returns:
-            Entries that waited for this answer.
-        """
+        """Record that a broker has taken an entry; an answer that no entry waits for is ignored."""
         lane = self._lanes.get(segment)
         if lane is None or lane.unanswered.pop(sequence_id, None) is None:
             return []
@@ -164,18 +128,9 @@ class SegmentProducer:
     def refused(self, segment: int, sequence_id: int, *, sealed: bool = True) -> list[PublishEntry]:
         """Record that a broker has refused an entry, because the segment is sealed, or did not take it otherwise.
 
-        Args:
-            segment: Where it went.
-            sequence_id: Its id.
-            sealed: Whether the segment is sealed. If nothing says so (the connection broke), the entry goes out again
-                without a newer map, to the same segment unless that is sealed by then.
-
-        Returns:
-            Entries that waited for this answer: none before all other answers are there, and of a sealed segment none
-            before the newer map is known.
-
-        Raises:
-            ArgumentError: ``sealed`` is no bool.
+        If it is not sealed (the connection broke), the entry goes out again without a newer map, to the same segment
+        unless that is sealed by then. Entries that waited for this answer go out when all other answers are there, and
+        of a sealed segment when the newer map is known.
         """
         check_bool("sealed", sealed)
         lane = self._lanes.get(segment)
@@ -190,14 +145,7 @@ class SegmentProducer:
         return self._settle(lane)
 
     def update(self, segments: SegmentMap) -> list[PublishEntry]:
-        """Learn of a newer map. One that is not newer is ignored.
-
-        Returns:
-            Entries that waited for it.
-
-        Raises:
-            ArgumentError: It is no map, or one of another topic.
-        """
+        """Take a newer map; one that is not newer is ignored."""
         check_kind("segments", segments, SegmentMap)
         if not segments.supersedes(self._segments):
             return []
@@ -238,11 +186,7 @@ class SegmentProducer:
         return total
 
     def check_invariants(self) -> None:
-        """Check what must hold between any two calls.
-
-        Raises:
-            InvariantError: Something does not; a bug in this library.
-        """
+        """Check what must hold between any two calls; an InvariantError is a bug in this library."""
         ids = [message.sequence_id for message in self._held]
         if len(ids) != len(set(ids)):
             raise InvariantError("what is held is held once")

@@ -10,20 +10,10 @@ __all__ = ["assign_round_robin"]
 
 
 def assign_round_robin(segments: SegmentMap, consumers: Iterable[str]) -> dict[int, str]:
-    """Deal the active segments out to consumers, one consumer for each segment.
+    """Assign each active segment to one consumer: its name by the segment's id, in the order of the ranges.
 
-    Args:
-        segments: The map.
-        consumers: Their names, in any order.
-
-    Returns:
-        Who reads each active segment, by its id, in the order of the ranges; empty without consumers.
-
-    Raises:
-        ArgumentError: A name is given twice, or is no text; or one text is given for all names.
-
-    Complexity:
-        O(n + c log c), n active segments and c consumers.
+    Empty without consumers; a name that is given twice is an ArgumentError. O(n + c log c), n active segments and c
+    consumers.
 
     Source:
         PIP-468: segments by range, consumers by name as Java sorts it, by UTF-16 code units, in turns. It depends on

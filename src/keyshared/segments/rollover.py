@@ -1,10 +1,10 @@
-"""The life of segments as an ordered subscription sees it: what may be read, what is drained, what can go.
+"""The life of segments as an ordered subscription sees it: which may be read, which are drained, which can go.
 
 A split, a merge or a rebucketing seals segments and opens successors. The messages of a key before the change are in
 the old segment, those after it in the new one, and buckets of the two need not be the same. So a reader that keeps the
 order of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
 
-Drained is never recorded. It is read off two facts that have to be kept anyway: the cursors of the buckets, and that a
+Drained is never recorded. It follows from two facts that have to be kept anyway: the cursors of the buckets, and that a
 reader came to the end of a sealed segment.
 """
 
@@ -34,7 +34,7 @@ _FIELDS: Final = frozenset({"version", "drained", "cursors"})
 
 
 class SegmentState(StrEnum):
-    """What a segment is to one subscription. It only ever goes down this list."""
+    """The state of a segment for one subscription. It only ever goes down this list."""
 
     ACTIVE = "active"  # producers write to it
     SEALED = "sealed"  # nothing comes any more; something of it is not read, or not settled
@@ -64,17 +64,17 @@ class _Reading:
 class SegmentProgress:
     """How far one ordered subscription is in every segment of a topic.
 
-    Facts go in: a newer map, an entry that was read, one that is settled, the end of a segment. What comes out is the
-    segments that may be read from now on. Who reads which bucket of them is another matter. Not thread-safe.
+    Calls report a newer map, an entry that was read, one that is settled, the end of a segment; they return the
+    segments that may be read from now on, lowest id first. A segment that is not there is an `UnknownSegmentError`. Not
+    thread-safe.
 
     Args:
         segments: The map to begin with.
-        drained: What was drained before a restart; pruned segments may be among them, and active ones, whose end was
+        drained: Segments drained before a restart; pruned segments may be among them, and active ones, whose end was
             seen before the map that seals them.
 
     Raises:
-        ArgumentError: ``segments`` is no map, or ``drained`` names a segment without its ancestors, or one that the map
-            never had.
+        ArgumentError: ``drained`` names a segment without its ancestors, or one that the map never had.
 
     Complexity:
         O(1) for an entry, but O(b) to settle one when the end of its segment was seen, and O(s) when a segment drains;
@@ -109,23 +109,17 @@ class SegmentProgress:
 
     @classmethod
     def restore(cls, state: object, segments: SegmentMap) -> Self:
-        """Go on after a restart. What was outstanding is to be read and offered again, from `resume_offset`.
+        """Go on after a restart. Outstanding entries are to be read and offered again, from `resume_offset`.
 
-        The end of a segment is remembered only if the segment was drained; otherwise the reader sees it again.
+        The end of a segment is remembered only if the segment was drained; otherwise the reader sees it again. O(n +
+        the size of the state), n segments.
 
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
-            segments: A map, at least as new as the one of the snapshot. What it has pruned is left out.
-
-        Returns:
-            Progress that asks for nothing that was settled.
+            segments: A map, at least as new as the one of the snapshot. Segments that it has pruned are left out.
 
         Raises:
-            ArgumentError: ``segments`` is no map.
-            SnapshotError: The state is truncated, forged, of another version, or does not fit the map.
-
-        Complexity:
-            O(n + the size of the state), n segments.
+            SnapshotError: The state is truncated, of another version, or does not fit the map.
 
         Example:
             >>> segments = SegmentMap.equal_width()
@@ -174,17 +168,7 @@ class SegmentProgress:
         reading.next = reading.resume_offset
 
     def update(self, segments: SegmentMap) -> tuple[int, ...]:
-        """Learn of a newer map. One that is not newer is ignored.
-
-        Returns:
-            Segments that may be read from now on, lowest id first.
-
-        Raises:
-            ArgumentError: It is no map, or one of another topic.
-
-        Complexity:
-            O(n), n segments.
-        """
+        """Take a newer map; one that is not newer is ignored. O(n), n segments."""
         check_kind("segments", segments, SegmentMap)
         if not segments.supersedes(self._segments):
             return ()
@@ -195,10 +179,12 @@ class SegmentProgress:
         return self._newly_readable()
 
     def offer(self, segment: int, offset: int, hash_min: int, hash_max: int) -> tuple[int, ...]:
-        """Record that an entry was read, by the stamp on it.
+        """Record that an entry was read, by the stamp on it, and return its buckets.
 
-        It belongs to the buckets of *its* segment, however many its successors have. In each of them it is outstanding
-        until it is settled there.
+        It belongs to the buckets of *its* segment, however many its successors have, and is outstanding in each until
+        it is settled there. Mostly one; several if its bounds straddle them, and all if its stamp cannot be true: then
+        open it, hand each bucket its part (see `BucketLayout.split`), and settle at once where there is none. After a
+        restart only those where it was not settled before. An error changes nothing.
 
         Args:
             segment: Where it was read.
@@ -206,20 +192,10 @@ class SegmentProgress:
             hash_min: The lowest bucket hash of its messages, as stamped.
             hash_max: The highest.
 
-        Returns:
-            Its buckets: mostly one. Several if its bounds straddle them, and all if its stamp cannot be true; then open
-            it, hand each bucket its part (see `BucketLayout.split`), and settle at once where there is none. After a
-            restart only those where it was not settled before: none if there is nothing to be done.
-
         Raises:
             SegmentOrderError: Something before the segment is not drained.
             SegmentSealedError: The end of the segment was seen already.
-            UnknownSegmentError: There is no such segment.
             OffsetOrderError: The offset is not above the one before it.
-            ArgumentError: A bound is not an int, or the offset has more than 63 bits. In each case nothing was changed.
-
-        Complexity:
-            O(log b + the buckets it belongs to), b buckets of the segment.
         """
         layout = self._layout_to_read(segment)
         route = layout.route(hash_min, hash_max)
@@ -240,19 +216,7 @@ class SegmentProgress:
         return wanted
 
     def settle(self, segment: int, bucket: int, offset: int) -> tuple[int, ...]:
-        """Settle an entry, or its part for one bucket; one that is not outstanding is ignored.
-
-        Args:
-            segment: Where it was read. An ack for a segment that is pruned is ignored as well.
-            bucket: One of the buckets that `offer` gave.
-            offset: Its offset.
-
-        Returns:
-            Segments that may be read from now on, lowest id first: those that waited for this very ack.
-
-        Raises:
-            ArgumentError: The segment has no such bucket.
-        """
+        """Settle an entry, or its part for one bucket; ignored if it is not outstanding, or of a pruned segment."""
         reading = self._readings.get(segment)
         if reading is None:
             return ()
@@ -264,13 +228,10 @@ class SegmentProgress:
         """Record that the reader reached the end of a sealed segment: nothing follows what was offered.
 
         A broker may report the end before the newer map arrives; the successors are readable when both are there.
-
-        Returns:
-            Segments that may be read from now on, lowest id first. Saying it again changes nothing.
+        Calling it again changes nothing.
 
         Raises:
             SegmentOrderError: Something before the segment is not drained.
-            UnknownSegmentError: There is no such segment.
         """
         if self.state(segment) is SegmentState.DRAINED:
             return ()
@@ -298,14 +259,7 @@ class SegmentProgress:
         return tuple(sorted(self._before | here))
 
     def state(self, segment: int) -> SegmentState:
-        """Return what a segment is to this subscription.
-
-        Returns:
-            The state. Drained implies that everything before it is drained, too.
-
-        Raises:
-            UnknownSegmentError: There is no such segment.
-        """
+        """Return the state of a segment. Drained implies that everything before it is drained, too."""
         active = self._segments.is_active(segment)
         reading = self._readings.get(segment)
         if segment in self._before or (reading is not None and reading.drained):
@@ -314,32 +268,16 @@ class SegmentProgress:
         return SegmentState.ACTIVE if active and not ended else SegmentState.SEALED
 
     def waiting_for(self, segment: int) -> tuple[int, ...]:
-        """Return why a segment may not be read.
-
-        Returns:
-            What has to be drained before, lowest id first; empty if it may be read, or is drained itself.
-
-        Raises:
-            UnknownSegmentError: There is no such segment.
-        """
+        """Return the segments that have to be drained before a segment may be read, lowest id first."""
         done = set(self.drained)
         return tuple(one for one in self._segments.ancestors(segment) if one not in done)
 
     def resume_offset(self, segment: int, bucket: int | None = None) -> int | None:
-        """Return where a reader goes on after a restart.
+        """Return where a reader of a segment, or of one bucket of it, goes on after a restart.
 
-        Args:
-            segment: Its id.
-            bucket: One of its buckets; None for a reader of all of them.
-
-        Returns:
-            The lowest offset that is not settled, or one above the greatest of the segment; None if none of it was
-            offered. A bucket in which nothing waits does not hold the segment back, however long ago its last entry
-            was. What was settled before a restart and would come next is passed over.
-
-        Raises:
-            UnknownSegmentError: There is no such segment.
-            ArgumentError: It has no such bucket.
+        The lowest offset that is not settled, or one above the greatest of the segment; None if none of it was offered.
+        A bucket in which nothing waits does not hold the segment back. What was settled before a restart and would come
+        next is passed over.
         """
         layout = self._segments.segment(segment).layout
         reading = self._readings.get(segment)
@@ -351,21 +289,8 @@ class SegmentProgress:
     def snapshot(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
         """Return what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
 
-        Args:
-            max_token_bytes: Longest text for one cursor, at least 37 bytes, into which any position fits. Ranges that
-                do not fit are delivered again after a restart.
-
-        Returns:
-            A new dict; `restore` reads it.
-
-        Raises:
-            ArgumentError: ``max_token_bytes`` is no int of at least 37.
-
-        Complexity:
-            O(segments + buckets + outstanding).
-
-        Source:
-            PIP-486: the unit of a checkpoint is a bucket of a segment.
+        ``max_token_bytes`` is the longest text of one cursor, at least 37 bytes, into which any position fits; ranges
+        that do not fit are delivered again after a restart. O(segments + buckets + outstanding).
         """
         check_int("max_token_bytes", max_token_bytes, LEAST_TOKEN_BYTES)
         done = list(self.drained)
@@ -377,11 +302,7 @@ class SegmentProgress:
         return {"version": _FORMAT_VERSION, "drained": done, "cursors": cursors}
 
     def check_invariants(self) -> None:
-        """Check what must hold between any two calls.
-
-        Raises:
-            InvariantError: Something does not; a bug in this library.
-        """
+        """Check what must hold between any two calls; an InvariantError is a bug in this library."""
         if self._readable != set(self._now_readable()):
             raise InvariantError("what may be read follows from what is drained")
         done = set(self.drained)
@@ -425,14 +346,9 @@ class SegmentProgress:
 
 
 def removable(segments: SegmentMap, subscriptions: Iterable[SegmentProgress]) -> tuple[int, ...]:
-    """Return the sealed segments that no subscription needs any more.
+    """Return the sealed segments that no ordered subscription needs any more, in an order in which they can be pruned.
 
-    Args:
-        segments: The map.
-        subscriptions: Every ordered subscription of the topic. Others, and retention, are for the caller to ask.
-
-    Returns:
-        Ids, in an order in which `SegmentMap.prune` takes them.
+    Other subscriptions, and retention, are for the caller to ask.
 
     Example:
         >>> progress = SegmentProgress(SegmentMap.equal_width())

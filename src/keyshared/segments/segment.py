@@ -27,18 +27,16 @@ _MOST_CHILDREN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment, as it was born and as it stays.
+    """One segment, which never changes.
 
     Attributes:
         id: Never used again. Children have greater ids than their parents.
-        range: The segment hashes that it covers.
+        range: The half-open range of segment hashes that it covers; those of PIP-468 are inclusive.
         layout: Its buckets, for life: its entries were batched by them.
-        parents: Whose range it took over: none at first, one after a split or a rebucketing, two after a merge.
+        parents: Ids of those whose range it took over: none at first, one after a split or a rebucketing, two after a
+            merge.
         epoch: Epoch of the map in which it first appeared.
         merges: Most merges on any way from it back to the beginning, its own included.
-
-    Source:
-        PIP-468; differs: ranges are half-open.
     """
 
     id: int

@@ -1,4 +1,7 @@
-"""A whole subscription on a virtual clock: the real dispatcher, simulated consumers, and what happened."""
+"""A whole subscription on a virtual clock: the real dispatcher, simulated consumers, and what happened.
+
+A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+"""
 
 from keyshared.simulate.deliveries import SimulatedDelivery, simulated_deliveries
 from keyshared.simulate.engine import Stop

@@ -1,4 +1,7 @@
-"""Names of topics, groups and schema subjects on several clusters, and schemas that keep their ids."""
+"""Names of topics, groups and schema subjects on several clusters, and schemas that keep their ids.
+
+A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+"""
 
 from keyshared.subjects.names import SUBJECT_SUFFIXES, NameIssue, NamePattern, NameProblem, ParsedName
 from keyshared.subjects.registry import (

@@ -1,17 +1,19 @@
-"""Names of topics, groups and schema subjects, and what they are called on another cluster.
+"""Names of topics, groups and schema subjects, and their names on another cluster.
 
-Users know a topic as ``orders``. On a cluster it has a technical name that a pattern makes of fields, such as
+On a cluster the topic ``orders`` has a technical name that a pattern makes of fields, such as
 ``{tenant}-{instance}-{environment}-{topic}``, and its schemas stand in a registry under that name plus ``-key`` or
 ``-value`` (TopicNameStrategy). Each cluster has a pattern of its own, so a distributor reads a name with one pattern
 and writes it with another one.
 
 Reading is where it goes wrong: ``a-b-c`` fits ``{tenant}-{topic}`` twice if tenants may have a dash. So each field has
-a set of values that it may have, and *every* split of the name is tried. One that fits is the reading; two are an
-answer of their own, never a guess:
+a set of values that it may have, and *every* split of the name is tried. Two that fit are a result of their own, never
+a guess:
 
 - a *known* field has the values of the cluster's configuration, mostly one;
+
 - a *plain* field has any value without a separator, a separator being any text that stands between two fields;
-- any other field is *greedy*: it has any value that is not empty. By default only the last one that is not known is.
+
+- any other field is *greedy*: any value that is not empty. By default only the last one that is not known is.
 """
 
 import re
@@ -41,12 +43,9 @@ _NO_SUFFIX: Final = ("",)
 class NameIssue(StrEnum):
     """Why a name was not read or not translated."""
 
-    NO_MATCH = "no match"
-    """No split of the name fits the pattern."""
-    AMBIGUOUS = "ambiguous"
-    """More than one does."""
-    NOT_ALLOWED = "not allowed"
-    """The other cluster's pattern does not allow the value of a field."""
+    NO_MATCH = "no match"  # no split of the name fits the pattern
+    AMBIGUOUS = "ambiguous"  # more than one does
+    NOT_ALLOWED = "not allowed"  # the other cluster's pattern does not allow the value of a field
     AMBIGUOUS_THERE = "ambiguous there"
     """The other cluster's pattern could read the translated name in more than one way."""
 
@@ -56,11 +55,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ParsedName:
-    """What a name means.
-
-    Attributes:
-        fields: Pairs of a field and its value, in the order of the pattern.
-        suffix: What stood behind the pattern, such as ``-value``; empty for topics and groups.
+    """The meaning of a name: pairs of a field and its value, and the suffix such as ``-value``, or none.
 
     Example:
         >>> NamePattern("{tenant}-{topic}").parse("acme-orders")["topic"]
@@ -71,11 +66,7 @@ class ParsedName:
     suffix: str = ""
 
     def __getitem__(self, field: str) -> str:
-        """Return the value of a field.
-
-        Raises:
-            KeyError: The pattern has no such field.
-        """
+        """Return the value of a field, or raise KeyError."""
         return dict(self.fields)[field]
 
 
@@ -86,9 +77,9 @@ class NameProblem:
     Attributes:
         name: The name.
         problem: What is wrong with it.
-        readings: Two of the readings if there are several; those of the translated name for
-            `NameIssue.AMBIGUOUS_THERE`.
-        field: Which field it is about, for `NameIssue.NOT_ALLOWED`.
+        readings: Two of its readings if there are several; for `NameIssue.AMBIGUOUS_THERE` those of the translated
+            name.
+        field: The field, for `NameIssue.NOT_ALLOWED`.
     """
 
     name: str
@@ -106,10 +97,6 @@ class NamePattern:
         plain: Fields that never have a separator. None for all but the last of those that are not known; empty for no
             field at all, and then every name that has two splits is ambiguous.
         suffixes: What follows the pattern, exactly one of them; none for topics and groups. See `for_subjects`.
-
-    Raises:
-        ArgumentError: No field, a field twice, a stray brace, ``known`` or ``plain`` names no field of the pattern or
-            the same one, or a value is no non-empty str.
 
     Source:
         Axual, "Schema Distribution model" and the pattern syntax of its configuration; differs: a name with several
@@ -172,15 +159,8 @@ class NamePattern:
     ) -> "NamePattern":
         """Read the other notation for patterns: ``[tenant|instance|environment]-topic``.
 
-        Args:
-            text: Names of fields, joined by the separator; in brackets also by a bar.
-            separator: What a bar stands for.
-            known: As for the class.
-            plain: As for the class.
-            suffixes: As for the class.
-
-        Raises:
-            ArgumentError: It is no such text, or as for the class.
+        Names of fields are joined by the separator, for which a bar in brackets stands too; the rest is as for the
+        class.
 
         Source:
             Axual, "Schema Distribution model".
@@ -218,13 +198,7 @@ class NamePattern:
         return self._suffixes
 
     def for_subjects(self, suffixes: Sequence[str] = SUBJECT_SUFFIXES) -> "NamePattern":
-        """Return the pattern of the schema subjects that belong to topics of this pattern.
-
-        Args:
-            suffixes: What a subject has behind the name of its topic.
-
-        Raises:
-            ArgumentError: A suffix is not a text.
+        """Return the pattern of the schema subjects of these topics: their names, followed by one of the suffixes.
 
         Example:
             >>> NamePattern("{topic}").for_subjects().parse("orders-key")
@@ -233,20 +207,12 @@ class NamePattern:
         return NamePattern(self._text, known=self._known, plain=self._plain, suffixes=suffixes)
 
     def constant(self, field: str) -> str | None:
-        """Return the one value that a field can have.
-
-        Returns:
-            The value, or None if there is no such field or it may have others.
-        """
+        """Return the one value that a field can have; None if there is no such field or it may have others."""
         values = self._known.get(field, ())
         return values[0] if len(values) == 1 else None
 
     def values(self, field: str) -> tuple[str, ...]:
-        """Return the values of a known field.
-
-        Returns:
-            Its values; none if it is not known.
-        """
+        """Return the values of a known field; none if it is not known."""
         return self._known.get(field, ())
 
     def allows(self, field: str, value: str) -> bool:
@@ -258,19 +224,9 @@ class NamePattern:
         return bool(value) and not (field in self._plain and self._has_separator(value))
 
     def parse(self, name: str) -> ParsedName | NameProblem:
-        """Read a name.
+        """Read a name of the cluster. O(s f n), s suffixes, f fields with their known values, n characters.
 
-        Args:
-            name: A name as it stands on the cluster.
-
-        Returns:
-            Its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
-
-        Raises:
-            ArgumentError: It is no non-empty str.
-
-        Complexity:
-            O(s f n), s suffixes, f fields with their known values, n characters.
+        Returns its only reading, or a `NameProblem` with `NameIssue.NO_MATCH` or `NameIssue.AMBIGUOUS`.
         """
         readings = tuple(islice(self._readings(check_text("name", name)), 2))
         if len(readings) == 1:
@@ -278,21 +234,11 @@ class NamePattern:
         return NameProblem(name, NameIssue.AMBIGUOUS if readings else NameIssue.NO_MATCH, readings)
 
     def format(self, values: Mapping[str, str], suffix: str = "") -> str:
-        """Write a name.
+        """Write a name. Reading it returns the same values, or `NameIssue.AMBIGUOUS` if it has other readings as well.
 
         Args:
             values: A value for each field; known fields with one value may be left out.
             suffix: One of `suffixes`.
-
-        Returns:
-            The name. Reading it gives the same values, or `NameIssue.AMBIGUOUS` if it has other readings as well.
-
-        Raises:
-            ArgumentError: A field is missing or is none of the pattern's, has a value that it may not have, or the
-                suffix is none of the pattern's.
-
-        Complexity:
-            O(n), n characters.
 
         Example:
             >>> NamePattern("{tenant}-{topic}", known={"tenant": "acme"}).format({"topic": "orders"})

@@ -1,4 +1,4 @@
-"""What a schema registry holds at one moment, as values."""
+"""The content of a schema registry at one moment, as values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +18,9 @@ _Setting = TypeVar("_Setting", bound=StrEnum)
 class Mode(StrEnum):
     """What a registry lets its clients do with a subject."""
 
-    READWRITE = "READWRITE"
-    """The registry gives out ids itself."""
-    READONLY = "READONLY"
-    """Nothing can be changed."""
-    IMPORT = "IMPORT"
-    """The client says which id and version; compatibility is not checked."""
+    READWRITE = "READWRITE"  # the registry gives out ids itself
+    READONLY = "READONLY"  # nothing can be changed
+    IMPORT = "IMPORT"  # the client says which id and version; compatibility is not checked
 
 
 class Compatibility(StrEnum):
@@ -43,16 +40,7 @@ DEFAULT_COMPATIBILITY: Final = Compatibility.BACKWARD  # Confluent, Karapace, Re
 
 @dataclass(frozen=True, slots=True, order=True)
 class Reference:
-    """The use of one schema by another.
-
-    Attributes:
-        name: What it is called in the schema.
-        subject: Where it is registered.
-        version: As which version.
-
-    Raises:
-        ArgumentError: A name is empty, or the version is not an int of at least 1.
-    """
+    """The use of one schema by another: its name there, and the subject and version that it is registered as."""
 
     name: str
     subject: str
@@ -79,12 +67,9 @@ class Registration:
         id: The registry's number for the schema, from 1 on.
         schema: The schema's text or a fingerprint of it. It is compared and nothing else, so both registries must give
             the same one for the same schema.
-        schema_type: What kind of text it is.
-        references: Which other schemas it uses.
+        schema_type: The kind of text.
+        references: The other schemas that it uses.
         deleted: It is deleted softly: not listed any more, but old messages can still be read with its id.
-
-    Raises:
-        ArgumentError: A value is of another type, empty, or below 1.
     """
 
     subject: str
@@ -116,7 +101,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class RegistryView:
-    """What a registry holds at one moment.
+    """The content of a registry at one moment.
 
     Attributes:
         registrations: All of them, those that are deleted softly included: they still own their id and their version.
@@ -124,8 +109,7 @@ class RegistryView:
         modes: Modes that were set, by subject; under None the registry's own.
 
     Raises:
-        ArgumentError: One version of a subject or one id is there with two meanings (then the view was not taken at one
-            moment), or a value is of another type.
+        ArgumentError: One version of a subject or one id has two meanings: the view was not taken at one moment.
 
     Example:
         >>> RegistryView([Registration("orders-value", 1, 7, "int"), Registration("bills-value", 1, 7, "long")])
@@ -158,14 +142,7 @@ class RegistryView:
         return tuple(subject for subject in dict.fromkeys(named) if subject is not None)
 
     def mode(self, subject: str) -> Mode:
-        """Return the mode that counts for a subject.
-
-        Args:
-            subject: The subject; it need not exist.
-
-        Returns:
-            Its own, else the registry's, else `Mode.READWRITE`.
-        """
+        """Return the mode of a subject, which need not exist: its own, else the registry's, else `Mode.READWRITE`."""
         return self.modes.get(subject, self.modes.get(None, Mode.READWRITE))
 
 

@@ -1,11 +1,11 @@
 """Schemas from the primary cluster to the others: the same id everywhere, and never one over another.
 
 A registry keeps schemas under numbers of its own, its *ids*, and every message carries one. So a message that is copied
-to another cluster can be read there only if the id stands for the same schema there. A distributor runs on one cluster
-only, the primary, where schemas are registered; there is no tree and there are no copy flags.
+to another cluster can be read there only if the id stands for the same schema there. Only the primary, where schemas
+are registered, distributes them; there is no tree and there are no copy flags.
 
-`SchemaDistribution.propose` compares a view of the primary's registry with a view of another one and gives the calls to
-make there. It never proposes a call that would put a schema in the place of another one: it reports what is in the way.
+`SchemaDistribution.propose` compares a view of the primary's registry with a view of another one and returns the calls
+to make there. It never puts a schema in the place of another one: it reports what is in the way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,23 +47,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Register a schema under exactly this subject, version and id.
-
-    Attributes:
-        registration: What is to be there. ``deleted`` is False; a `SoftDelete` follows if it is to be deleted.
-    """
+    """Register a schema under exactly this subject, version and id; a `SoftDelete` follows if it is to be deleted."""
 
     registration: Registration
 
 
 @dataclass(frozen=True, slots=True)
 class SoftDelete:
-    """Delete a version softly.
-
-    Attributes:
-        subject: The subject.
-        version: The version.
-    """
+    """Delete a version of a subject softly."""
 
     subject: str
     version: int
@@ -71,12 +62,7 @@ class SoftDelete:
 
 @dataclass(frozen=True, slots=True)
 class SetCompatibility:
-    """Set the level of a subject.
-
-    Attributes:
-        subject: The subject.
-        level: The level, or None to take the subject's own away.
-    """
+    """Set the level of a subject, or with None take the subject's own away."""
 
     subject: str
     level: Compatibility | None
@@ -88,28 +74,24 @@ RegistryStep: TypeAlias = Register | SoftDelete | SetCompatibility
 class ClashReason(StrEnum):
     """Why a schema cannot be registered."""
 
-    ID_TAKEN = "id taken"
-    """The id stands for another schema there."""
-    VERSION_TAKEN = "version taken"
-    """That version of the subject is another schema, or has another id."""
-    OTHER_ID = "other id"
-    """The schema is there, and only under other ids: a registry gives one schema one id."""
+    ID_TAKEN = "id taken"  # the id stands for another schema there
+    VERSION_TAKEN = "version taken"  # that version of the subject is another schema, or has another id
+    OTHER_ID = "other id"  # the schema is there, and only under other ids: a registry gives one schema one id
     OTHER_VERSION = "other version"
     """The subject has the schema already, as a version that stays: a registry makes no second."""
-    REFERENCE_MISSING = "reference missing"
-    """A schema that it uses is not there, and no step brings it."""
+    REFERENCE_MISSING = "reference missing"  # a schema that it uses is not there, and no step brings it
     REFERENCE_DELETED = "reference deleted"
     """A schema that it uses is deleted softly there: registries take nothing new that uses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """One thing that is in the way.
+    """One thing that is in the way of a registration.
 
     Attributes:
-        reason: What it is.
-        holders: Which registrations of the target are in the way; none for a missing reference.
-        reference: Which reference it is about, as the source has it; None for other reasons.
+        reason: Why.
+        holders: The registrations of the target that are in the way; none for a missing reference.
+        reference: The reference that it is about, as the source has it; None for other reasons.
     """
 
     reason: ClashReason
@@ -119,13 +101,7 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A registration that must not be made; a person has to decide.
-
-    Attributes:
-        source: What the primary has.
-        subject: What its subject is called on the target.
-        clashes: Everything that is in the way.
-    """
+    """A registration of the primary that must not be made under this subject of the target; a person has to decide."""
 
     source: Registration
     subject: str
@@ -139,9 +115,9 @@ class HeldStep:
     Attributes:
         step: The step.
         mode: The mode that is in its way, if it is that.
-        behind: The registration that is in its way, if it is that. A delete waits for what uses the schema, be it the
-            primary's, which has to arrive or be deleted there first, or the target's own: registries neither delete
-            what is used nor take what uses something deleted. And what needs something that is held waits for it.
+        behind: The registration that is in its way, if it is that. A delete waits for the users of the schema:
+            registries neither delete what is used nor take what uses something deleted. And what needs something that
+            is held waits for it.
     """
 
     step: RegistryStep
@@ -151,16 +127,16 @@ class HeldStep:
 
 @dataclass(frozen=True, slots=True)
 class SchemaProposal:
-    """What to do on the target, and what cannot be done.
+    """The calls to make on the target, and what cannot be done.
 
     Each registration of the source is in exactly one place: its subject is in ``collisions`` or ``problems``, or it is
     in ``present`` or ``conflicts``, or a `Register` of it is in ``steps`` or ``held``.
 
     Attributes:
         steps: Calls to make, in this order. Making one again does no harm.
-        present: What is there already, under the right id, as the target has it.
-        conflicts: What must not be registered.
-        held: What waits for a change of mode, or for something that is itself in ``held`` or in ``conflicts``.
+        present: Registrations that are there already, under the right id, as the target has them.
+        conflicts: Registrations that must not be made.
+        held: Steps that wait for a change of mode, or for something that is itself in ``held`` or in ``conflicts``.
         collisions: Subjects that would become one on the target; nothing of them is distributed.
         problems: Subjects that the patterns cannot translate.
         global_levels: Levels of both registries for subjects without their own, source first, if they differ. They
@@ -182,16 +158,12 @@ class SchemaProposal:
 
 
 class SchemaDistribution:
-    """Which cluster distributes schemas, and what their subjects are called on each. A value: it never changes.
+    """Which cluster distributes schemas, and how each names its subjects. A value: it never changes.
 
     Args:
         primary: The only cluster where schemas are registered, and so the only one that distributes them.
-        subjects: How every cluster names its subjects, the primary included.
+        subjects: How every cluster names its subjects, the primary included; see `NameTranslation`.
         defaults: By cluster, values of fields that only its pattern has.
-
-    Raises:
-        ArgumentError: The primary has no pattern, defaults are for no target, or a translation can never work; see
-            `NameTranslation`.
 
     Source:
         Axual, "Schema Distribution model"; differs: conflicts are reported, ids are never overwritten.
@@ -237,42 +209,20 @@ class SchemaDistribution:
         return self._primary
 
     def targets(self, cluster: str) -> tuple[str, ...]:
-        """List the clusters that a cluster distributes schemas to.
-
-        Args:
-            cluster: The cluster.
-
-        Returns:
-            All others for the primary; none for any other cluster.
-        """
+        """List the clusters that a cluster distributes schemas to: for the primary all others, else none."""
         return tuple(self._translations) if cluster == self._primary else ()
 
     def translation(self, target: str) -> NameTranslation:
-        """Return the translation of subjects from the primary to a target.
-
-        Args:
-            target: One of `targets` of the primary.
-
-        Raises:
-            ArgumentError: It is no target.
-        """
+        """Return the translation of subjects from the primary to one of its targets."""
         if target not in self._translations:
             raise ArgumentError("target", target, f"be one of {tuple(self._translations)}")
         return self._translations[target]
 
     def propose(self, target: str, here: RegistryView, there: RegistryView) -> SchemaProposal:
-        """Compare the primary's registry with a target's.
-
-        Args:
-            target: Which cluster.
-            here: What the primary has.
-            there: What the target has.
-
-        Returns:
-            What to do there. When its steps are made and nothing else changes, the next proposal has none.
+        """Compare the primary's registry (``here``) with a target's; when its steps are made, the next one has none.
 
         Raises:
-            ArgumentError: It is no target, something is no view, or schemas of the primary use each other in a circle.
+            ArgumentError: Schemas of the primary use each other in a circle.
 
         Complexity:
             O(n + r), n registrations of both sides, r references, besides the translation of the subjects; a schema

@@ -12,12 +12,7 @@ __all__ = ["Collision", "NameTranslation", "ResolvedNames"]
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Several names of one cluster that would be one name on the other.
-
-    Attributes:
-        translated: That name.
-        names: The names that would become it, in the given order.
-    """
+    """The names of one cluster, in the given order, that would be one name on the other."""
 
     translated: str
     names: tuple[str, ...]
@@ -25,12 +20,12 @@ class Collision:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedNames:
-    """What becomes of a set of names.
+    """The result for a set of names.
 
     Attributes:
         translated: Pairs of a name and its translation; each translation once.
         collisions: Names that must not be translated, because others would have the same translation.
-        problems: Names that cannot be.
+        problems: Names that cannot be translated.
     """
 
     translated: tuple[tuple[str, str], ...]
@@ -50,8 +45,8 @@ class NameTranslation:
         defaults: Values of fields that only the target has.
 
     Raises:
-        ArgumentError: A field is added without a default, a default is for a field that is not added or is not allowed
-            there, source and target know a field but no value of both, or a suffix of the source is none of the target.
+        ArgumentError: A field is added without a default, source and target know a field but no value of both, or a
+            suffix of the source is none of the target.
 
     Source:
         Axual, "Schema Distribution model"; differs: collisions and ambiguous names are reported, never distributed.
@@ -99,20 +94,7 @@ class NameTranslation:
         return all(self._source.constant(field) is not None for field in self.dropped)
 
     def translate(self, name: str) -> str | NameProblem:
-        """Translate one name.
-
-        Args:
-            name: As it stands on the source.
-
-        Returns:
-            The name on the target, which the target reads in one way only; or why there is none.
-
-        Raises:
-            ArgumentError: It is no non-empty str.
-
-        Complexity:
-            That of reading it twice; see `NamePattern.parse`.
-        """
+        """Return a name on the target, which the target reads in one way only; or why there is none."""
         parsed = self._source.parse(name)
         if isinstance(parsed, NameProblem):
             return parsed
@@ -128,19 +110,7 @@ class NameTranslation:
         return translated
 
     def resolve(self, names: Iterable[str]) -> ResolvedNames:
-        """Translate a set of names, and find those that would become one.
-
-        Args:
-            names: All that are known. A name that is given twice counts once.
-
-        Returns:
-            What becomes of each, in the given order.
-
-        Raises:
-            ArgumentError: One is no non-empty str.
-
-        Complexity:
-            That of `translate`, for each name.
+        """Translate all known names, in the given order, and find those that would become one. Repetitions count once.
 
         Example:
             >>> drop = NameTranslation(NamePattern("{instance}-{topic}"), NamePattern("{topic}"))
@@ -162,17 +132,9 @@ class NameTranslation:
         )
 
     def inverse(self, *, defaults: Mapping[str, str] | None = None) -> "NameTranslation":
-        """Return the opposite translation.
+        """Return the opposite translation: if this one `is_injective`, it takes every translation back to its name.
 
-        Args:
-            defaults: Values of the fields that were dropped on the way there, as far as the source has no constant.
-
-        Returns:
-            The translation from target to source. If this one `is_injective`, it takes every translation back to the
-            name it was made of.
-
-        Raises:
-            ArgumentError: A value is missing, or as for the class.
+        ``defaults`` are values of the fields that were dropped on the way there, as far as the source has no constant.
         """
         return NameTranslation(self._target, self._source, defaults=defaults)
 
