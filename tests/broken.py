@@ -41,7 +41,6 @@ from keyshared._core.records import (
     Place,
     Rule,
 )
-from keyshared._core.redrive import redrive
 from keyshared._core.rotation import Rotation
 from keyshared._core.routing import Routing
 from keyshared._core.sessions import Session, Sessions
@@ -49,12 +48,13 @@ from keyshared._core.settled import TellSettled
 from keyshared._core.snapshot import _MessageRow, _NoteRow, sealed
 from keyshared._core.window import Window
 from keyshared.cursor import Cell, ContiguousCursor
-from keyshared.dispatcher import KeySharedDispatcher, RestartMark
+from keyshared.dispatcher import KeySharedDispatcher, RestartMark, StoredLetter
 from keyshared.effects import (
     CursorAdvanced,
     Done,
     Effect,
     Ending,
+    Ignored,
     KeyEnd,
     KeyEnded,
     Load,
@@ -302,17 +302,11 @@ class RedriveOutOfOrder(Broken):
 class RedriveTwiceMakesTwo(Broken):
     """Redriving a letter twice makes two messages of it."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-
-    def redrive(self, key: Any, letters: Any, *, now_ms: int | None = None) -> _Effects:
-        def twice(window: Window, admission: Admission, lane_key: bytes | None, given: Any) -> list[Any]:
-            for letter in given:
-                window.beside.pop(letter.offset, None)
-            return redrive(window, admission, lane_key, given)
-
-        with patch.object(machine, "redrive", twice):
-            return super().redrive(key, letters, now_ms=now_ms)
+    class part(Admission):
+        def let_back(self, key: bytes | None, letters: Sequence[StoredLetter[Any]]) -> list[Ignored]:
+            for letter in letters:
+                self._window.beside.pop(letter.offset, None)
+            return super().let_back(key, letters)
 
 
 # safe-cursor
@@ -1145,22 +1139,22 @@ class BelievesAnybody(Broken):
     """Takes an ack for one of an earlier delivery whoever sends it, and whatever attempt it names."""
 
     class part(Machine):
-        def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
+        def _late_ack(self, offset: int, consumer: str, attempt: int) -> Ignored | None:
             entry = self.window.find(offset)
             if entry is not None and entry.note is not None and entry.note.ended:
                 attempt, consumer = entry.note.ended[-1]
-            return super()._late_ack(offset, consumer, attempt, now)
+            return super()._late_ack(offset, consumer, attempt)
 
 
 class ForgetsTooEarly(Broken):
     """Remembers only the last delivery of a message: work that took two timeouts is done once more for nothing."""
 
     class part(Machine):
-        def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
+        def _late_ack(self, offset: int, consumer: str, attempt: int) -> Ignored | None:
             entry = self.window.find(offset)
             if entry is not None and entry.note is not None:
                 entry.note.ended = entry.note.ended[-1:]
-            return super()._late_ack(offset, consumer, attempt, now)
+            return super()._late_ack(offset, consumer, attempt)
 
 
 class EndedObligationsStand(Broken):
@@ -1176,12 +1170,12 @@ class OldAckSettlesARedriven(Broken):
     """An ack of a delivery from before the dead letter settles what has come back."""
 
     class part(Machine):
-        def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
+        def _late_ack(self, offset: int, consumer: str, attempt: int) -> Ignored | None:
             entry = self.window.beside.get(offset)
             if entry is None or attempt > entry.attempt:
-                return super()._late_ack(offset, consumer, attempt, now)
+                return super()._late_ack(offset, consumer, attempt)
             self.endings.settle(entry, Ending.LATE_ACK)
-            return self.wake(now)
+            return None
 
 
 # resume

@@ -106,23 +106,6 @@ def test_a_glob_is_a_value() -> None:
     assert ("a?*", True) == (glob.pattern, glob.danube_compat)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "chunks"),
-    [
-        ("", [[]]),
-        ("ab", [["a", "b"]]),
-        ("*", [[], []]),
-        (r"a?**\*é", [["a", None], [], ["*", "é"]]),
-    ],
-)
-def test_a_glob_shows_what_stands_between_its_stars(pattern: str, chunks: list[list[str | None]]) -> None:
-    assert chunks == Glob(pattern).chunks
-
-
-def test_for_danube_a_backslash_stands_between_stars_as_itself() -> None:
-    assert [["\\"], [None]] == Glob(r"\*?", danube_compat=True).chunks
-
-
 class _Counted(bytes):
     """A key that counts the characters that are looked at, on the bytes and on the text that they are read as."""
 

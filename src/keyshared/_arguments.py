@@ -4,7 +4,9 @@ from typing import Any, Final
 
 from keyshared._checks import OFFSET_STOP, check_int, check_offset, checked_list
 from keyshared._core.values import MAX_REASON, Receipt, StoredLetter
+from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.errors import ArgumentError, KeySharedError, OffsetOrderError
+from keyshared.glob import KeyFilter
 from keyshared.hashing.named import key_bytes
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "check_reason",
     "check_receipt",
     "check_receipts",
+    "checked_filter",
     "checked_letter",
     "checked_message",
     "checked_messages",
@@ -93,6 +96,19 @@ def checked_message(message: object, last: int | None) -> tuple[int, bytes | Non
     if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
         raise offset_error(offset, last)
     return offset, key_bytes(key), item, not_before_ms
+
+
+def checked_filter(patterns: list[str], config: DispatcherConfig) -> KeyFilter:
+    """Return a filter of these patterns, or raise `ArgumentError` if no consumer may have one."""
+    accepts = KeyFilter(patterns)
+    if not accepts.patterns:
+        return accepts
+    if config.ordering_required:
+        raise ArgumentError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
+    if config.unit is not DrainUnit.KEY:
+        requirement = f"be empty with the drain unit {config.unit.name}: all keys of a unit have one owner"
+        raise ArgumentError("filters", accepts.patterns, requirement)
+    return accepts
 
 
 def listed_letters(letters: object) -> list[Any]:

@@ -2,19 +2,17 @@
 
 Here each argument is checked, once; then the unchecked core is called (`keyshared._core.machine`), which other parts of
 this library call directly.
-
-Why lists of effects, and not callbacks or a queue to poll: cause and effect stay together in a log, a call that raises
-has returned nothing to apply, and the state can be queried, copied and stored between any two calls.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, Self, TypeAlias, get_args, get_origin
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self, TypeAlias
 
 from keyshared._arguments import (
     check_duration,
     check_reason,
     check_receipt,
     check_receipts,
+    checked_filter,
     checked_letter,
     checked_messages,
     listed_letters,
@@ -34,12 +32,11 @@ from keyshared._checks import (
     checked_now,
     configuration,
 )
-from keyshared._core.explain import describe, gather_health, gather_stats, why_blocked
-from keyshared._core.invariants import check_machine
+from keyshared._core.groups import Groups
 from keyshared._core.machine import Machine
 from keyshared._core.reader import LAST_EPOCH
 from keyshared._core.records import ConsumerState
-from keyshared._core.snapshot import dump, restore
+from keyshared._core.snapshot import restore
 from keyshared._core.values import (
     Blocking,
     ConsumerStats,
@@ -53,13 +50,11 @@ from keyshared._core.values import (
     SessionPhase,
     StoredLetter,
 )
-from keyshared.config import DispatcherConfig, DrainUnit, GroupLimits, Rules
-from keyshared.config.limits import check_group_limits
+from keyshared._queries import Queries
+from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.rules import check_rules
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
-from keyshared.effects import Deliver, Effect, Item
-from keyshared.errors import ArgumentError, ClockError, SnapshotError
-from keyshared.glob import KeyFilter
+from keyshared.effects import Effect, Item
+from keyshared.errors import ArgumentError, ClockError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement, check_name
 from keyshared.placement.ranges import Weight
@@ -87,10 +82,8 @@ Message: TypeAlias = tuple[int, Key, Item] | tuple[int, Key, Item, int | None]
 NO_ITEM: Final[Any] = None
 """The item of a message without one, whatever type the items have."""
 
-_EFFECTS: Final = frozenset(get_origin(kind) or kind for kind in get_args(Effect))
 
-
-class KeySharedDispatcher(Generic[Item]):
+class KeySharedDispatcher(Queries[Item]):
     """Hands messages of one key to one consumer at a time, in order, and different keys to different consumers at once.
 
     Every input returns the effects that the host has to apply, in order: see `keyshared.effects`. ``now_ms`` is a
@@ -141,7 +134,7 @@ class KeySharedDispatcher(Generic[Item]):
         0
     """
 
-    __slots__ = ("__weakref__", "_machine")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -153,10 +146,8 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> None:
         config = DispatcherConfig() if config is None else check_kind("config", config, DispatcherConfig)
         check_members("placement", placement, Placement)
-        self._machine: Machine = Machine(placement, config, None if rules is None else check_rules(rules, config))
+        self._machine = Machine(placement, config, None if rules is None else check_rules(rules, config))
         if resume_from is not None:
-            if not isinstance(resume_from, str):
-                raise SnapshotError("token", resume_from, "be a str")
             self._machine.resume_from(resume_from)
 
     @classmethod
@@ -174,41 +165,24 @@ class KeySharedDispatcher(Generic[Item]):
         """Rebuild a dispatcher from a `snapshot`; from then on it does what the original would have done.
 
         Deliveries that were open stay open for the time they had left. Messages that wider settings allow to go out are
-        open when it returns. Offers up to the greatest offset that the snapshot knows return ``[]`` until the first
-        offset above it, so the host may simply read on from `resume_offset`; each hands its item to the message that
-        waits for it.
+        open when it returns: `outstanding_effects` returns what is to be done. Offers up to the greatest offset that
+        the snapshot knows return ``[]``, so the host may simply read on from `resume_offset`; each hands its item to
+        the message that waits for it. O(n log n), n messages outstanding.
 
         Args:
             state: What `snapshot` returned, perhaps after a trip through JSON.
             placement: Of the same kind and settings as the original's; without consumers, those come from the snapshot.
                 One that is history or was made by hand has to be the original's own, see `placement`.
-            config: The configuration to go on with.
             now_ms: The clock of this process; it may be another one than before.
             epoch: Raise it by one after every crash: deliveries get attempt numbers above ``epoch << 32``, so that acks
                 of deliveries that the snapshot has not seen stay fenced. Never goes below the snapshot's own.
             items: Items by offset, which are not part of a snapshot.
             rules: Of the same mark as the original's.
 
-        Returns:
-            The dispatcher; `outstanding_effects` returns what is to be done at once.
-
         Raises:
             ConfigError: ``rules`` and ``config`` contradict each other.
             SnapshotError: The state was cut or damaged, is of another version, placement, drain unit or mark of rules,
                 or does not fit the configuration.
-            ClockError: ``now_ms`` is not an int of at least 0.
-            ArgumentError: ``epoch`` is not an int from 0 to 2**31 - 1.
-
-        Complexity:
-            O(n log n), n messages outstanding.
-
-        Example:
-            >>> from keyshared.ring import HashRing
-            >>> d = KeySharedDispatcher(HashRing())
-            >>> _ = d.add_consumer("c1"), d.offer(7, "k", "hello")
-            >>> again = KeySharedDispatcher.restore(d.snapshot(), HashRing(), now_ms=0, epoch=1, items={7: "hello"})
-            >>> again.outstanding_effects() == d.outstanding_effects()
-            True
         """
         check_int("epoch", epoch, 0, most=LAST_EPOCH)
         if now_ms is None:
@@ -233,8 +207,6 @@ class KeySharedDispatcher(Generic[Item]):
         """Take the next message of the log. O(1); O(log vnodes) for the first message of a key.
 
         Args:
-            offset: Greater than any offered before.
-            key: The key that orders the message; None for no order.
             item: A passenger that comes back with its `Deliver`.
             not_before_ms: An instant of the same clock before which it is not delivered, and its key waits behind it.
                 An instant in the past is ignored, and a retry does not look at it.
@@ -269,13 +241,8 @@ class KeySharedDispatcher(Generic[Item]):
     def offer_many(self, messages: Iterable[Message[Item]], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Take several messages at one instant: the effects of single offers in one list, with one state at the end.
 
-        Args:
-            messages: Tuples of offset, key and passenger, and perhaps ``not_before_ms``; at most `free_slots` of them,
-                and of a key as many as `room_for` returns.
-
-        Raises:
-            ArgumentError: Something else than such tuples was given.
-            MisuseError: As `offer`, for any of them; then none was taken.
+        They are tuples of offset, key and passenger, and perhaps ``not_before_ms``; at most `free_slots` of them, and
+        of a key as many as `room_for` returns. Raises as `offer`, for any of them; then none was taken.
         """
         given = checked_list("messages", messages, "messages")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
@@ -286,20 +253,11 @@ class KeySharedDispatcher(Generic[Item]):
     def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle one delivery and hand out what it was holding back. O(1) amortised plus what is delivered.
 
-        Args:
-            offset: Offset of the delivery; the three together are its `Deliver.receipt`.
-
         Returns:
             The deliveries that are possible now, then `CursorAdvanced` if the cursor moved. `Ignored` alone if the
             receipt does not name the current delivery; but a late ack, one of a delivery that was made to that consumer
             and has ended, settles a message that is not open at that moment, and is noted for one that is open again:
             however that delivery ends, it will count as acked.
-
-        Raises:
-            ArgumentError: These are not offset, consumer and attempt of a delivery.
-
-        Source:
-            Danube "Contiguous Cursor Advancement"; differs: the consumer and the number of the delivery are checked.
         """
         machine = self._machine
         if now_ms is None:
@@ -311,21 +269,13 @@ class KeySharedDispatcher(Generic[Item]):
         return machine.ack(offset, consumer, attempt, now_ms)
 
     def ack_many(self, receipts: Iterable[Receipt], *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Settle several deliveries at one instant: the effects of single acks in one list, with one state at the end.
-
-        Raises:
-            ArgumentError: Something else than receipts was given; then nothing was settled.
-        """
+        """Settle several deliveries at one instant: the effects of single acks in one list, one state at the end."""
         given = checked_list("receipts", receipts, "receipts")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
         return self._machine.ack_many(check_receipts(given), now)
 
     def ack_through(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Settle a delivery and every older open one of its key: how far a handler of batches has come.
-
-        Returns:
-            As `ack_many` for all of them; as `ack` if the receipt does not name the current delivery.
-        """
+        """Settle a delivery and every older open one of its key, as `ack_many`; as `ack` if it is not current."""
         now = checked_now(now_ms, self._machine.now)
         check_receipt(offset, consumer, attempt)
         return self._machine.ack_through(offset, consumer, attempt, now)
@@ -352,9 +302,6 @@ class KeySharedDispatcher(Generic[Item]):
         Returns:
             `Released`, the effect of the poison policy, and the deliveries that the freed consumer gets; `Ignored`
             alone if the receipt does not name the current delivery.
-
-        Raises:
-            ArgumentError: As `ack`; or the delay is not an int of at least 0, or the reason no text of that length.
         """
         now = checked_now(now_ms, self._machine.now)
         check_receipt(offset, consumer, attempt)
@@ -376,8 +323,7 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> list[Effect[Item]]:
         """Return a delivery untouched: the message is delivered again, and no failure is counted. Result as `nack`.
 
-        Args:
-            delay_ms: How long the message waits, and its key behind it. `RetryPolicy.max_delay_ms` does not bound it.
+        ``delay_ms`` is how long its key waits behind it, which `RetryPolicy.max_delay_ms` does not bound.
         """
         now = checked_now(now_ms, self._machine.now)
         check_receipt(offset, consumer, attempt)
@@ -389,11 +335,7 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> list[Effect[Item]]:
         """Move the deadline of a delivery, and of its whole batch, to ``extend_ms`` from now, by default the timeout.
 
-        Returns:
-            ``[]``, or `Ignored` if the receipt does not name the current delivery.
-
-        Raises:
-            ArgumentError: As `ack`; or the time is not an int of at least 1.
+        Returns ``[]``, or `Ignored` if the receipt does not name the current delivery.
         """
         now = checked_now(now_ms, self._machine.now)
         check_receipt(offset, consumer, attempt)
@@ -416,9 +358,9 @@ class KeySharedDispatcher(Generic[Item]):
         return self._machine.park(*self._checked_offset(offset, now_ms))
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> list[Effect[Item]]:
-        """End the quarantine of a key, and deliver its blocked messages with no failure counted.
+        """End the quarantine of a key, and deliver its blocked messages again, with no failure counted.
 
-        None for all blocked messages without a key.
+        None stands for all blocked messages without a key.
         """
         now = checked_now(now_ms, self._machine.now)
         return self._machine.unblock(self._lane_key(key), now)
@@ -426,12 +368,7 @@ class KeySharedDispatcher(Generic[Item]):
     def unblock_offset(
         self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
     ) -> list[Effect[Item]]:
-        """Deliver one blocked message again.
-
-        Args:
-            reset_failures: Whether all retries are granted again; if not, its failures stay counted, so a message
-                without retries is poison again when the next delivery fails.
-        """
+        """Deliver one blocked message again; unless ``reset_failures``, the next failure makes it poison again."""
         offset, now = self._checked_offset(offset, now_ms)
         check_bool("reset_failures", reset_failures)
         return self._machine.unblock_offset(offset, reset_failures, now)
@@ -447,7 +384,6 @@ class KeySharedDispatcher(Generic[Item]):
         redrive them again. O(k log k) for k letters, and O(older outstanding messages of the key).
 
         Args:
-            key: The key of all of them.
             letters: The fields of their `DeadLetter`, in any order, at most `free_slots` of them.
 
         Returns:
@@ -455,7 +391,6 @@ class KeySharedDispatcher(Generic[Item]):
             while the key is in quarantine.
 
         Raises:
-            ArgumentError: One of them is no letter, or the hash of the placement refuses the key.
             ConfigError: The configuration has no ``redrive``, or a rule has no answer for the key.
             RedriveTooEarlyError: One of them may still be offered, or something older than it.
             WindowFullError: There are more new ones than free slots.
@@ -489,9 +424,7 @@ class KeySharedDispatcher(Generic[Item]):
         limit: int | None = None,
         now_ms: int | None = None,
     ) -> list[Effect[Item]]:
-        """Add a consumer; keys that move to it are handed over as their open deliveries end.
-
-        O(vnodes log n + lanes that wait + what is delivered).
+        """Add a consumer; keys that move to it are handed over as their open deliveries end. O(vnodes log n + lanes).
 
         Args:
             name: One session: a name that is active or inactive is refused, one that still drains starts a new session.
@@ -511,20 +444,22 @@ class KeySharedDispatcher(Generic[Item]):
             check_number("weight", weight, above=True)
         if limit is not None:
             check_int("limit", limit, 0)
-        return self._machine.add_consumer(name, self._checked_filter(patterns), weight, limit, now)
+        self._machine.membership.join(name, checked_filter(patterns, self._machine.config), weight, limit, now)
+        return self._machine.wake(now)
 
     def remove_consumer(self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None) -> list[Effect[Item]]:
         """Remove a consumer; an unknown name is ignored.
 
-        Args:
-            drain_ms: How long it may finish its open deliveries, an int of at least 0; None for as long as it takes.
-                Its keys move at once, and each goes on when its open deliveries have ended.
+        Its keys move at once, and each goes on when its open deliveries have ended. It may finish these for
+        ``drain_ms``; None for as long as it takes.
         """
         now = checked_now(now_ms, self._machine.now)
         check_kind("name", name, str)
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
-        return self._machine.remove_consumer(name, drain_ms, now)
+        self._machine.now = now
+        self._machine.membership.leave(name, drain_ms, now)
+        return self._machine.wake(now)
 
     def set_inactive(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Report that a consumer's connection is gone: it gets nothing, and keeps its keys for the grace period.
@@ -532,66 +467,58 @@ class KeySharedDispatcher(Generic[Item]):
         Its open deliveries stay open, and acks count. An unknown name is ignored.
         """
         now = checked_now(now_ms, self._machine.now)
-        return self._machine.set_inactive(check_kind("name", name, str), now)
+        self._machine.membership.deactivate(check_kind("name", name, str), now)
+        return self._machine.wake(now)
 
     def set_active(self, name: str, *, resumed: bool = False, now_ms: int | None = None) -> list[Effect[Item]]:
-        """Report that a consumer is back.
-
-        Args:
-            resumed: Whether it still has its open deliveries; if not, they are sent again, and count as failures.
-        """
+        """Report that a consumer is back; unless it ``resumed``, its open deliveries have failed, and come again."""
         now = checked_now(now_ms, self._machine.now)
         check_bool("resumed", resumed)
-        return self._machine.set_active(check_kind("name", name, str), resumed, now)
+        self._machine.membership.activate(check_kind("name", name, str), now, resumed=resumed)
+        return self._machine.wake(now)
 
     def set_limit(self, name: str, limit: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Set how many deliveries a consumer may have open, an int of at least 0; deliveries beyond that stay open."""
         now = checked_now(now_ms, self._machine.now)
         check_int("limit", limit, 0)
-        return self._machine.set_limit(check_kind("name", name, str), limit, now)
+        self._machine.membership.set_limit(check_kind("name", name, str), limit)
+        return self._machine.wake(now)
 
     def set_filters(self, name: str, filters: Iterable[str], *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Replace a consumer's key filters. Cost as `add_consumer`."""
         patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
-        accepts = self._checked_filter(patterns)
-        return self._machine.set_filters(check_kind("name", name, str), accepts, now)
+        accepts = checked_filter(patterns, self._machine.config)
+        self._machine.membership.set_filters(check_kind("name", name, str), accepts)
+        return self._machine.wake(now)
 
     def set_weight(self, name: str, weight: Weight, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Change a consumer's share of the keys. Cost as `add_consumer`."""
         now = checked_now(now_ms, self._machine.now)
         check_number("weight", weight, above=True)
-        return self._machine.set_weight(check_kind("name", name, str), weight, now)
+        self._machine.membership.set_weight(check_kind("name", name, str), weight)
+        return self._machine.wake(now)
 
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Place keys in another way; connected consumers that the placement lacks are added to a copy of it.
 
-        Raises:
-            ArgumentError: That is no placement, or it cannot have these consumers, or its hash refuses a key that is
-                outstanding or in quarantine, or has a session.
+        Raises `ArgumentError` if it cannot have them, or its hash refuses a key that is known here.
         """
         now = checked_now(now_ms, self._machine.now)
         check_members("placement", placement, Placement)
-        return self._machine.set_placement(placement, now)
+        self._machine.membership.set_placement(placement)
+        return self._machine.wake(now)
 
     def pull(
-        self,
-        name: str,
-        most: int,
-        *,
-        only: int | None = None,
-        per_key: int | None = None,
-        now_ms: int | None = None,
+        self, name: str, most: int, *, only: int | None = None, per_key: int | None = None, now_ms: int | None = None
     ) -> list[Effect[Item]]:
         """Hand a consumer some of what waits for it, whatever its limit: for consumers that ask, with a limit of 0.
 
         Args:
             most: How many messages it takes, an int of at least 1.
-            only: Hand out nothing but this offset, and that out of its turn; nothing if it has to wait for more than
-                capacity of the consumer. If it is the lowest outstanding one and spilled, there is a `Load` though the
-                window may be full.
-            per_key: How many messages of one key a batch may have this time, from 1 to ``batch_per_key`` of the
-                configuration, which is the default.
+            only: Hand out nothing but this offset, out of its turn, if it waits for nothing but capacity of the
+                consumer. The lowest outstanding one is loaded though the window may be full.
+            per_key: How many messages of one key a batch may have this time, at most ``batch_per_key``, the default.
 
         Returns:
             The deliveries, and a `Load` in place of one that has to be read again: once it is `loaded`, ask again.
@@ -620,38 +547,33 @@ class KeySharedDispatcher(Generic[Item]):
     ) -> list[Effect[Item]]:
         """Set all limits of a group of keys, as `GroupLimits` names them; what is open stays open.
 
-        Args:
-            name: The group, which need not have a message yet; ``""`` has the keys that are in no other.
-
-        Raises:
-            ArgumentError: There are no groups, or a limit is out of range.
+        It need not have a message yet; ``""`` has the keys that are in no other. Raises `ArgumentError` without groups.
         """
         now = checked_now(now_ms, self._machine.now)
-        self._check_group(name)
-        check_group_limits(weight, max_in_flight, per_second, burst)
+        groups = self._checked_groups(name)
         limits = GroupLimits(weight=weight, max_in_flight=max_in_flight, per_second=per_second, burst=burst)
-        return self._machine.set_group(name, limits, now)
+        self._machine.now = now
+        groups.set_group(name, limits)
+        return self._machine.wake(now)
 
     def pause_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Deliver nothing of a group until `resume_group`; what is open stays open. Raises as `set_group`."""
         now = checked_now(now_ms, self._machine.now)
-        self._check_group(name)
-        return self._machine.pause_group(name, now)
+        self._checked_groups(name).pause(name)
+        return self._machine.wake(now)
 
     def resume_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """End the pause of a group; nothing if it has none. Raises as `set_group`."""
         now = checked_now(now_ms, self._machine.now)
-        self._check_group(name)
-        return self._machine.resume_group(name, now)
+        groups = self._checked_groups(name)
+        self._machine.now = now
+        groups.resume(name)
+        return self._machine.wake(now)
 
     def flushed(self, key: Key, session: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Confirm that a consumer has flushed its state of a key, as a `KeyEnding` asked: the session has ended.
 
-        Returns:
-            `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
-
-        Raises:
-            ArgumentError: The key is None, or the session is no int of at least 1.
+        Returns `KeyEnded`, and what its key may deliver now; `Ignored` if that session is not to be flushed.
         """
         now = checked_now(now_ms, self._machine.now)
         data = self._lane_key(key)
@@ -664,169 +586,18 @@ class KeySharedDispatcher(Generic[Item]):
 
     def next_deadline_ms(self) -> int | None:
         """Return when `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
-        return self._machine.next_deadline_ms()
+        return self._machine.timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Do what is due: ack timeouts, retries, drains, and evictions last. Early or extra calls are free.
 
-        Args:
-            now_ms: Monotonic milliseconds; a loop that may wake early passes ``max(deadline, now)``.
-
-        Returns:
-            `Released`, `Evicted` and the effects of policies, in the order in which they fell due; then the deliveries
-            that are possible now. O(log n) for each deadline that is due; never a scan.
+        Returns `Released`, `Evicted` and the effects of policies, in the order in which they fell due; then the
+        deliveries that are possible now. O(log n) for each deadline. A loop that may wake early passes
+        ``max(deadline, now)``.
         """
         return self._machine.handle_timeout(checked_now(now_ms, self._machine.now))
 
-    # queries: they change nothing, and take no time
-
-    @property
-    def config(self) -> DispatcherConfig:
-        """The configuration it was made with."""
-        return self._machine.config
-
-    @property
-    def rules(self) -> Rules | None:
-        """The rules it was made with."""
-        return self._machine.rules
-
-    @property
-    def safe_cursor(self) -> int | None:
-        """Greatest offered offset below the lowest outstanding one; None before any. Never moves back."""
-        return self._machine.window.cursor.safe_cursor
-
-    @property
-    def resume_offset(self) -> int | None:
-        """Where a restart that has only the cursor reads on: lowest outstanding offset, else the next one."""
-        return self._machine.window.cursor.resume_offset
-
-    @property
-    def restart_mark(self) -> RestartMark:
-        """The work that a restart would redo, as a mark that is equal until something is settled or offered. O(1).
-
-        An ack above the cursor changes it, although no `CursorAdvanced` tells of that: commit the token then.
-        """
-        cursor = self._machine.window.cursor
-        return RestartMark(cursor.last, cursor.outstanding)
-
-    @property
-    def free_slots(self) -> int:
-        """How many messages may be offered now; at 0 stop reading until `Resumed`."""
-        return self._machine.free_slots
-
-    def room_for(self, key: Key) -> int:
-        """Return how many messages of a key may be offered now, ``max_waiting_per_key`` included. O(1).
-
-        No `Resumed` follows when the key has room again: ask after a delivery of the key has ended.
-        """
-        return self._machine.room_for(self._lane_key(key))
-
-    def acked_ranges(self) -> list[tuple[int, int]]:
-        """Return half-open stretches above the cursor in which everything offered is settled. O(n)."""
-        return self._machine.window.cursor.acked_ranges()
-
-    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
-        """Return the position and what is acked above it as a short text, for a restart without a snapshot. O(n).
-
-        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one dispatcher
-        does not read again stays settled for the next.
-
-        Args:
-            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
-
-        Raises:
-            ArgumentError: Not even the position fits.
-        """
-        return self._machine.window.cursor.to_token(max_bytes)
-
-    @property
-    def placement(self) -> Placement:
-        """A copy of the placement as it is now, with every consumer that joined.
-
-        Keep it beside a snapshot where it is history or was made by hand (`AutoSplit`, `ExclusiveRanges`,
-        `AssignedRanges`), or change it and give it to `set_placement`.
-        """
-        return self._machine.routing.placement_copy()
-
-    def owner(self, key: Key) -> str | None:
-        """Return the name of the consumer that a key belongs to now; None if there is none, or no key."""
-        data = self._lane_key(key)
-        return None if data is None else self._machine.routing.owner(data)
-
-    def why_blocked(self, offset: int) -> Blocking | None:
-        """Return what an outstanding message waits for; None if it is in flight, or not outstanding. O(log n)."""
-        check_offset("offset", offset)
-        entry = self._machine.window.find(offset)
-        return None if entry is None else why_blocked(self._machine, entry)
-
-    def describe(self, offset: int) -> Outstanding | None:
-        """Return what is known of an outstanding message; None if it is not outstanding. O(log n)."""
-        check_offset("offset", offset)
-        entry = self._machine.window.find(offset)
-        return None if entry is None else describe(self._machine, entry)
-
-    def outstanding(self) -> Iterator[Outstanding]:
-        """Yield all outstanding messages in offset order, lazily; make no calls meanwhile. O(log n) each."""
-        for entry in self._machine.window.outstanding():
-            yield describe(self._machine, entry)
-
-    def in_flight(self, consumer: str | None = None) -> list[Deliver[Item]]:
-        """Return the open deliveries of one consumer, or of all in the order of joining, each in offset order."""
-        if consumer is not None:
-            check_kind("consumer", consumer, str, ", or None")
-        return self._machine.in_flight(consumer)
-
-    def outstanding_effects(self) -> list[Effect[Item]]:
-        """Return every obligation that is not met: `KeyEnding`, `DeadLetter`, `Load`, then `Deliver`, by age. O(n)."""
-        return self._machine.outstanding_effects()
-
-    def is_current(self, effect: Effect) -> bool:
-        """Return whether an effect still holds; ask just before acting on an obligation. Notices always do.
-
-        Raises:
-            ArgumentError: That is no effect, such as the receipt of a `Deliver`.
-        """
-        if type(effect) not in _EFFECTS:
-            raise ArgumentError("effect", effect, "be an effect, as a call has returned it")
-        return self._machine.is_current(effect)
-
-    def sessions(self) -> list[KeySession]:
-        """Return every session of a key that has not ended, in the order of beginning. O(result)."""
-        return [] if self._machine.sessions is None else self._machine.sessions.all()
-
-    def groups(self) -> list[GroupStats]:
-        """Return figures of each group that has a message or a limit of its own, by name. O(ready keys)."""
-        return [] if self._machine.groups is None else self._machine.groups.stats()
-
-    def stats(self) -> DispatcherStats:
-        """Return figures of this moment. O(consumers)."""
-        return gather_stats(self._machine)
-
-    def health(self, *, busiest: int = 10) -> Health:
-        """Return ages, busiest keys and counts, for monitoring, at the instant of the last call.
-
-        Without ``DispatcherConfig(measure=True)`` ages and counts are None. O(outstanding + keys log keys).
-
-        Args:
-            busiest: How many keys to name at most, an int of at least 0.
-        """
-        check_int("busiest", busiest, 0)
-        return gather_health(self._machine, busiest)
-
-    def snapshot(self) -> dict[str, object]:
-        """Return the whole state as plain data that JSON can hold: deadlines as remaining times, no items. O(n)."""
-        return dump(self._machine)
-
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` if the state contradicts itself. For tests; O(n)."""
-        check_machine(self._machine)
-
     # arguments
-
-    def _lane_key(self, key: Key) -> bytes | None:
-        """Return the key that a key is delivered under."""
-        data = key_bytes(key)
-        return b"" if self._machine.config.ordering_required else data
 
     def _checked_offset(self, offset: int, now_ms: int | None) -> tuple[int, int]:
         """Return the offset and the instant of a call about one message."""
@@ -834,19 +605,10 @@ class KeySharedDispatcher(Generic[Item]):
         check_offset("offset", offset)
         return offset, now
 
-    def _checked_filter(self, patterns: list[str]) -> KeyFilter:
-        config, accepts = self._machine.config, KeyFilter(patterns)
-        if not accepts.patterns:
-            return accepts
-        if config.ordering_required:
-            raise ArgumentError("filters", accepts.patterns, "be empty with ordering_required: one lane has one owner")
-        if config.unit is not DrainUnit.KEY:
-            requirement = f"be empty with the drain unit {config.unit.name}: all keys of a unit have one owner"
-            raise ArgumentError("filters", accepts.patterns, requirement)
-        return accepts
-
-    def _check_group(self, name: object) -> None:
-        rules = self._machine.rules
-        if rules is None or rules.group_of is None:
+    def _checked_groups(self, name: object) -> Groups:
+        """Return the groups, if there are any, and if that can be the name of one."""
+        groups = self._machine.groups
+        if groups is None:
             raise ArgumentError("name", name, "be of a group: there are no groups without Rules(group_of=...)")
         check_kind("name", name, str)
+        return groups

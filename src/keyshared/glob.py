@@ -210,11 +210,6 @@ class Glob:
         """What a key must start with to match, if that is all that is asked; None for other patterns."""
         return self._prefix
 
-    @property
-    def chunks(self) -> list[list[str | None]]:
-        """Its characters, cut at the stars; None is any one character."""
-        return _split(_tokens(self._pattern, escape=not self._danube_compat))
-
     def matches(self, key: str | bytes) -> bool:
         """Return whether the whole key matches.
 

@@ -138,7 +138,6 @@ class InFlightWindow:
         cursor = ContiguousCursor(start)
         self._core = Window(owners, cursor, capacity=capacity, max_tracked=max_tracked, rule=rule, spills=spills)
         self._core.first_attempt = check_int("first_attempt", first_attempt, 0)
-        self._core.watch(())
         self._joined = 0
 
     # messages

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from tests.alphabet import AlphabetRing, fill
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
@@ -25,16 +24,15 @@ def test_a_feature_that_overrides_nothing_keeps_and_refuses_nothing() -> None:
     lane = dispatcher._machine.window.lanes[b"k"]
     owner = dispatcher._machine.window.consumers["ann"]
 
-    assert (False, [], [], {}, None) == (
+    assert (None, False, False, [], [], {}, None) == (
+        feature.gate,
+        feature.refuses(lane, owner),
         feature.must_finish(owner),
         list(feature.keys()),
         list(feature.finish(0)),
         feature.duties(),
         feature.dump(0),
     )
-    for call in (feature.place, lambda: feature.refuses(lane, owner)):
-        with pytest.raises(NotImplementedError):
-            call()
 
 
 def test_consumers_that_have_left_are_not_kept_until_a_keyless_message_asks() -> None:

@@ -547,3 +547,19 @@ def test_the_effects_of_a_letter_are_those_of_a_call_of_its_own() -> None:
     assert [deliver(0, "a1", "ann", 2)] == effects
     with pytest.raises(KeyTypeError):
         dispatcher.redrive(5, [])  # type: ignore[arg-type]  # the point
+
+
+@pytest.mark.parametrize(("attempt", "outstanding"), [(2, 1), (1, 0)])
+def test_an_answer_from_before_is_fenced_by_the_attempt_of_the_last_delivery_only(
+    attempt: int, outstanding: int
+) -> None:
+    """A message that was archived, unblocked and acked has had a delivery that its letter does not know."""
+    dispatcher = redriving("ann", poison=Poison.BLOCK, archive_blocked=True)
+    fill(dispatcher, "a1")
+    bury(dispatcher, 0)
+    assert [deliver(0, "a1", "ann", 2)] == dispatcher.unblock("a1")
+    dispatcher.ack(0, "ann", 2)
+
+    dispatcher.redrive("a1", [StoredLetter(0, attempt)])
+    dispatcher.ack(0, "ann", 2)
+    assert outstanding == dispatcher.stats().outstanding

@@ -66,11 +66,11 @@ _HOLDS: Final[Mapping[str, HoldReason]] = {
     BlockReason.GROUP_PAUSED: HoldReason.LIMITED,
     BlockReason.GROUP_RATE: HoldReason.LIMITED,
     BlockReason.SUBSCRIPTION_FULL: HoldReason.LIMITED,
-    BlockReason.ACK_HOLES: HoldReason.TOKEN_FULL,
+    BlockReason.ACK_HOLES: HoldReason.ACK_HOLES,
 }
 _TIMED: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED, HoldReason.RETRY})
 _ELSEWHERE: Final = frozenset(
-    {HoldReason.FLUSHING, HoldReason.LIMITED, HoldReason.NOT_BEFORE, HoldReason.OTHER, HoldReason.TOKEN_FULL}
+    {HoldReason.FLUSHING, HoldReason.LIMITED, HoldReason.NOT_BEFORE, HoldReason.OTHER, HoldReason.ACK_HOLES}
 )
 _GIVEN_BACK: Final = frozenset({ReleaseReason.NACKED, ReleaseReason.REJECTED})
 _SEVERAL: Final = frozenset({"ack_many", "ack_through"})

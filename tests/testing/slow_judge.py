@@ -918,7 +918,7 @@ class SlowJudge(SlowBooks):
     def held_for_nothing(self) -> bool:
         """Whether something is held back for the token that is the lowest one, or while the token is short."""
         budget = self.claims.token_bytes
-        held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.TOKEN_FULL]
+        held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.ACK_HOLES]
         if budget is None or self.was_unclear:
             return False
         lowest = self.outstanding_of_log()[:1]

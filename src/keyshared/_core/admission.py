@@ -5,12 +5,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from keyshared._core.membership import Membership
-from keyshared._core.records import SPILLED
-from keyshared._core.values import Full
+from keyshared._core.records import SPILLED, Entry
+from keyshared._core.values import Full, StoredLetter
 from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, LookAhead, Unmatched
-from keyshared.effects import Ending
-from keyshared.errors import KeyFullError, LookAheadFullError, OffsetOrderError, UnmatchedKeyError, WindowFullError
+from keyshared.effects import Call, Ending, Ignored, IgnoredReason
+from keyshared.errors import (
+    KeyFullError,
+    LookAheadFullError,
+    OffsetOrderError,
+    RedriveTooEarlyError,
+    UnmatchedKeyError,
+    WindowFullError,
+)
 
 __all__ = ["Admission", "Offered"]
 
@@ -190,6 +197,47 @@ class Admission:
         if window.rule_of is not None and key not in window.lanes and key not in window.prepared:
             window.prepared[key] = window.rule_of(key)
 
+    # dead letters that come back
+
+    def let_back(self, key: bytes | None, letters: Sequence[StoredLetter[Any]]) -> list[Ignored]:
+        """Put letters back, which are sorted by offset, before anything is delivered; return which were ignored.
+
+        Each waits at the place in its key that it always had. Position and token do not know them, because nothing of
+        the log changes for them.
+
+        Raises:
+            RedriveTooEarlyError: One of them may still be offered, or something older than it.
+            WindowFullError: There are not so many free slots.
+            ConfigError: A rule has no answer for the key.
+        """
+        window = self._window
+        if letters:
+            newest, next_offer = letters[-1].offset, self._next_offer()
+            if next_offer is None or newest >= next_offer:
+                raise RedriveTooEarlyError(newest, window.cursor.last)
+        if key in window.quarantined:
+            return [_ignored(letter, IgnoredReason.IS_QUARANTINED) for letter in letters]
+        new: dict[int, StoredLetter[Any]] = {}
+        known: list[Ignored] = []
+        for letter in letters:
+            if letter.offset in new or window.find(letter.offset) is not None:
+                known.append(_ignored(letter, IgnoredReason.IS_OUTSTANDING))
+            else:
+                new[letter.offset] = letter
+        if len(new) > self.free_slots:
+            raise self.full_error()
+        near: Entry | None = None
+        for letter in new.values():
+            near = window.come_back(letter.offset, key, letter.item, letter.attempt, near)
+        return known
+
+    def _next_offer(self) -> int | None:
+        """Return the lowest offset that may still be offered; None before any, if no start is known. O(1)."""
+        last, start = self._window.cursor.last, self._window.cursor.start
+        if last is None:
+            return start
+        return last + 1 if start is None else max(start, last + 1)
+
     # several messages
 
     def check_batch(self, messages: Sequence[Offered]) -> None:
@@ -223,3 +271,7 @@ class Admission:
         for key, more in Counter(keys).items():
             if key is not None and self._waiting_of(key) + more > self._per_key:
                 raise KeyFullError(key, self._per_key)
+
+
+def _ignored(letter: StoredLetter[Any], reason: IgnoredReason) -> Ignored:
+    return Ignored(letter.offset, None, letter.attempt, Call.REDRIVE, reason)

@@ -5,7 +5,7 @@ from typing import Any
 
 from keyshared._checks import check_bool, check_int, configuration
 from keyshared._core.ack_holes import AckHoles
-from keyshared._core.drains import DrainDeadlines, DrainUnits, WatchedPlace, awaited_of_key
+from keyshared._core.drains import DrainDeadlines, DrainUnits, WatchedPlace
 from keyshared._core.feature import Feature
 from keyshared._core.groups import GroupBook, Groups, TotalQuota
 from keyshared._core.health import Measure
@@ -163,7 +163,7 @@ class Chosen:
         if config.drain_timeout_ms is not None:
             window.draining = draining
         self.units = None if config.unit is DrainUnit.KEY else DrainUnits(window, routing, config.unit)
-        awaited: Callable[[Lane], list[Entry]] = awaited_of_key if self.units is None else self.units.awaited
+        awaited: Callable[[Lane], list[Entry]] = Lane.opened if self.units is None else self.units.awaited
         self.drains: DrainDeadlines | None = None
         if config.drain_timeout_ms is not None:
             self.drains = DrainDeadlines(window, draining, timers, config.drain_timeout_ms, awaited, end)

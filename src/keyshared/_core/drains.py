@@ -12,14 +12,14 @@ from keyshared._checks import require
 from keyshared._core.feature import Feature
 from keyshared._core.lanes import lowest_of
 from keyshared._core.reader import Reader
-from keyshared._core.records import IN_FLIGHT, Consumer, Entry, Lane, Place
+from keyshared._core.records import Consumer, Entry, Lane, Place
 from keyshared._core.timers import Duties, Duty, Stage, Timers
 from keyshared._core.window import Window
 from keyshared.config import DrainUnit
 from keyshared.effects import BlockReason, Effect, ReleaseReason
 from keyshared.placement.ranges import RangeMap
 
-__all__ = ["Drain", "DrainDeadlines", "DrainUnits", "WatchedPlace", "awaited_of_key"]
+__all__ = ["Drain", "DrainDeadlines", "DrainUnits", "WatchedPlace"]
 
 _offset_of: Final = attrgetter("offset")
 _order_of: Final = attrgetter("order")
@@ -50,16 +50,13 @@ class DrainUnits(Feature):
     """
 
     def __init__(self, window: Window, placed: Placed, unit: DrainUnit) -> None:
+        self.gate = window.draining
         self._window = window
         self._placed = placed
         self._is_run = unit is DrainUnit.RANGE
         self._ranges = placed.ranges
         self._holders: dict[int, dict[Consumer, dict[int, Entry]]] = {}
         self._waiting: dict[int, dict[Lane, None]] = {}
-
-    def place(self) -> Place:
-        """Return where lanes drain."""
-        return self._window.draining
 
     def unit_of(self, lane: Lane) -> int:
         """Return the slot, or the first slot of the run, that the key of a lane is in."""
@@ -150,17 +147,6 @@ class DrainUnits(Feature):
         for lane in self._window.draining.lanes:
             known = lane in self._waiting.get(self.unit_of(lane), ()) or (lane.open and lane.holder is not lane.owner)
             require(bool(known), f"lane {lane.key!r} waits for its unit")
-
-
-def awaited_of_key(lane: Lane) -> list[Entry]:
-    """Return the open deliveries of a lane that drains, in offset order: all are at one consumer, not its owner."""
-    opened: list[Entry] = []
-    each, fresh = lane.head, lane.fresh
-    while each is not None and each is not fresh:
-        if each.state == IN_FLIGHT:
-            opened.append(each)
-        each = each.newer
-    return opened
 
 
 class WatchedPlace(Place):

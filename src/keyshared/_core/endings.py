@@ -85,7 +85,7 @@ class Endings:
         """
         newer: list[Entry] = []
         if self._has_batches and reason in _BREAKS:
-            newer = [each for each in open_of(entry) if each.offset > entry.offset]
+            newer = [each for each in entry.lane.opened() if each.offset > entry.offset]
         self._end_one(entry, reason, now, delay_ms, why)
         for each in newer:
             self._end_one(each, ReleaseReason.BATCH_BROKEN, now, None, None)
@@ -219,7 +219,7 @@ class Endings:
 
     def together(self, entry: Entry) -> list[Entry]:
         """Return the deliveries that time is given to together: the batch of an open message."""
-        return open_of(entry) if self._has_batches else [entry]
+        return entry.lane.opened() if self._has_batches else [entry]
 
     def due(self, entry: Entry, now: int) -> None:
         """Act on the deadline of a message: its delivery has timed out, or it has waited long enough."""
@@ -241,18 +241,6 @@ class Endings:
                 self.keyless_blocked[entry.offset] = entry
             elif entry.state == IN_FLIGHT and entry.deadline is None and timeout_ms is not None:
                 self._timers.start(entry, now + timeout_ms)
-
-
-def open_of(entry: Entry) -> list[Entry]:
-    """Return the open deliveries of the lane of a message, oldest first. O(messages of it that were delivered)."""
-    opened: list[Entry] = []
-    lane = entry.lane
-    each, fresh = lane.head, lane.fresh
-    while each is not None and each is not fresh:
-        if each.state == IN_FLIGHT:
-            opened.append(each)
-        each = each.newer
-    return opened
 
 
 def _holder(entry: Entry) -> Consumer:

@@ -160,8 +160,8 @@ def gather_stats(machine: Machine) -> DispatcherStats:
         draining_keys=len(window.draining),
         starved_keys=len(window.starved),
         keyless_waiting=len(window.keyless),
-        free_slots=machine.free_slots,
-        paused_by=machine.paused_by,
+        free_slots=machine.admission.free_slots,
+        paused_by=machine.admission.paused_by,
         oldest_outstanding=min((offset for offset in (*lowest, *window.beside) if offset is not None), default=None),
         consumers={
             name: ConsumerStats(

@@ -20,20 +20,18 @@ class Feature:
 
     Attributes:
         name: Its name in a snapshot; empty if it keeps nothing.
+        gate: Where lanes wait that `refuses` keeps back; None if it keeps back none.
     """
 
     name: ClassVar[str] = ""
-
-    def place(self) -> Place:
-        """Return where lanes wait that `refuses` keeps back; needed by a feature that overrides that."""
-        raise NotImplementedError
+    gate: Place | None = None
 
     def refuses(self, lane: Lane, owner: Consumer) -> bool:
-        """Return whether the next message of a lane may not go to its owner now: the feature is a gate.
+        """Return whether the next message of a lane may not go to its owner now; asked if there is a ``gate``.
 
         It has to add the lane to ``window.touched`` when that may have changed.
         """
-        raise NotImplementedError
+        return False
 
     def opened(self, entry: Entry, consumer: Consumer) -> None:
         """Note that a delivery has begun."""

@@ -14,7 +14,6 @@ from keyshared._core.records import (
     SETTLED,
     SPILLED,
     Consumer,
-    ConsumerState,
     Entry,
     Lane,
     Place,
@@ -32,8 +31,8 @@ def check_machine(machine: Machine) -> None:
     """Recount everything that a dispatcher keeps; raise `InvariantError` at the first contradiction. O(n)."""
     check_window(machine.window)
     _check_deadlines(machine)
-    _check_members(machine)
-    outbox, free = machine.outbox, machine.free_slots
+    machine.membership.check_invariants()
+    outbox, free = machine.outbox, machine.admission.free_slots
     require(outbox.reported == machine.window.cursor.safe_cursor, "the cursor that was reported is the cursor")
     require(outbox.paused or free, "there is a pause while there is no free slot")
     require(not outbox.paused or not machine.admission.is_roomy, "a pause ends with a quarter free")
@@ -188,16 +187,3 @@ def _check_deadlines(machine: Machine) -> None:
         require(note.redriven == (entry.offset in machine.window.beside), f"{name} is beside the log if it came back")
         held = state in (DELAYED, DEAD_LETTERING, BLOCKED)
         require(held or not note.spilled, f"{name} is marked as spilled only where its state does not say so")
-
-
-def _check_members(machine: Machine) -> None:
-    grace = machine.config.inactive_grace_ms
-    for name, consumer in machine.members.items():
-        state = consumer.state
-        require(machine.window.consumers.get(name) is consumer, f"{name!r} is connected to the window")
-        limit = consumer.quota if state is ConsumerState.ACTIVE else 0
-        require(consumer.limit == limit, f"{name!r} has its limit while it is active, else none")
-        away = grace is not None and state is ConsumerState.INACTIVE
-        require(consumer.deadline is not None or not away, f"{name!r} is away until some time")
-    require(list(machine.members) == list(machine.window.consumers), "consumers are in the order of joining")
-    machine.membership.check_invariants()

@@ -30,7 +30,7 @@ from keyshared._core.records import (
     next_spilled,
 )
 from keyshared.cursor import ContiguousCursor
-from keyshared.effects import BlockReason, Ending
+from keyshared.effects import BlockReason
 
 __all__ = ["Gate", "Lanes", "Owners", "lowest_of", "overrides"]
 
@@ -126,23 +126,15 @@ class Lanes:
         self.rooms = MostRoom()
         self.is_stale = False  # owners may have changed
         self.most_of_turn: int | None = None  # how long batches may be for once
-        self.gates: tuple[Gate, ...] = ()
-        self.on_open: tuple[Callable[[Entry, Consumer], None], ...] = ()
-        self.on_close: tuple[Callable[[Entry, Consumer], None], ...] = ()
-        self.on_track: tuple[Callable[[Entry], None], ...] = ()
-        self.on_settle: tuple[Callable[[Entry, Ending], None], ...] = ()
-        self.on_move: tuple[Callable[[], None], ...] = ()
-        self.on_wake: tuple[Callable[[], None], ...] = ()
-        self.goes_at_once = total is None  # a message that may go out, with none before it, needs no turn
         self.spare: list[Lane] = []  # of keys that are gone: a new one takes 6 % of a life of unique keys
         self.keeps_spare = False  # only where nothing else remembers lanes
-        self.is_bare = False  # and nothing but the window counts what is open
+        self.watch(())
 
     def watch(self, features: Iterable[Feature], *, has_groups: bool = False) -> None:
-        """Take the methods that features override; called once, before anything else."""
+        """Take the methods that features override, before anything is offered."""
         chosen = list(features)
-        self.goes_at_once = self.goes_at_once and not has_groups
-        self.gates = tuple((each.refuses, each.place()) for each in chosen if overrides(each, "refuses"))
+        self.goes_at_once = self.total is None and not has_groups  # a message with none before it needs no turn
+        self.gates: tuple[Gate, ...] = tuple((each.refuses, each.gate) for each in chosen if each.gate is not None)
         self.on_open = tuple(each.opened for each in chosen if overrides(each, "opened"))
         self.on_close = tuple(each.closed for each in chosen if overrides(each, "closed"))
         self.on_track = tuple(each.tracked for each in chosen if overrides(each, "tracked"))
@@ -150,7 +142,7 @@ class Lanes:
         self.on_move = tuple(each.moved for each in chosen if overrides(each, "moved"))
         self.on_wake = tuple(each.woken for each in chosen if overrides(each, "woken"))
         counted = self.gates or self.on_open or self.on_close or self.on_track
-        self.is_bare = self.goes_at_once and not counted
+        self.is_bare = self.goes_at_once and not counted  # nothing but the window counts what is open
 
     def find(self, offset: int) -> Entry | None:
         """Return an outstanding message. O(log n)."""

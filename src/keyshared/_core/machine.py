@@ -1,8 +1,9 @@
 """The unchecked core of the dispatcher: takes facts and the time, returns effects.
 
-It composes the rooms of the core and has one method for each input. What depends on the types and ranges of arguments
-is checked by `KeySharedDispatcher`; what depends on the state is checked here, before anything changes. ``now`` is
-never below the instant of the last call.
+It composes the rooms of the core and has a method for each input about messages; what is about consumers and groups
+goes to their rooms, and then to `Machine.wake`. What depends on the types and ranges of arguments is checked by
+`KeySharedDispatcher`; what depends on the state is checked here, before anything changes. ``now`` is never below the
+instant of the last call.
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,11 @@ from keyshared._core.lanes import overrides
 from keyshared._core.membership import Membership
 from keyshared._core.outbox import Outbox
 from keyshared._core.quotas import Clock
-from keyshared._core.records import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, ConsumerState, Entry, Lane
-from keyshared._core.redrive import redrive
+from keyshared._core.records import BLOCKED, DEAD_LETTERING, IN_FLIGHT, LOADING, Consumer, ConsumerState, Entry
 from keyshared._core.routing import Routing
 from keyshared._core.timers import Duties, Duty, Stage, Timers, due_order
-from keyshared._core.values import Full, Receipt, StoredLetter
-from keyshared.config import DispatcherConfig, GroupLimits, Rules
+from keyshared._core.values import Receipt, StoredLetter
+from keyshared.config import DispatcherConfig, Rules
 from keyshared.effects import (
     Call,
     CursorAdvanced,
@@ -36,9 +36,7 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.errors import ConfigError, KeySharedError
-from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import Weight
 
 __all__ = ["Machine"]
 
@@ -59,47 +57,31 @@ class Machine(Clock):
         self.config = config
         self.rules = rules
         self.epoch = 0
-        self.timers = Timers()
-        self.routing = Routing(placement)
-        self._notices: list[Effect] = []
-        parts = window_for(config, rules, self.routing, self)
-        self.window = parts.window
-        self.endings = Endings(config, self.window, self.timers, self._notices)
-        chosen = Chosen(config, parts, self.routing, self.timers, self.endings.end)
-        self.features = chosen.features
+        notices: list[Effect] = []
+        self._notices = notices
+        self.timers = timers = Timers()
+        self.routing = routing = Routing(placement)
+        parts = window_for(config, rules, routing, self)
+        self.window = window = parts.window
+        self.endings = endings = Endings(config, window, timers, notices)
+        chosen = Chosen(config, parts, routing, timers, endings.end)
+        self.features = features = chosen.features
         self.units, self.groups, self.sessions = chosen.units, chosen.groups, chosen.sessions
         self.health, self.holes, self.total = chosen.health, chosen.holes, parts.total
         self._tells = chosen.settled is not None
-        self.endings.on_fail = tuple(each.failed_one for each in self.features if overrides(each, "failed_one"))
-        self._on_skip = tuple(each.skipped for each in self.features if overrides(each, "skipped"))
-        self.membership = Membership(
-            config,
-            self.routing,
-            self.window,
-            self.timers,
-            self.endings,
-            self._notices,
-            new_ready=parts.new_ready,
-            features=self.features,
-        )
-        self.members = self.membership.members
+        endings.on_fail = tuple(each.failed_one for each in features if overrides(each, "failed_one"))
+        self._on_skip = tuple(each.skipped for each in features if overrides(each, "skipped"))
+        self.membership = Membership(config, routing, window, timers, endings, notices, parts.new_ready, features)
+        self.members = window.consumers
         self._has_latest = config.latest_only or (rules is not None and rules.latest_only is not None)
-        self.admission = Admission(config, self.window, self.membership)
+        self.admission = Admission(config, window, self.membership)
         self.membership.on_change = self.admission.refresh
-        self.outbox = Outbox(
-            self.window,
-            self.membership,
-            self.admission,
-            self.timers,
-            self._notices,
-            self.features,
-            config.ack_timeout_ms,
-        )
+        self._ack_timeout_ms = config.ack_timeout_ms
+        self.outbox = Outbox(window, self.membership, self.admission, timers, notices, features, self._ack_timeout_ms)
         # no feature looks at the end of each call, and only the window bounds what waits
         self._is_plain = self.outbox.is_plain and not self.admission.looks_ahead
-        self._is_quick = self._is_plain and self.window.is_bare and self.window.rule_of is None
-        self.window.keeps_spare = self._is_quick
-        self._ack_timeout_ms = config.ack_timeout_ms
+        self._is_quick = self._is_plain and window.is_bare and window.rule_of is None
+        window.keeps_spare = self._is_quick
         self._one_key = config.ordering_required
         self._duties: Duties = {
             Entry: Duty(Stage.DELIVERIES, _offset_of, self.endings.due),
@@ -108,10 +90,6 @@ class Machine(Clock):
         for feature in self.features:
             self._duties.update(feature.duties())
         self.outbox.resume(paused=False)
-
-    def set_now(self, now: int) -> None:
-        """Set the clock."""
-        self.now = now
 
     def resume_from(self, token: str) -> None:
         """Take over what a cursor token says; nothing was offered yet. Raises `SnapshotError`."""
@@ -140,13 +118,10 @@ class Machine(Clock):
         self.wake(now)
 
     def wake(self, now: int) -> _Effects:
-        """Hand out what changes have made possible; return the effects of the call."""
+        """End a call that has changed one of the rooms: hand out what is possible now, and return its effects."""
+        self.now = now
         self.window.wake()
         return self.outbox.finish(now)
-
-    def key_of(self, key: bytes | None) -> bytes | None:
-        """Return the key that a message counts as: with ``ordering_required`` all have the same."""
-        return b"" if self._one_key else key
 
     # messages
 
@@ -154,7 +129,7 @@ class Machine(Clock):
         """Take the next message of the log."""
         window, cursor = self.window, self.window.cursor
         if self.admission.asks:
-            key = self.key_of(key)
+            key = b"" if self._one_key else key
             answer = self._admit(offset, key, item, now)
             if answer is not None:
                 return answer
@@ -197,44 +172,18 @@ class Machine(Clock):
         return self.outbox.finish(now)
 
     def _offer_first(self, offset: int, key: bytes, item: object, now: int) -> _Effects | None:
-        """Deliver the only message of its key at once, if possible: `Window.offer` and all that follows from it.
-
-        Written out, because without it a life of unique keys takes 1.5 times as long.
-        """
+        """Deliver the only message of its key at once, if possible: `Outbox.finish` written out."""
         window, outbox = self.window, self.outbox
-        if window.quarantined or outbox.paused:
-            return None
-        owner = window.consumers.get(window.owners.owner(key))  # type: ignore[arg-type]  # None is no name
-        if owner is None or owner.free <= 0 or owner.ready.lanes or window.keyless.lanes:
-            lane = window.lanes[key] = Lane(key, window.rule)  # it is empty yet, and knows its owner
-            lane.owner = owner
-            lane.version = window.version
+        entry = None if outbox.paused else window.offer_first(offset, key, item)
+        if entry is None:
             return None
         self.now = now
-        if window.spare:
-            lane = window.spare.pop()
-            lane.key = key
-        else:
-            lane = Lane(key, window.rule)
-        window.lanes[key] = lane
-        lane.owner = owner
-        lane.version = window.version
-        entry = lane.head = lane.tail = Entry(offset, item, lane)
-        window.cursor.append(entry)
-        entry.state = IN_FLIGHT
-        attempt = entry.attempt = window.first_attempt + 1
-        lane.holder = owner
-        lane.open = lane.loaded = 1
-        window.loaded += 1
-        owner.open[offset] = entry
-        owner.free -= 1
-        if not owner.dirty:
-            window.rooms.note(owner)
         if self._ack_timeout_ms is not None:
             entry.deadline = self.timers.start_last(entry, now + self._ack_timeout_ms)
         if window.loaded >= window.capacity or window.cursor.outstanding >= window.max_tracked:
             outbox.paused = True
-        return [_new(Deliver, (offset, key, owner.name, attempt, 0, item))]
+        name = entry.lane.holder.name  # type: ignore[union-attr]  # an open message has one
+        return [_new(Deliver, (offset, key, name, entry.attempt, 0, item))]
 
     def _overtaken(self, key: bytes) -> list[Entry] | None:
         """Return what the next message of a key takes the place of."""
@@ -274,10 +223,16 @@ class Machine(Clock):
             calls = [self.offer(offset, key, item, until, now) for offset, key, item, until in messages]
             settled = _skipped_in(calls) if self._has_latest else ()
             return self.outbox.merge(calls, settled)
-        window, timers = self.window, self.timers
+        window, timers, is_quick = self.window, self.timers, self._is_quick
         for offset, key, item, not_before_ms in messages:
             if not_before_ms is None or not_before_ms <= now:
-                window.offer(offset, key, item, None)
+                first = None
+                if is_quick and key not in window.lanes and key is not None:
+                    first = window.offer_first(offset, key, item)
+                if first is None:
+                    window.offer(offset, key, item, None)
+                else:
+                    window.granted.append(first)
             else:
                 timers.start(window.offer(offset, key, item, not_before_ms), not_before_ms)
         return self.outbox.finish(now)
@@ -290,7 +245,8 @@ class Machine(Clock):
         member = self.members.get(consumer)
         entry = None if member is None else member.open.get(offset)
         if entry is None or entry.attempt != attempt:
-            return self._late_ack(offset, consumer, attempt, now)
+            ignored = self._late_ack(offset, consumer, attempt)
+            return self.wake(now) if ignored is None else [ignored]
         window, outbox = self.window, self.outbox
         following = window.ack(entry)
         if not self._is_plain or window.granted or window.emptied or outbox.paused:
@@ -314,21 +270,20 @@ class Machine(Clock):
         if not self._is_plain:
             calls = [self.ack(*receipt, now) for receipt in receipts]
             return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
-        entries: list[Entry] = []
+        window, outbox, members = self.window, self.outbox, self.members
         for offset, consumer, attempt in receipts:
-            member = self.members.get(consumer)
+            member = members.get(consumer)
             entry = None if member is None else member.open.get(offset)
             if entry is None or entry.attempt != attempt:
-                break
-            entries.append(entry)
-        if len(set(entries)) < len(receipts):  # one names no open delivery, or two name the same
-            calls = [self.ack(*receipt, now) for receipt in receipts]
-            return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
-        window, outbox = self.window, self.outbox
-        for entry in entries:
-            following = window.ack(entry)
-            if following is not None:
-                window.granted.append(following)
+                ignored = self._late_ack(offset, consumer, attempt)
+                if ignored is not None:
+                    self._notices.append(ignored)
+                else:
+                    window.wake()
+            else:
+                following = window.ack(entry)
+                if following is not None:
+                    window.granted.append(following)
             if window.loaded >= window.capacity:
                 outbox.paused = True
         return outbox.finish(now)
@@ -338,13 +293,8 @@ class Machine(Clock):
         entry = self._current(offset, consumer, attempt)
         if entry is None:
             return self.ack(offset, consumer, attempt, now)
-        receipts: list[Receipt] = []
-        each = entry.lane.head
-        while each is not None and each.offset <= offset:
-            if each.state == IN_FLIGHT:
-                receipts.append((each.offset, consumer, each.attempt))
-            each = each.newer
-        return self.ack_many(receipts, now)
+        through = [each for each in entry.lane.opened() if each.offset <= offset]
+        return self.ack_many([(each.offset, consumer, each.attempt) for each in through], now)
 
     def nack(
         self, offset: int, consumer: str, attempt: int, delay_ms: int | None, reason: str | None, now: int
@@ -388,17 +338,17 @@ class Machine(Clock):
         entry = None if member is None else member.open.get(offset)
         return entry if entry is not None and entry.attempt == attempt else None
 
-    def _late_ack(self, offset: int, consumer: str, attempt: int, now: int) -> _Effects:
-        """Answer an ack that names no open delivery."""
+    def _late_ack(self, offset: int, consumer: str, attempt: int) -> Ignored | None:
+        """Answer an ack that names no open delivery; None if it has settled the message, and `wake` is to follow."""
         ignored = self._ignored(Call.ACK, (offset, consumer, attempt))
         entry = self.window.find(offset)
         if entry is None or ignored.reason is not IgnoredReason.STALE_ATTEMPT:
-            return [ignored]
+            return ignored
         if entry.state == IN_FLIGHT:
             entry.note.mark = SettleReason.LATE_ACK  # type: ignore[union-attr]  # an earlier delivery left one
-            return [ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)]
+            return ignored._replace(reason=IgnoredReason.LATE_ACK_NOTED)
         self.endings.settle(entry, Ending.LATE_ACK)
-        return self.wake(now)
+        return None
 
     def _ignored(self, call: Call, receipt: Receipt) -> Ignored:
         """Return why an answer does not apply: its receipt names no open delivery."""
@@ -443,7 +393,7 @@ class Machine(Clock):
     def unblock(self, key: bytes | None, now: int) -> _Effects:
         """Unblock all messages of a key, and end its quarantine."""
         self.now = now
-        self.endings.unblock(self.key_of(key))
+        self.endings.unblock(key)
         return self.wake(now)
 
     def unblock_offset(self, offset: int, reset_failures: bool, now: int) -> _Effects:  # as all others
@@ -473,10 +423,9 @@ class Machine(Clock):
 
     def redrive(self, key: bytes | None, letters: Sequence[StoredLetter[Any]], now: int) -> _Effects:
         """Track dead letters of a key again."""
-        key = self.key_of(key)
         if key is not None and self.routing.refuses_keys:
             self.routing.check_slot(key)
-        self._notices += redrive(self.window, self.admission, key, sorted(letters, key=_offset_of))
+        self._notices += self.admission.let_back(key, sorted(letters, key=_offset_of))
         self.now = now
         return self.wake(now)
 
@@ -497,63 +446,12 @@ class Machine(Clock):
             self.endings.gone(cell)  # type: ignore[arg-type]  # the cells of a window are its entries
         return self.wake(now)
 
-    # consumers
-
-    def add_consumer(
-        self, name: str, accepts: KeyFilter, weight: Weight | None, limit: int | None, now: int
-    ) -> _Effects:
-        """Add a consumer."""
-        self.membership.join(name, accepts, weight, limit, now)
-        self.now = now
-        return self.wake(now)
-
-    def remove_consumer(self, name: str, drain_ms: int | None, now: int) -> _Effects:
-        """Remove a consumer, at once or when it has finished."""
-        self.now = now
-        self.membership.leave(name, drain_ms, now)
-        return self.wake(now)
-
-    def set_inactive(self, name: str, now: int) -> _Effects:
-        """Note that the connection of a consumer is gone."""
-        self.now = now
-        self.membership.deactivate(name, now)
-        return self.wake(now)
-
-    def set_active(self, name: str, resumed: bool, now: int) -> _Effects:  # as all others
-        """Note that a consumer is back."""
-        self.membership.activate(name, now, resumed=resumed)
-        self.now = now
-        return self.wake(now)
-
-    def set_limit(self, name: str, limit: int, now: int) -> _Effects:
-        """Change how many deliveries a consumer may have open."""
-        self.membership.set_limit(name, limit)
-        self.now = now
-        return self.wake(now)
-
-    def set_filters(self, name: str, accepts: KeyFilter, now: int) -> _Effects:
-        """Change which keys a consumer accepts."""
-        self.membership.set_filters(name, accepts)
-        self.now = now
-        return self.wake(now)
-
-    def set_weight(self, name: str, weight: Weight, now: int) -> _Effects:
-        """Change a consumer's share of the keys."""
-        self.membership.set_weight(name, weight)
-        self.now = now
-        return self.wake(now)
-
-    def set_placement(self, placement: Placement, now: int) -> _Effects:
-        """Place keys in another way."""
-        self.membership.set_placement(placement)
-        self.now = now
-        return self.wake(now)
+    # sessions, pulls, time
 
     def flushed(self, key: bytes, session: int, now: int) -> _Effects:
         """Note that a consumer has flushed what it kept for a key."""
         self.now = now
-        one_key = b"" if self._one_key else key
-        if self.sessions is None or not self.sessions.flushed(one_key, session):
+        if self.sessions is None or not self.sessions.flushed(key, session):
             return [Ignored(None, None, session, Call.FLUSHED, IgnoredReason.NOT_FLUSHING)]
         return self.wake(now)
 
@@ -573,67 +471,12 @@ class Machine(Clock):
         self.window.pull(member, most if entry is None else 1, entry, per_key, past_quotas=past_quotas)
         return self.outbox.finish(now)
 
-    # groups
-
-    def set_group(self, name: str, limits: GroupLimits, now: int) -> _Effects:
-        """Set all limits of a group."""
-        self.now = now
-        self.groups.set_group(name, limits)  # type: ignore[union-attr]  # only a dispatcher with groups is asked
-        return self.wake(now)
-
-    def pause_group(self, name: str, now: int) -> _Effects:
-        """Pause a group: nothing of it goes out."""
-        self.now = now
-        self.groups.pause(name)  # type: ignore[union-attr]  # only a dispatcher with groups is asked
-        return self.wake(now)
-
-    def resume_group(self, name: str, now: int) -> _Effects:
-        """End the pause of a group."""
-        self.now = now
-        self.groups.resume(name)  # type: ignore[union-attr]  # only a dispatcher with groups is asked
-        return self.wake(now)
-
-    # time
-
-    def next_deadline_ms(self) -> int | None:
-        """Return when `handle_timeout` has something to do next."""
-        return self.timers.next_deadline
-
     def handle_timeout(self, now: int) -> _Effects:
         """Do what is due."""
         self.now = now
         for duty, timed in due_order(self.timers.pop_due(now), self._duties):
             duty.act(timed, now)
         return self.wake(now)
-
-    # questions
-
-    @property
-    def free_slots(self) -> int:
-        """How many messages may be offered now."""
-        return self.admission.free_slots
-
-    @property
-    def paused_by(self) -> Full | None:
-        """The limit that leaves no free slot."""
-        return self.admission.paused_by
-
-    def room_for(self, key: bytes | None) -> int:
-        """Return how many messages of a key may be offered now."""
-        return self.admission.room_for(self.key_of(key))
-
-    def in_flight(self, name: str | None) -> list[Deliver[Any]]:
-        """Return the open deliveries of one consumer, or of all in the order of joining."""
-        members = self.members.values() if name is None else [self.members[name]] if name in self.members else []
-        return [delivery for member in members for delivery in self.outbox.deliveries_of(member)]
-
-    def outstanding_effects(self) -> _Effects:
-        """Return every obligation that is not met."""
-        return self.outbox.outstanding()
-
-    def is_current(self, effect: object) -> bool:
-        """Return whether an effect still holds."""
-        return self.outbox.is_current(effect)
 
 
 def _offset_of(entry: Entry | StoredLetter[Any]) -> int:

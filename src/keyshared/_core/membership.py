@@ -43,7 +43,6 @@ class Membership:
         timers: Timers,
         endings: Endings,
         notices: list[Effect],
-        *,
         new_ready: Callable[[], Place],
         features: Iterable[Feature],
     ) -> None:

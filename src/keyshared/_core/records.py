@@ -363,6 +363,16 @@ class Lane:
         else:
             newer.older = older
 
+    def opened(self) -> list[Entry]:
+        """Return what is open, oldest first. O(messages that were delivered)."""
+        opened: list[Entry] = []
+        each, fresh = self.head, self.fresh
+        while each is not None and each is not fresh:
+            if each.state == IN_FLIGHT:
+                opened.append(each)
+            each = each.newer
+        return opened
+
     def was_delivered(self, entry: Entry) -> bool:
         """Return whether a message of this lane belongs to its front part."""
         return self.fresh is None or entry.offset < self.fresh.offset

@@ -142,11 +142,6 @@ class Routing:
         """Raise `ArgumentError` if the hash of the placement refuses a key."""
         self._ranges.slot_of(key)
 
-    def check_slots(self, ranges: RangeMap, keys: Iterable[bytes]) -> None:
-        """Raise what the hash of a placement raises for one of these keys, which it refuses."""
-        for key in keys:
-            ranges.slot_of(key)
-
     def replace(
         self, placement: Placement, members: Iterable[tuple[str, Weight | None]], keys: Iterable[bytes] = ()
     ) -> None:
@@ -157,7 +152,8 @@ class Routing:
             _join(fresh, name, weight, is_there=name in strangers)
             strangers.pop(name, None)
         if fresh.ranges.key_hash != self._ranges.key_hash:
-            self.check_slots(fresh.ranges, keys)
+            for key in keys:
+                fresh.ranges.slot_of(key)
         self._placement = fresh
         self._strangers = strangers
         self._refresh()

@@ -69,7 +69,7 @@ class Sessions(Feature):
         self._timers = timers
         self._linger_ms = config.linger_ms
         self._flush_ms = config.flush_ms
-        self._place = Place(BlockReason.FLUSHING)
+        self.gate = Place(BlockReason.FLUSHING)
         self._by_key: dict[bytes, Session] = {}  # in the order in which they began
         self._at: dict[Consumer, dict[bytes, Session]] = {}  # the same by consumer
         self._last = 0
@@ -78,10 +78,6 @@ class Sessions(Feature):
         self._told: list[Effect] = []
 
     # the gate
-
-    def place(self) -> Place:
-        """Return where lanes wait for the end of a session."""
-        return self._place
 
     def refuses(self, lane: Lane, owner: Consumer) -> bool:
         """Return whether the session of a key has to end first; one without a flush ends when that is asked."""

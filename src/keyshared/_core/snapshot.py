@@ -215,7 +215,7 @@ def restore(machine: Machine, state: object, *, epoch: int, items: Mapping[int, 
             or does not fit the settings.
     """
     data = unsealed(state, SNAPSHOT_VERSION)
-    machine.set_now(now)
+    machine.now = now
     try:
         _check_settings(data, machine)
         _load(data, machine, epoch, items)

@@ -75,23 +75,7 @@ class _Record(NamedTuple):
 
 
 class Timers:
-    """One deadline per object, on a clock of whole milliseconds that never goes back.
-
-    Example:
-        >>> class Egg:
-        ...     deadline = None
-        >>> soft, hard = Egg(), Egg()
-        >>> timers = Timers()
-        >>> timers.start(hard, 600)
-        >>> timers.start(soft, 240)
-        >>> timers.next_deadline
-        240
-        >>> soft.deadline = None                     # taken out of the water
-        >>> timers.next_deadline
-        600
-        >>> timers.pop_due(700) == [(600, hard)]
-        True
-    """
+    """One deadline per object, on a clock of whole milliseconds that never goes back."""
 
     __slots__ = ("_count", "_heap", "_heap_limit", "_latest", "_latest_due", "_queue", "_queue_limit", "_queued")
 

@@ -46,16 +46,11 @@ class GroupLimits:
 
     @configuration()
     def __post_init__(self) -> None:
-        check_group_limits(self.weight, self.max_in_flight, self.per_second, self.burst)
-
-
-def check_group_limits(weight: object, max_in_flight: object, per_second: object, burst: object) -> None:
-    """Raise `ArgumentError` unless these are the numbers of a `GroupLimits`."""
-    check_int("weight", weight, 1)
-    for name, limit in (("max_in_flight", max_in_flight), ("per_second", per_second)):
-        if limit is not None:
-            check_int(name, limit, 1, ", or None for no limit")
-    check_int("burst", burst, 1)
+        check_int("weight", self.weight, 1)
+        for name, limit in (("max_in_flight", self.max_in_flight), ("per_second", self.per_second)):
+            if limit is not None:
+                check_int(name, limit, 1, ", or None for no limit")
+        check_int("burst", self.burst, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ class HoldReason(StrEnum):
     FLUSHING = "flushing"  # its consumer has still to flush what it keeps for the key
     LOADING = "loading"  # its payload is being read again; a slot at a consumer may be reserved for it
     LIMITED = "limited"  # its group, or all deliveries, have reached a limit, or its group is paused
-    TOKEN_FULL = "token_full"  # noqa: S105  # the restart token would become too long
+    ACK_HOLES = "ack_holes"  # too many settled stretches lie above the lowest message: only that one goes out
     OTHER = "other"
 
 

@@ -344,7 +344,7 @@ class TokenBudget(Check):
             self.text.end(offset)
         if isinstance(event, Published):
             self.text.publish(event.offset)
-        if isinstance(event, Held) and event.reason is HoldReason.TOKEN_FULL:
+        if isinstance(event, Held) and event.reason is HoldReason.ACK_HOLES:
             self.held[event.offset] = None
         if self.books.reasons or 2 * self.text.length <= budget:
             self.full = None
@@ -375,7 +375,7 @@ class TokenBudget(Check):
         books, budget, lowest = self.books, self.claims.token_bytes, self.text.lowest
         assert budget is not None
         messages = [books.messages.get(offset) for offset in self.held]
-        held = [each for each in messages if each is not None and each.hold is HoldReason.TOKEN_FULL]
+        held = [each for each in messages if each is not None and each.hold is HoldReason.ACK_HOLES]
         self.held = {each.offset: None for each in held}
         if books.reasons or not books.log_is_told:
             return
