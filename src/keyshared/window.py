@@ -319,8 +319,8 @@ class InFlightWindow:
 
     @property
     def emptied(self) -> list[Consumer]:
-        """Consumers of limit 0 whose last delivery has ended; take them out when you have seen them."""
-        return self._core.emptied
+        """Consumers of limit 0 at which nothing is open, and for which nothing is being loaded. O(consumers)."""
+        return [each for each in self._core.consumers.values() if not (each.limit or each.free)]
 
     @property
     def free_slots(self) -> int:
@@ -358,6 +358,7 @@ class InFlightWindow:
                 granted.append(entry)
         core.granted.clear()
         core.dropped.clear()
+        core.emptied.clear()
         return granted
 
     def _check_outstanding(self, entry: Entry, to: State) -> None:
