@@ -136,6 +136,17 @@ def test_groups_take_turns_and_keep_their_limits_in_logs_that_come_later() -> No
     assert {("log", 3), ("later", 3)} & {*places(begun(engine))}
 
 
+def test_a_group_with_a_rate_goes_on_when_its_permits_come_back() -> None:
+    """Nothing else happens meanwhile: only the alarm of the engine asks again."""
+    engine = engine_of("log", workers=100, rules=TENANTS)
+    engine.set_group("big", {"per_second": 10, "burst": 2})
+    for offset in range(5):
+        engine.submit("log", offset, f"big/{offset}", offset)
+    assert offsets(engine, 0) == [0, 1]
+    for now_ms, offset in ((100, 2), (200, 3), (300, 4)):
+        assert (engine.next_deadline_ms(), offsets(engine, now_ms)) == (now_ms, [offset])
+
+
 def test_groups_need_rules() -> None:
     engine = engine_of("log")
     for call in (engine.pause_group, engine.resume_group, engine.skip_group):

@@ -173,6 +173,8 @@ class Storing(Assignments[Message]):
                     self._notice(log, effect)
         self._memory.count(log)
         self._touched[log] = None
+        if self._config.rules is not None and self._config.rules.group_of is not None:
+            self._set_alarm(log)  # what went out may have used up the permits of a group
 
     def _notice(self, log: Assignment[Message], effect: Effect[Message]) -> None:
         if isinstance(effect, Blocked | Dropped):
