@@ -17,19 +17,29 @@ from keyshared._checks import (
     check_bool,
     check_callable,
     check_enum,
+    check_extra,
+    check_hashed,
     check_int,
     check_kind,
     check_log_offset,
     check_log_position,
+    check_mapping,
+    check_members,
     check_number,
     check_offset,
     check_position,
     check_several,
     check_text,
+    checked_kinds,
+    checked_list,
     checked_now,
+    checked_rows,
     configuration,
+    java_order,
+    refuse_hashed,
+    require,
 )
-from keyshared.errors import ArgumentError, ClockError, ConfigError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError, ConfigError, InvariantError, MissingExtraError, SnapshotError
 
 
 class Small(IntEnum):
@@ -95,6 +105,13 @@ class Letter(Enum):
     C = "c"
 
 
+class Bell:
+    """A protocol."""
+
+    def ring(self) -> None: ...
+
+
+A_HASH = "have a hash 'h'"
 REFUSED = [
     (lambda: check_int("n", True), "n is True; it must be an int"),
     (lambda: check_int("n", 8, 1, most=7), "n is 8; it must be an int from 1 to 7"),
@@ -109,6 +126,20 @@ REFUSED = [
     (lambda: check_several("names", 7, "names"), "names is 7; it must be a collection of names"),
     *((lambda v=v: check_number("x", v), f"x is {v!r}; it must be a finite number of at least 0") for v in NO_NUMBERS),
     (lambda: check_number("x", 0.0, above=True), "x is 0.0; it must be a finite number above 0"),
+    (lambda: list(checked_kinds("n", [7, "8"], int)), "n is '8'; it must be an int"),
+    (lambda: list(checked_rows("row", [(1, 2), "ab"], 2, "a and b")), "row is 'ab'; it must be a tuple of a and b"),
+    (lambda: list(checked_rows("row", [[1]], 2, "a and b")), "row is [1]; it must be a tuple of a and b"),
+    (lambda: check_mapping("loads", []), "loads is []; it must be a mapping"),
+    (lambda: check_members("bell", 7, Bell), "bell is 7; it must be what Bell describes: it has no ring"),
+    (lambda: refuse_hashed("h", 1, KeyError("k")), f"key is 1; it must {A_HASH}; its function raised KeyError('k')"),
+    (
+        lambda: check_hashed("h", 8, 1, 256),
+        f"key is 1; it must {A_HASH}; its function returned 256, and no int of 8 bits",
+    ),
+    (
+        lambda: check_hashed("h", 8, 1, "7"),
+        f"key is 1; it must {A_HASH}; its function returned '7', and no int of 8 bits",
+    ),  # type: ignore[arg-type]
 ]
 
 
@@ -129,6 +160,39 @@ def test_what_can_be_comes_back() -> None:
         check_number("x", Fraction(1, 3), above=True),
     )
     check_callable("f", len, "a text")
+    check_members("bell", Bell(), Bell)
+    check_hashed("h", 8, b"k", 255)
+    assert ([1], [(1, 2)], {}) == (
+        list(checked_kinds("n", [1], int)),
+        list(checked_rows("row", [(1, 2)], 2, "two")),
+        check_mapping("loads", {}),
+    )
+    assert ["a"] == checked_list("names", iter(["a"]), "names")
+
+
+def test_a_class_is_no_object_of_its_own() -> None:
+    with pytest.raises(ArgumentError, match="be an instance, such as Bell"):
+        check_members("bell", Bell, Bell)
+
+
+def test_an_error_of_ours_that_a_hash_raised_goes_on() -> None:
+    with pytest.raises(ClockError):
+        refuse_hashed("h", 1, ClockError(1, 2))
+
+
+def test_a_package_that_is_not_there_is_named_with_its_extra() -> None:
+    with pytest.raises(MissingExtraError, match=r"package 'x_y', .* install keyshared\[demo\]"):
+        check_extra("demo", "json", "x_y")
+
+
+def test_names_sort_as_in_java() -> None:
+    assert ["\U0001f600", "\uff61"] == sorted(["\uff61", "\U0001f600"], key=java_order)
+
+
+def test_a_fact_that_does_not_hold_is_an_error_of_ours() -> None:
+    require(True, "it holds")
+    with pytest.raises(InvariantError, match="it does not"):
+        require([], "it does not")
 
 
 def test_a_field_of_a_configuration_is_refused_as_such() -> None:

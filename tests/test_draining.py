@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from keyshared.draining import DrainingEntry, DrainingHashes, DrainingStats
-from keyshared.errors import ArgumentError, BatchError, HashHolderError, InvariantError
+from keyshared.errors import ArgumentError, InvariantError, MisuseError
 
 ZERO = DrainingStats(0, 0, 0, ())
 
@@ -151,7 +151,7 @@ def test_after_a_batch_answers_come_at_once_again() -> None:
 
 
 def test_a_batch_that_has_not_begun_cannot_end() -> None:
-    with pytest.raises(BatchError, match="call start_batch first"):
+    with pytest.raises(MisuseError, match="call start_batch first"):
         DrainingHashes().end_batch()
 
 
@@ -223,8 +223,8 @@ def test_two_last_acks_remove_and_tell_once(*, batched: bool, closing: bool) -> 
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda hashes: hashes.add("b", 7), HashHolderError, "drains at 'a', so 'b'"),
-        (lambda hashes: hashes.reduce("b", 7), HashHolderError, "so 'b' can have nothing"),
+        (lambda hashes: hashes.add("b", 7), MisuseError, "drains at 'a', so 'b'"),
+        (lambda hashes: hashes.reduce("b", 7), MisuseError, "so 'b' can have no entries"),
         (lambda hashes: hashes.add("a", 0), ArgumentError, "hash_ is 0; it must be the hash of a message"),
         (lambda hashes: hashes.add("a", True), ArgumentError, "hash_ is True"),
         (lambda hashes: hashes.add("", 8), ArgumentError, "consumer is ''"),
@@ -236,7 +236,7 @@ def test_two_last_acks_remove_and_tell_once(*, batched: bool, closing: bool) -> 
         (lambda hashes: hashes.reduce("a", 7, -1), ArgumentError, "count is -1"),
         (lambda hashes: hashes.should_block(7, "a"), ArgumentError, "consumer is 7"),
         (lambda hashes: hashes.should_block("b", 7.0), ArgumentError, "hash_ is 7.0"),
-        (lambda hashes: hashes.end_batch(), BatchError, "no batch has begun"),
+        (lambda hashes: hashes.end_batch(), MisuseError, "no batch has begun"),
     ],
 )
 def test_a_mistake_raises_and_changes_nothing(

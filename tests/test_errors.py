@@ -14,12 +14,10 @@ from keyshared.distribution import Hop
 from keyshared.errors import (
     MESSAGE_LIMIT,
     ArgumentError,
-    BatchError,
     ClockError,
     ConfigError,
     ConsumerExistsError,
     EntryStateError,
-    HashHolderError,
     InvariantError,
     KeyFullError,
     KeySharedError,
@@ -28,7 +26,6 @@ from keyshared.errors import (
     LookAheadFullError,
     MissingExtraError,
     MisuseError,
-    NoRangeLeftError,
     OffsetOrderError,
     QuiesceError,
     RangeOverlapError,
@@ -50,7 +47,6 @@ from keyshared.errors import (
 from keyshared.testing.errors import ClaimsError, DriverError, HistoryError, UnsupportedError
 
 RENDERED = [
-    (BatchError(), {}, "no batch has begun; call start_batch first, once for each end_batch"),
     (
         ArgumentError("offset", "1", "be an int"),
         {"parameter": "offset", "value": "1", "requirement": "be an int"},
@@ -65,11 +61,6 @@ RENDERED = [
         EntryStateError(7, "QUEUED", "BLOCKED"),
         {"offset": 7, "state": "QUEUED", "wanted": "BLOCKED"},
         "offset 7 is QUEUED and cannot become BLOCKED; see keyshared.window.NEXT_STATE",
-    ),
-    (
-        HashHolderError(7, "c1", "c2"),
-        {"hash": 7, "holder": "c1", "consumer": "c2"},
-        ("hash 7 drains at 'c1', so 'c2' can have nothing unacked of it; ask should_block before a message goes out"),
     ),
     (
         SnapshotError("version", 9, "be 1"),
@@ -180,11 +171,6 @@ RENDERED = [
         ),
     ),
     (
-        NoRangeLeftError(4),
-        {"consumers": 4},
-        "cannot split any range further: 4 consumers have one slot each; use more slot_bits",
-    ),
-    (
         RangeOverlapError("b", (4, 7), "a", (2, 6)),
         {"consumer": "b", "slots": (4, 7), "owner": "a", "owner_slots": (2, 6)},
         (
@@ -240,18 +226,15 @@ RENDERED = [
 
 BASES = {
     ArgumentError: ValueError,
-    BatchError: MisuseError,
     ClockError: MisuseError,
     ConfigError: ArgumentError,
     ConsumerExistsError: MisuseError,
     EntryStateError: MisuseError,
-    HashHolderError: MisuseError,
     InvariantError: AssertionError,
     KeyTypeError: TypeError,
     MissingExtraError: ImportError,
     LayoutMismatchError: MisuseError,
     MisuseError: RuntimeError,
-    NoRangeLeftError: MisuseError,
     OffsetOrderError: MisuseError,
     SegmentOrderError: MisuseError,
     SegmentSealedError: MisuseError,
@@ -312,7 +295,7 @@ def test_a_long_key_is_cut_in_the_text_and_whole_in_the_field() -> None:
     assert b"k" * 65 == error.key
 
 
-BARE = (BatchError, MisuseError)  # no fields
+BARE = (MisuseError,)  # no fields
 
 HOSTILE: list[Callable[[], object]] = [
     lambda: "x" * 100_000,

@@ -12,7 +12,7 @@ such collisions.
 from typing import Final, NamedTuple
 
 from keyshared._checks import check_int, require
-from keyshared.errors import ArgumentError, BatchError, HashHolderError
+from keyshared.errors import ArgumentError, MisuseError, shown
 
 __all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats"]
 
@@ -144,7 +144,7 @@ class DrainingHashes:
             The drain that the entries belong to, for `reduce`.
 
         Raises:
-            HashHolderError: The hash drains at another consumer. Nothing was changed.
+            MisuseError: The hash drains at another consumer. Nothing was changed.
             ArgumentError: The hash is the unset one, or an argument is of the wrong type or range. Nothing was changed.
         """
         drain = self._checked(consumer, hash_, count)
@@ -154,7 +154,7 @@ class DrainingHashes:
         if drain is None:
             drain = self._drains[hash_] = DrainingHash(hash_, consumer, count, since_ms)
         elif drain.holder != consumer:
-            raise HashHolderError(hash_, drain.holder, consumer)
+            raise _drains_elsewhere(drain, consumer)
         else:
             drain.unacked += count
         return drain
@@ -176,7 +176,7 @@ class DrainingHashes:
             ``[hash_]`` if the drain ended and another consumer had been refused; else, or within a batch, ``[]``.
 
         Raises:
-            HashHolderError: The hash drains at another consumer. Nothing was changed.
+            MisuseError: The hash drains at another consumer. Nothing was changed.
             ArgumentError: ``count`` is more than the hash waits for, or an argument is of the wrong type. Nothing was
                 changed.
         """
@@ -184,7 +184,7 @@ class DrainingHashes:
         if drain is None or (of is not None and of is not drain):
             return []
         if drain.holder != consumer:
-            raise HashHolderError(hash_, drain.holder, consumer)
+            raise _drains_elsewhere(drain, consumer)
         if count > drain.unacked:
             raise ArgumentError("count", count, f"be at most {drain.unacked}, what hash {hash_} waits for")
         drain.unacked -= count
@@ -228,10 +228,10 @@ class DrainingHashes:
             else ``[]``. A returned hash may be draining again.
 
         Raises:
-            BatchError: No batch has begun. Nothing was changed.
+            MisuseError: No batch has begun. Nothing was changed.
         """
         if not self._batch_level:
-            raise BatchError
+            raise MisuseError("no batch has begun; call start_batch first, once for each end_batch")
         self._batch_level -= 1
         if self._batch_level:
             return []
@@ -290,3 +290,8 @@ class DrainingHashes:
     def _end(self, drain: DrainingHash) -> None:
         del self._drains[drain.hash]
         self._cleared[drain.holder] = self._cleared.get(drain.holder, 0) + 1
+
+
+def _drains_elsewhere(drain: DrainingHash, consumer: str) -> MisuseError:
+    holder = f"hash {drain.hash} drains at {shown(drain.holder)}"
+    return MisuseError(f"{holder}, so {shown(consumer)} can have no entries of it; call should_block before you send")

@@ -1,26 +1,24 @@
 """Every exception of keyshared: one tree, fields first, the text built from the fields.
 
-Raised for mistakes of the *embedder* only. What a peer does (a late ack, a consumer that is gone) is never an exception
-but a value. A call that raises has changed nothing.
+Raised for mistakes of the program that calls keyshared only. A late ack or a consumer that is gone is a value, never an
+exception. A call that raises has changed nothing.
 
-Every error can be shown, whatever it was raised for: ``str`` and ``repr`` are at most `MESSAGE_LIMIT` characters long
+Every error can be shown: ``str`` and ``repr`` are at most `MESSAGE_LIMIT` characters long
 and never raise, because values are shown by `shown` only. The fields keep the values whole. All errors survive
 pickling: ``args`` are the constructor's arguments, and a value that cannot be pickled travels as its text.
 """
 
 import reprlib
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 __all__ = [
     "MESSAGE_LIMIT",
     "ArgumentError",
-    "BatchError",
     "ClockError",
     "ConfigError",
     "ConsumerExistsError",
     "EntryStateError",
-    "HashHolderError",
     "InvariantError",
     "KeyFullError",
     "KeySharedError",
@@ -29,7 +27,6 @@ __all__ = [
     "LookAheadFullError",
     "MissingExtraError",
     "MisuseError",
-    "NoRangeLeftError",
     "OffsetOrderError",
     "QuiesceError",
     "RangeOverlapError",
@@ -120,20 +117,19 @@ class KeySharedError(Exception):
         return ", ".join(map(_put, self.args))
 
 
+@dataclass(eq=False, repr=False)
 class ArgumentError(KeySharedError, ValueError):
     """An argument that can never work: wrong whatever the state is.
 
     Attributes:
         parameter: Name of the argument or field.
-        value: What was given.
+        value: The value that was given.
         requirement: What it must be, as the end of the sentence "it must ...".
     """
 
-    def __init__(self, parameter: str, value: object, requirement: str) -> None:
-        super().__init__(parameter, value, requirement)
-        self.parameter = parameter
-        self.value = value
-        self.requirement = requirement
+    parameter: str
+    value: object
+    requirement: str
 
     def _text(self) -> str:
         return f"{_put(self.parameter)} is {shown(self.value)}; it must {_put(self.requirement)}"
@@ -147,42 +143,40 @@ class SnapshotError(ArgumentError):
     """A snapshot or token that is truncated, forged or of another version."""
 
 
+@dataclass(eq=False, repr=False)
 class MissingExtraError(KeySharedError, ImportError):
     """Something was imported or used whose package is not installed.
 
     Attributes:
-        package: What is missing.
+        package: The missing package.
         extra: The extra of keyshared that brings it.
     """
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(package, extra)
-        self.package = package
-        self.extra = extra
+    package: str
+    extra: str
 
     def _text(self) -> str:
         package = shown(self.package)
         return f"this needs the package {package}, which is not installed; install keyshared[{_put(self.extra)}]"
 
 
+@dataclass(eq=False, repr=False)
 class TooOldError(KeySharedError, NotImplementedError):
     """Something was asked for that an installed package is too old for.
 
     Attributes:
-        what: What was asked for.
-        package: What is too old.
+        what: The function that was called.
+        package: The package that is too old.
         needed: The first version that will do.
         found: The version that is there.
         instead: What to do about it.
     """
 
-    def __init__(self, what: str, package: str, needed: str, found: str, instead: str) -> None:
-        super().__init__(what, package, needed, found, instead)
-        self.what = what
-        self.package = package
-        self.needed = needed
-        self.found = found
-        self.instead = instead
+    what: str
+    package: str
+    needed: str
+    found: str
+    instead: str
 
     def _text(self) -> str:
         versions = f"{_put(self.package)} {_put(self.needed)} or later, and {_put(self.found)} is installed"
@@ -212,18 +206,17 @@ class MisuseError(KeySharedError, RuntimeError):
     """A call that the present state does not allow."""
 
 
+@dataclass(eq=False, repr=False)
 class ClockError(MisuseError):
     """``now_ms`` is not an int, or is earlier than in a previous call.
 
     Attributes:
-        now_ms: What was given.
+        now_ms: The instant that was given.
         last_ms: The latest instant seen so far.
     """
 
-    def __init__(self, now_ms: object, last_ms: int) -> None:
-        super().__init__(now_ms, last_ms)
-        self.now_ms = now_ms
-        self.last_ms = last_ms
+    now_ms: object
+    last_ms: int
 
     def _text(self) -> str:
         return (
@@ -232,18 +225,17 @@ class ClockError(MisuseError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class OffsetOrderError(MisuseError):
     """Offsets must be ints that grow strictly.
 
     Attributes:
-        offset: What was offered.
+        offset: The offset that was offered.
         last: The greatest offset offered so far, or None before the first.
     """
 
-    def __init__(self, offset: object, last: int | None) -> None:
-        super().__init__(offset, last)
-        self.offset = offset
-        self.last = last
+    offset: object
+    last: int | None
 
     def _text(self) -> str:
         return (
@@ -267,6 +259,7 @@ class RedriveTooEarlyError(OffsetOrderError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class WindowFullError(MisuseError):
     """Something was offered although ``free_slots`` was 0.
 
@@ -274,9 +267,7 @@ class WindowFullError(MisuseError):
         capacity: Messages that may be held at once.
     """
 
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
-        self.capacity = capacity
+    capacity: int
 
     def _text(self) -> str:
         return f"cannot offer: all {_put(self.capacity)} slots are taken; stop reading while free_slots is 0"
@@ -291,9 +282,9 @@ class KeyFullError(WindowFullError):
     """
 
     def __init__(self, key: bytes | None, capacity: int) -> None:
-        MisuseError.__init__(self, key, capacity)
+        super().__init__(capacity)
+        self.args = (key, capacity)  # what pickle calls the constructor with
         self.key = key
-        self.capacity = capacity
 
     def _text(self) -> str:
         key = shown(self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES])
@@ -312,33 +303,26 @@ class LookAheadFullError(WindowFullError):
         return f"cannot offer: {waiting}; stop reading while free_slots is 0"
 
 
-class BatchError(MisuseError):
-    """A batch was ended that had not begun."""
-
-    def _text(self) -> str:
-        return "no batch has begun; call start_batch first, once for each end_batch"
-
-
+@dataclass(eq=False, repr=False)
 class EntryStateError(MisuseError):
     """A step that the state of a message does not allow.
 
     Attributes:
         offset: The message.
-        state: What it is now.
-        wanted: What it was to become.
+        state: Its state.
+        wanted: The state that it was to get.
     """
 
-    def __init__(self, offset: int, state: str, wanted: str) -> None:
-        super().__init__(offset, state, wanted)
-        self.offset = offset
-        self.state = state
-        self.wanted = wanted
+    offset: int
+    state: str
+    wanted: str
 
     def _text(self) -> str:
         change = f"is {_put(self.state)} and cannot become {_put(self.wanted)}"
         return f"offset {_put(self.offset)} {change}; see keyshared.window.NEXT_STATE"
 
 
+@dataclass(eq=False, repr=False)
 class UnknownConsumerError(MisuseError):
     """A consumer was named that is not connected.
 
@@ -346,14 +330,13 @@ class UnknownConsumerError(MisuseError):
         consumer: The name.
     """
 
-    def __init__(self, consumer: str) -> None:
-        super().__init__(consumer)
-        self.consumer = consumer
+    consumer: str
 
     def _text(self) -> str:
         return f"consumer {shown(self.consumer)} is not connected; add_consumer it first"
 
 
+@dataclass(eq=False, repr=False)
 class ConsumerExistsError(MisuseError):
     """A name was added twice: a name is one session.
 
@@ -361,36 +344,13 @@ class ConsumerExistsError(MisuseError):
         consumer: The name.
     """
 
-    def __init__(self, consumer: str) -> None:
-        super().__init__(consumer)
-        self.consumer = consumer
+    consumer: str
 
     def _text(self) -> str:
         return f"consumer {shown(self.consumer)} is already there; remove it first, or set_active it if it came back"
 
 
-class HashHolderError(MisuseError):
-    """A hash drains at one consumer, and an entry of it was counted for another one.
-
-    Attributes:
-        hash: The hash.
-        holder: Where it drains.
-        consumer: Who was named.
-    """
-
-    def __init__(self, hash: int, holder: str, consumer: str) -> None:  # noqa: A002  # the field's name
-        super().__init__(hash, holder, consumer)
-        self.hash = hash
-        self.holder = holder
-        self.consumer = consumer
-
-    def _text(self) -> str:
-        return (
-            f"hash {_put(self.hash)} drains at {shown(self.holder)}, so {shown(self.consumer)} can have nothing "
-            "unacked of it; ask should_block before a message goes out"
-        )
-
-
+@dataclass(eq=False, repr=False)
 class KeyTypeError(MisuseError, TypeError):
     """A key that is neither ``bytes`` nor ``str`` nor None.
 
@@ -398,48 +358,28 @@ class KeyTypeError(MisuseError, TypeError):
         key_type: Name of the type that was given.
     """
 
-    def __init__(self, key_type: str) -> None:
-        super().__init__(key_type)
-        self.key_type = key_type
+    key_type: str
 
     def _text(self) -> str:
         text = "a str that UTF-8 can express" if self.key_type.startswith("str ") else "str"
         return f"a key is of type {_put(self.key_type)}; it must be bytes, {text} or None"
 
 
-class NoRangeLeftError(MisuseError):
-    """A consumer cannot join, because no range is wide enough to be split.
-
-    Attributes:
-        consumers: How many have a range.
-    """
-
-    def __init__(self, consumers: int) -> None:
-        super().__init__(consumers)
-        self.consumers = consumers
-
-    def _text(self) -> str:
-        return (
-            f"cannot split any range further: {_put(self.consumers)} consumers have one slot each; use more slot_bits"
-        )
-
-
+@dataclass(eq=False, repr=False)
 class RangeOverlapError(MisuseError):
     """A range was asked for that shares slots with another one in a way that the placement refuses.
 
     Attributes:
-        consumer: Who was to get it.
+        consumer: The consumer that was to get it.
         slots: The range: its first slot, and one past its last slot.
-        owner: Who has the range that is in the way; may be the same consumer.
+        owner: The consumer that has the range in the way; may be the same.
         owner_slots: That range, likewise.
     """
 
-    def __init__(self, consumer: str, slots: tuple[int, int], owner: str, owner_slots: tuple[int, int]) -> None:
-        super().__init__(consumer, slots, owner, owner_slots)
-        self.consumer = consumer
-        self.slots = slots
-        self.owner = owner
-        self.owner_slots = owner_slots
+    consumer: str
+    slots: tuple[int, int]
+    owner: str
+    owner_slots: tuple[int, int]
 
     def _text(self) -> str:
         return (
@@ -449,21 +389,21 @@ class RangeOverlapError(MisuseError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class UnownedSlotError(MisuseError):
-    """A slot was looked up that nobody owns, and the policy is ``Unowned.ERROR``.
+    """A slot was looked up that no consumer owns, and the policy is ``Unowned.ERROR``.
 
     Attributes:
         slot: The slot.
     """
 
-    def __init__(self, slot: int) -> None:
-        super().__init__(slot)
-        self.slot = slot
+    slot: int
 
     def _text(self) -> str:
         return f"nobody owns slot {_put(self.slot)}; assign a range with it, or choose Unowned.HOLD or a fallback"
 
 
+@dataclass(eq=False, repr=False)
 class LayoutMismatchError(MisuseError):
     """A consumer declares other buckets than those of the segment it subscribes to.
 
@@ -472,10 +412,8 @@ class LayoutMismatchError(MisuseError):
         agreed: Where the segment's buckets start.
     """
 
-    def __init__(self, declared: tuple[int, ...], agreed: tuple[int, ...]) -> None:
-        super().__init__(declared, agreed)
-        self.declared = declared
-        self.agreed = agreed
+    declared: tuple[int, ...]
+    agreed: tuple[int, ...]
 
     def _text(self) -> str:
         return (
@@ -484,6 +422,7 @@ class LayoutMismatchError(MisuseError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class SegmentOrderError(MisuseError):
     """A segment was touched before the segments that come before it were done with.
 
@@ -492,16 +431,15 @@ class SegmentOrderError(MisuseError):
         waiting_for: The segments that come first and are not drained.
     """
 
-    def __init__(self, segment: int, waiting_for: tuple[int, ...]) -> None:
-        super().__init__(segment, waiting_for)
-        self.segment = segment
-        self.waiting_for = waiting_for
+    segment: int
+    waiting_for: tuple[int, ...]
 
     def _text(self) -> str:
         first = _listed(self.waiting_for)
         return f"segment {_put(self.segment)} has to wait for segment {first}; drain what comes before it first"
 
 
+@dataclass(eq=False, repr=False)
 class SegmentSealedError(MisuseError):
     """A segment takes nothing new and changes no more: it has successors, or its end has been read.
 
@@ -510,28 +448,25 @@ class SegmentSealedError(MisuseError):
         successors: The segments that took over its range; none if they are not known yet.
     """
 
-    def __init__(self, segment: int, successors: tuple[int, ...]) -> None:
-        super().__init__(segment, successors)
-        self.segment = segment
-        self.successors = successors
+    segment: int
+    successors: tuple[int, ...]
 
     def _text(self) -> str:
         after = _listed(self.successors) or "the segments of a newer SegmentMap"
         return f"segment {_put(self.segment)} is sealed; go on with {after}"
 
 
+@dataclass(eq=False, repr=False)
 class SequenceOrderError(MisuseError):
     """Sequence ids of one producer must be ints that grow strictly.
 
     Attributes:
-        sequence_id: What was given.
+        sequence_id: The id that was given.
         last: The greatest one before it, or None.
     """
 
-    def __init__(self, sequence_id: object, last: int | None) -> None:
-        super().__init__(sequence_id, last)
-        self.sequence_id = sequence_id
-        self.last = last
+    sequence_id: object
+    last: int | None
 
     def _text(self) -> str:
         return (
@@ -540,24 +475,24 @@ class SequenceOrderError(MisuseError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class UnknownSegmentError(MisuseError):
     """A segment was named that the map does not hold.
 
     Attributes:
-        segment: What was given.
+        segment: The segment that was named.
         epoch: Epoch of the map that was asked.
     """
 
-    def __init__(self, segment: object, epoch: int) -> None:
-        super().__init__(segment, epoch)
-        self.segment = segment
-        self.epoch = epoch
+    segment: object
+    epoch: int
 
     def _text(self) -> str:
         what = f"segment {shown(self.segment)} at epoch {_put(self.epoch)}"
         return f"there is no {what}; it was pruned, or comes in a newer map"
 
 
+@dataclass(eq=False, repr=False)
 class SegmentBusyError(MisuseError):
     """A segment was to be forgotten although entries of it are outstanding.
 
@@ -566,18 +501,17 @@ class SegmentBusyError(MisuseError):
         outstanding: How many entries are not settled.
     """
 
-    def __init__(self, segment: int, outstanding: int) -> None:
-        super().__init__(segment, outstanding)
-        self.segment = segment
-        self.outstanding = outstanding
+    segment: int
+    outstanding: int
 
     def _text(self) -> str:
         segment, outstanding = _put(self.segment), _put(self.outstanding)
         return f"cannot forget segment {segment}: {outstanding} of its entries are not settled; wait for them"
 
 
+@dataclass(eq=False, repr=False)
 class UnmatchedKeyError(MisuseError):
-    """Nobody would get the key, and the policy is ``Unmatched.ERROR``.
+    """No consumer would get the key, and the policy is ``Unmatched.ERROR``.
 
     No consumer's filters accept it, or consumers are connected and none of those that accept it can own it.
 
@@ -585,9 +519,7 @@ class UnmatchedKeyError(MisuseError):
         key: The key.
     """
 
-    def __init__(self, key: bytes | None) -> None:
-        super().__init__(key)
-        self.key = key
+    key: bytes | None
 
     def _text(self) -> str:
         key = self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES]
@@ -597,18 +529,17 @@ class UnmatchedKeyError(MisuseError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class QuiesceError(MisuseError):
     """A change of a distribution tree that would break order, or lose messages, while copies are under way.
 
     Attributes:
-        problem: What is missing.
-        pending: What has to be drained first, as texts; the first few are shown.
+        problem: The condition that does not hold.
+        pending: Copies to be drained first, as texts; the first few are shown.
     """
 
-    def __init__(self, problem: str, pending: tuple[str, ...]) -> None:
-        super().__init__(problem, pending)
-        self.problem = problem
-        self.pending = pending
+    problem: str
+    pending: tuple[str, ...]
 
     def _text(self) -> str:
         first = _listed(self.pending[:_SHOWN_HOPS]) or "nothing"
@@ -620,16 +551,15 @@ class QuiesceError(MisuseError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class InvariantError(KeySharedError, AssertionError):
     """The library broke its own rules: always a bug here, never yours.
 
     Attributes:
-        fact: What should have been true.
+        fact: The fact that does not hold.
     """
 
-    def __init__(self, fact: str) -> None:
-        super().__init__(fact)
-        self.fact = fact
+    fact: str
 
     def _text(self) -> str:
         return f"invariant broken: {_put(self.fact)}; please report it with the calls that led here"
@@ -660,7 +590,7 @@ def _cut(text: str, limit: int) -> str:
 
 def _field_names(value: object) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass or of a named tuple; none for anything else."""
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type | BaseException):
         return tuple(field.name for field in fields(value) if field.repr)
     return getattr(value, "_fields", ()) if isinstance(value, tuple) else ()
 

@@ -8,12 +8,12 @@ import pytest
 
 from keyshared.draining import DrainingHash, DrainingHashes
 from keyshared.draintracker import DrainTracker, SendReceipt
-from keyshared.errors import ArgumentError, HashHolderError
+from keyshared.errors import ArgumentError, MisuseError
 from keyshared.placement import HashRange, RangeMap
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "pulsar_draining.json").read_text("utf-8"))
 COMES_HOME: dict[str, Any] = RECORDED["comes_home"]
-FAULTS = {ArgumentError: "ValueError", HashHolderError: "StateError"}
+FAULTS = {ArgumentError: "ValueError", MisuseError: "StateError"}
 HASH = 100
 
 
@@ -34,7 +34,7 @@ def played(draining: DrainingHashes, name: str, arguments: list[Any]) -> tuple[o
                 outcome = draining.should_block(str(consumer), hash_)
             else:
                 unblocked = draining.reduce(str(consumer), hash_, closing=closing[0])
-        except (ArgumentError, HashHolderError) as fault:
+        except (ArgumentError, MisuseError) as fault:
             outcome = FAULTS[type(fault)]
     return outcome, unblocked
 

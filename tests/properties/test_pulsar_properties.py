@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyshared.errors import KeySharedError, NoRangeLeftError, RangeOverlapError
+from keyshared.errors import KeySharedError, MisuseError, RangeOverlapError
 from keyshared.hashing.pulsar import ring_slot
 from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
@@ -77,7 +77,7 @@ class SlowSplit:
         widest = max(self.line, key=lambda each: (self.line.count(each), -self.line.index(each)))
         width = self.line.count(widest)
         if width == 1:
-            raise NoRangeLeftError(SIZE)
+            raise MisuseError("full")
         start = self.line.index(widest)
         self.line[start : start + ceil(width / 2)] = [name] * ceil(width / 2)
 
@@ -99,8 +99,8 @@ def follow(placement: Any, model: Any, owners: Callable[[], Owners], changes: Ch
         joins = name not in placement.consumers
         try:
             model.change(name)
-        except NoRangeLeftError:
-            with pytest.raises(NoRangeLeftError):
+        except MisuseError:
+            with pytest.raises(MisuseError):
                 placement.add(name)
             assert before is placement.ranges
             continue
@@ -252,7 +252,7 @@ class HighestOfEquals(AutoSplit):
             found = max(found, (bound - below, bound))
             below = bound
         if found[0] <= 1:
-            raise NoRangeLeftError(len(self._bounds))
+            raise MisuseError("full")
         return found[1] - found[0] // 2
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Self
 
 from keyshared._checks import check_several, configuration
-from keyshared.errors import InvariantError, NoRangeLeftError
+from keyshared.errors import InvariantError, MisuseError
 from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
@@ -37,7 +37,7 @@ class AutoSplit(PlacementBuilder):
     Raises:
         ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
         ConsumerExistsError: A name is given twice.
-        NoRangeLeftError: There are more consumers than slots.
+        MisuseError: There are more consumers than slots.
 
     Complexity:
         O(n) for a join or a leave, n consumers; O(log n) to find an owner.
@@ -81,7 +81,7 @@ class AutoSplit(PlacementBuilder):
         Raises:
             ArgumentError: ``range_size`` is not a power of two from 2 to 65,536, or a name can never work.
             ConsumerExistsError: A name is given twice.
-            NoRangeLeftError: There are more consumers than slots.
+            MisuseError: There are more consumers than slots.
             MissingExtraError: ``keyshared[pulsar]`` is not installed.
 
         Source:
@@ -118,7 +118,7 @@ class AutoSplit(PlacementBuilder):
         Raises:
             ConsumerExistsError: The name is there already.
             ArgumentError: The name can never work, or the weight is not 1.
-            NoRangeLeftError: No range is wide enough to be split.
+            MisuseError: No range is wide enough to be split.
         """
         check_unit_weight(weight, self._NO_WEIGHTS)
         before = self.ranges
@@ -172,7 +172,8 @@ class AutoSplit(PlacementBuilder):
                 widest, split = width, bound - width // 2
             below = bound
         if widest <= 1:
-            raise NoRangeLeftError(len(self._bounds))
+            consumers = len(self._bounds)
+            raise MisuseError(f"no range can be split: {consumers} consumers have one slot each; use more slot_bits")
         return split
 
     def _build(self) -> RangeMap:
