@@ -53,20 +53,10 @@ class Run(Generic[Message]):
         is_replaced: Whether its place among the workers was given to another one.
     """
 
-    __slots__ = (
-        "behind",
-        "cancelled",
-        "deliveries",
-        "delivery",
-        "is_abandoned",
-        "is_hung",
-        "is_replaced",
-        "log",
-        "message",
-        "overdue_ms",
-        "slow_ms",
-        "started_ms",
-    )
+    started_ms: int | None = None
+    overdue_ms = slow_ms = 0
+    cancelled: Why | None = None
+    is_abandoned = is_hung = is_replaced = False
 
     def __init__(
         self,
@@ -79,10 +69,6 @@ class Run(Generic[Message]):
         self.behind = behind
         delivery = self.delivery = deliveries[0]
         self.message: Any = [each.item for each in deliveries] if log.has_batches else delivery.item
-        self.started_ms: int | None = None
-        self.overdue_ms = self.slow_ms = 0
-        self.cancelled: Why | None = None
-        self.is_abandoned = self.is_hung = self.is_replaced = False
 
     @property
     def offsets(self) -> tuple[int, ...]:

@@ -187,14 +187,15 @@ class Handling(Storing[Message]):
 
     def _start(self, run: Run[Message]) -> None:
         log = run.log
-        log.let_go(run.deliveries)
+        if log.waiting:
+            log.let_go(run.deliveries)
         if log.is_leaving:
             return
         if log.troubles and self._is_exhausted(run):
             return
         self._schedule.busy += 1
         log.runs[run] = None
-        if self._watch.begin(now_ms=self._now):
+        if self._watch.due_ms is None and self._watch.begin(now_ms=self._now):
             self._set_watch()
         if self._commits and (log.cautious_below is not None or not log.is_recorded) and log.is_cautious(run):
             log.unrecorded.append(run)

@@ -158,9 +158,11 @@ class AsyncRunner(Runner[Message]):
     ) -> None:
         """Take the next message of a log; wait while there is no capacity for it. As `ThreadRunner.submit`."""
         if wait and not_before_epoch_ms is None:
-            self._check_caller()
+            if get_running_loop() is not self._loop:
+                self._check_caller()
             if self._engine.submit_on_credit(log, offset, key, message, now_ms=now_ms()):
-                self._step_soon()
+                if not self._is_step_due:
+                    self._step_soon()
                 return
         row = (offset, key, message)
         await self.submit_many(log, [row if not_before_epoch_ms is None else (*row, not_before_epoch_ms)], wait=wait)
@@ -376,7 +378,8 @@ class AsyncRunner(Runner[Message]):
                 self._in_threads.wake()
             return
         self._todo.append(run)
-        self._hire_soon(1)
+        if not self._is_hiring:
+            self._hire_soon(1)
 
     def _hire_soon(self, most: int) -> None:
         if not self._is_hiring and self._loop is not None and self._workers < self._config.workers:
@@ -409,9 +412,10 @@ class AsyncRunner(Runner[Message]):
         IN_HANDLER_OF.set(self)  # of this task, and of those that handlers start
         task = cast("Task[None]", current_task())
         todo, tasks, handle, ended, spans = self._todo, self._tasks, self._handle, self._ended, self._spans
+        now = now_ms()
         while todo and not task.cancelling() and task not in self._replaced:
             run = todo.popleft()
-            run.started_ms = now_ms()
+            run.started_ms = now
             tasks[run] = task
             raised: BaseException | None = None
             try:
@@ -429,8 +433,10 @@ class AsyncRunner(Runner[Message]):
                     run.cancelled = Why.LEAVES  # the loop ends, and not this runner has asked for it
             finally:
                 del tasks[run]
-                ended.append((run, raised, now_ms()))
-                self._step_soon()
+                now = now_ms()  # the next one begins at once
+                ended.append((run, raised, now))
+                if not self._is_step_due:
+                    self._step_soon()
 
     def _work_in_thread(self) -> None:
         """Run handlers in this thread."""
