@@ -112,6 +112,7 @@ class Bell:
 
 
 A_HASH = "have a hash 'h'"
+WRONG: Any = "7"
 REFUSED = [
     (lambda: check_int("n", True), "n is True; it must be an int"),
     (lambda: check_int("n", 8, 1, most=7), "n is 8; it must be an int from 1 to 7"),
@@ -137,9 +138,9 @@ REFUSED = [
         f"key is 1; it must {A_HASH}; its function returned 256, and no int of 8 bits",
     ),
     (
-        lambda: check_hashed("h", 8, 1, "7"),
+        lambda: check_hashed("h", 8, 1, WRONG),
         f"key is 1; it must {A_HASH}; its function returned '7', and no int of 8 bits",
-    ),  # type: ignore[arg-type]
+    ),
 ]
 
 

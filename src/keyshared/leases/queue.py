@@ -201,7 +201,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         before = state.begin(now)
         lost = state.leave(name, ReleaseReason.REMOVED) if drain_ms == 0 else []
         # The dispatcher would end a drain without a count, so the lease table keeps its deadline.
-        left = self._machine.remove_consumer(name, None, now)
+        left = self._dispatcher.remove_consumer(name, drain_ms=None, now_ms=now)
         state.table.drain(name, None if drain_ms is None else now + drain_ms)
         return LeaseAnswer(None, state.merged(before, lost, left))
 
@@ -288,7 +288,7 @@ class LeaseQueue(LeaseAnswers[Item]):
 
     def next_deadline_ms(self) -> int | None:
         """Return when time ends something next, or None. For a host that wants to know early: every call ends it."""
-        deadlines = (self._state.table.next_deadline, self._machine.next_deadline_ms())
+        deadlines = (self._state.table.next_deadline, self._machine.timers.next_deadline)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:

@@ -81,7 +81,7 @@ class LeaseState:
         return self.merged(*steps)
 
     def _is_due(self) -> bool:
-        deadline = self.machine.next_deadline_ms()
+        deadline = self.machine.timers.next_deadline
         return deadline is not None and deadline <= self.now
 
     # what begins and ends
@@ -96,7 +96,7 @@ class LeaseState:
         moved: Effects = []
         if self._is_line and self.line != consumer:
             # Nobody else holds anything, so nothing has to drain.
-            moved = self.machine.set_placement(placements.SoleOwner(consumer), self.now)
+            moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
         effects = self.machine.pull(consumer, min(most, capacity), None, per_key, self.now)
         taken = [effect for effect in effects if isinstance(effect, Deliver)]
         others: Effects = [effect for effect in effects if not isinstance(effect, Deliver)]
@@ -144,7 +144,7 @@ class LeaseState:
 
     def leave(self, consumer: str, reason: ReleaseReason) -> Effects:
         """End all that a consumer holds: its leases have counted, its reservations have not."""
-        held = self.machine.in_flight(consumer)
+        held = self.dispatcher.in_flight(consumer)
         steps = {delivery.offset: self._lose(delivery, reason) for delivery in self._newest_first(held)}
         return self.merged(*[steps[delivery.offset] for delivery in held])
 
@@ -156,8 +156,8 @@ class LeaseState:
         if len(reported) == 1 and reported[0] is steps[-1]:  # nothing to put in order, and no later step
             return reported[0]
         effects = [effect for step in reported for effect in step]
-        resumed = any(isinstance(effect, Resumed) for effect in effects) and self.machine.free_slots
-        merged = [e for e in effects if not isinstance(e, Resumed) and self.machine.is_current(e)]
+        resumed = any(isinstance(effect, Resumed) for effect in effects) and self.dispatcher.free_slots
+        merged = [e for e in effects if not isinstance(e, Resumed) and self.dispatcher.is_current(e)]
         return sorted(merged, key=_rank) + ([Resumed(resumed)] if resumed else [])
 
     def _counted(self, grant: Grant) -> Grant:
@@ -266,7 +266,7 @@ class LeaseState:
         """Take over all but the dispatcher, which is restored already."""
         self.now = now
         self.leased = data.field("leased").count()
-        in_flight = {delivery.offset: delivery for delivery in self.machine.in_flight(None)}
+        in_flight = {delivery.offset: delivery for delivery in self.dispatcher.in_flight()}
         self.table.load(data, in_flight, now=now, epoch=epoch)
 
     def check_invariants(self) -> None:
@@ -274,7 +274,7 @@ class LeaseState:
         self.dispatcher.check_invariants()
         limits = [consumer.limit for consumer in self.dispatcher.stats().consumers.values()]
         require(not any(limits), "every consumer has to ask")
-        self.table.check_invariants(self.machine.in_flight(None))
+        self.table.check_invariants(self.dispatcher.in_flight())
 
 
 _NOT_LEASED: Final = InvalidHandleReason.NOT_LEASED
