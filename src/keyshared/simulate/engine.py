@@ -55,6 +55,7 @@ class Engine:
         group: The subscription.
         arrivals: Its messages, in offset order; read one ahead of the clock.
         history: Records the events.
+        deadlines_first: Whether a deadline comes before work that ends at the same instant, as in a stream of commands.
 
     Attributes:
         host: The dispatcher and its consumers.
@@ -63,10 +64,13 @@ class Engine:
         stop: Why the simulation ended; None while it has not.
     """
 
-    def __init__(self, group: Group, arrivals: Iterable[Arrival], history: History) -> None:
+    def __init__(
+        self, group: Group, arrivals: Iterable[Arrival], history: History, *, deadlines_first: bool = False
+    ) -> None:
         check_kind("group", group, Group)
         self._group = group
         self.host = Host(group, history)
+        self._tie_ms = 1 if deadlines_first else 0
         self._paced = group.pace is Pace.ARRIVALS
         self._until = _NEVER if group.until_ms is None else group.until_ms
         self._arrivals = iter(arrivals)
@@ -120,7 +124,7 @@ class Engine:
                 host.tell(Event.RESUMED)
             at, happen = (work[0][0], host.finish) if work else (_NEVER, self._come_to_rest)
             deadline, change = next_deadline(), self._change
-            if deadline is not None and deadline < at:
+            if deadline is not None and deadline < at + self._tie_ms:
                 at, happen = deadline, self._time_out
             if change is not None and change.at_ms < at:
                 at, happen = change.at_ms, self._make_change

@@ -18,6 +18,7 @@ check_extra("spark", "pyspark", "pyarrow", "numpy")
 from keyshared.spark.causes import Cause, causes_of
 from keyshared.spark.colocation import colocate
 from keyshared.spark.columns import bucket, bucket_hash, bucket_owner, owner, slot
+from keyshared.spark.commands import command_rows, simulate_commands
 from keyshared.spark.copies import copies_due, flags_header
 from keyshared.spark.copy_audit import FAULT_COLUMNS, audit_copies, faults_of
 from keyshared.spark.deliveries import DELIVERIES, simulate, simulate_rows, summaries
@@ -57,6 +58,7 @@ __all__ = [
     "by_partition",
     "causes_of",
     "colocate",
+    "command_rows",
     "copies_due",
     "delivery_events",
     "demand",
@@ -72,6 +74,7 @@ __all__ = [
     "page_html",
     "progress",
     "simulate",
+    "simulate_commands",
     "simulate_rows",
     "slot",
     "slot_histogram",

@@ -24,7 +24,16 @@ from keyshared.spark.rows import (
     time_ms,
 )
 
-__all__ = ["CONSUMER_GROUP", "DELIVERIES", "simulate", "simulate_rows", "summaries", "work_began"]
+__all__ = [
+    "CONSUMER_GROUP",
+    "DELIVERIES",
+    "arrivals_of",
+    "log_rows",
+    "simulate",
+    "simulate_rows",
+    "summaries",
+    "work_began",
+]
 
 CONSUMER_GROUP: Final = "consumer_group"
 """The first column of the deliveries of several groups."""
@@ -95,25 +104,18 @@ def simulate(
     """
     groups = _groups(group)
     names = names_of(topic_partition)
-    kinds = {offset: WHOLE, key: KEYS, **({service_ms: WHOLE} if service_ms else {})}
-    check_columns(df, {**dict.fromkeys(names, ("string", *WHOLE)), **kinds})
-    if time is None:
-        _need_backlog(groups)
-    nothing = F.lit(None).cast("bigint")
-    rows = df.select(
-        *names,
-        F.col(offset).cast("bigint").alias("offset"),
-        F.col(key).cast("binary").alias("_key"),
-        (F.lit(0).cast("bigint") if time is None else time_ms(df, time)).alias("_time"),
-        (F.col(service_ms).cast("bigint") if service_ms else nothing).alias("_service_ms"),
-        (time_ms(df, not_before) if not_before else nothing).alias("_not_before"),
+    rows, zero = log_rows(
+        df,
+        groups.values(),
+        names,
+        offset=offset,
+        key=key,
+        time=time,
+        service_ms=service_ms,
+        not_before=not_before,
+        start=start,
     )
-    if start is not None:
-        check_int("start", start)
-    elif time is not None and any(each.pace is Pace.ARRIVALS for each in groups.values()):
-        start = rows.agg(F.min("_time")).head()[0]  # type: ignore[index]  # an aggregate has a row
-    zero = start or 0
-    columns = ["offset", "_key", "_time", "_service_ms", "_not_before"]
+    columns = [name for name in rows.columns if name not in names]
     if isinstance(group, Group):
         return by_partition(
             rows,
@@ -133,6 +135,40 @@ def simulate(
         topic_partition=[CONSUMER_GROUP, *names],
         tasks=tasks,
     )
+
+
+def log_rows(
+    df: DataFrame,
+    groups: Iterable[Group],
+    names: Sequence[str],
+    *,
+    offset: str,
+    key: str,
+    time: str | None,
+    service_ms: str | None,
+    not_before: str | None,
+    start: int | None,
+) -> tuple[DataFrame, int]:
+    """Check the columns of a log; return those that a simulation reads, and the time at which its clock is at 0."""
+    kinds = {offset: WHOLE, key: KEYS, **({service_ms: WHOLE} if service_ms else {})}
+    check_columns(df, {**dict.fromkeys(names, ("string", *WHOLE)), **kinds})
+    follows_arrivals = any(group.pace is Pace.ARRIVALS for group in groups)
+    if time is None and follows_arrivals:
+        raise ArgumentError("time", None, "name a column, or every Group must have pace=Pace.BACKLOG")
+    nothing = F.lit(None).cast("bigint")
+    rows = df.select(
+        *names,
+        F.col(offset).cast("bigint").alias("offset"),
+        F.col(key).cast("binary").alias("_key"),
+        (F.lit(0).cast("bigint") if time is None else time_ms(df, time)).alias("_time"),
+        (F.col(service_ms).cast("bigint") if service_ms else nothing).alias("_service_ms"),
+        (time_ms(df, not_before) if not_before else nothing).alias("_not_before"),
+    )
+    if start is not None:
+        check_int("start", start)
+    elif follows_arrivals:
+        start = rows.agg(F.min("_time")).head()[0]  # type: ignore[index]  # an aggregate has a row
+    return rows, start or 0
 
 
 def simulate_rows(rows: Rows, group: Group, *, start: int = 0) -> Iterator[tuple[Any, ...]]:
@@ -156,7 +192,7 @@ def simulate_rows(rows: Rows, group: Group, *, start: int = 0) -> Iterator[tuple
         >>> [row[5:8] for row in simulate_rows(iter([(7, b"k", 1_000), (9, b"k", 1_005)]), group, start=1_000)]
         [(1000, 1020, 'acked'), (1020, 1040, 'acked')]
     """
-    found = simulated_deliveries(group, _arrivals(rows, start))
+    found = simulated_deliveries(group, arrivals_of(rows, start))
     if not start or group.pace is Pace.BACKLOG:
         return found
     return (_later(each, start) for each in found)
@@ -228,12 +264,6 @@ def _groups(group: object) -> dict[str, Group]:
     return dict(group)
 
 
-def _need_backlog(groups: Mapping[str, Group]) -> None:
-    for group in groups.values():
-        if group.pace is not Pace.BACKLOG:
-            raise ArgumentError("time", None, "name a column, or every Group must have pace=Pace.BACKLOG")
-
-
 def _simulate_named(rows: Rows, groups: Mapping[str, Group], start: int) -> Iterator[tuple[Any, ...]]:
     first = next(rows)
     own = (row[1:] for row in _after(first, rows))
@@ -245,7 +275,8 @@ def _after(first: tuple[Any, ...], rows: Rows) -> Rows:
     yield from rows
 
 
-def _arrivals(rows: Iterable[tuple[Any, ...]], start: int) -> Iterator[Arrival]:
+def arrivals_of(rows: Iterable[tuple[Any, ...]], start: int) -> Iterator[Arrival]:
+    """Return the messages of one topic-partition on the clock of a group, checking each row."""
     last = None
     for offset, key, time, *more in rows:
         if offset is None or time is None:
