@@ -1,7 +1,16 @@
 """Per-key ordered, multi-consumer dispatch: pure, sans-IO primitives and the dispatcher that composes them.
 
-Here is what a first program needs. Everything else stands in its package: `keyshared.placement`, `keyshared.buckets`,
+A first program needs these names. Everything else is in its package: `keyshared.placement`, `keyshared.leases`,
 `keyshared.effects`, `keyshared.errors`, ...
+
+>>> from keyshared import HashRing, KeySharedDispatcher
+>>> dispatcher = KeySharedDispatcher(HashRing())
+>>> dispatcher.add_consumer("c1")
+[]
+>>> dispatcher.offer(0, "order-1", "created")
+[Deliver(offset=0, key=b'order-1', consumer='c1', attempt=1, failures=0, item='created')]
+>>> dispatcher.ack(0, "c1", 1)
+[CursorAdvanced(safe_cursor=0)]
 """
 
 from types import FunctionType

@@ -1,6 +1,10 @@
 """Entry buckets (PIP-486): layouts, owners, boundaries, batches, and how far each bucket has come.
 
 A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+
+>>> layout = BucketLayout([0, 4096, 61440])
+>>> layout.bucket_of(4095), layout.bucket_of(4096)
+(0, 1)
 """
 
 from keyshared.buckets.batcher import (

@@ -1,4 +1,9 @@
-"""The settings of a dispatcher: limits, times, and what becomes of a message that failed."""
+"""The settings of a dispatcher: limits, times, and what becomes of a message that failed.
+
+>>> config = DispatcherConfig(window=100, ack_timeout_ms=5_000, poison=Poison.BLOCK)
+>>> DispatcherConfig.from_json(config.to_json()) == config
+True
+"""
 
 from keyshared.config.dispatcher import (
     DEFAULT_ACK_TIMEOUT_MS,

@@ -1,4 +1,12 @@
-"""How far everything is settled, whatever the order of the acks, and the token from which a restart goes on."""
+"""The safe cursor: how far everything is settled, in whatever order, and the token from which a restart goes on.
+
+>>> cursor = ContiguousCursor()
+>>> _ = [cursor.offer(offset) for offset in range(4)]
+>>> cursor.settle_many([0, 2, 3]), cursor.safe_cursor
+(3, 0)
+>>> cursor.settle(1), cursor.safe_cursor
+(True, 3)
+"""
 
 from keyshared.cursor.contiguous import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor
 from keyshared.cursor.values import CursorToken, OfferAnswer

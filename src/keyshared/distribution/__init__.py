@@ -1,6 +1,10 @@
 """Copies between clusters, each exactly once: trees, what a record needs, and how a tree changes.
 
 A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+
+>>> from keyshared.copyflags import CopyFlags
+>>> Distributor("cluster 1", 3, ["cluster 3"]).copies(CopyFlags())
+(Copy(target='cluster 3', flags=CopyFlags(0b100)),)
 """
 
 from keyshared.distribution.arrivals import RecordArrival, RecordFault, ReplicationReport, judge

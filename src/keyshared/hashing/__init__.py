@@ -1,4 +1,10 @@
-"""Which slot a key has: named hashes that are the same everywhere, and those of Pulsar and Celeriant."""
+"""Named hashes of keys that are the same everywhere, and those of Pulsar, Danube and Celeriant.
+
+A placement maps the hash of a key to a slot. All parties that compute slots have to use the same hash.
+
+>>> XXH64_SEED_42.slot(b"order-1", 16)
+34068
+"""
 
 from keyshared.hashing.named import (
     CELERIANT_BE,

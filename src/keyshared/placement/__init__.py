@@ -1,4 +1,14 @@
-"""Who owns which slot: the value itself, what every way to build it has in common, and the ways beside the ring."""
+"""The owner of each slot: the value, the protocol of everything that builds it, and the ways to build it.
+
+`HashRing` is in `keyshared.ring`. `AutoSplit` and `ExclusiveRanges` are Pulsar's, `AssignedRanges` Celeriant's.
+
+>>> from keyshared.placement import AutoSplit
+>>> placement = AutoSplit(["a"])
+>>> placement.add("b")                                   # the widest range is halved
+[Moved(start=0, stop=32768, old='a', new='b')]
+>>> placement.ranges.owner_of("order-1")
+'b'
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final

@@ -1,6 +1,11 @@
 """Scalable topics: segments that split, merge and rebucket, and the order of keys across that.
 
 A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+
+>>> segments = SegmentMap.equal_width(2)
+>>> halves = segments.split(1)
+>>> halves.active_ids, halves.successors(1)
+((0, 2, 3), (2, 3))
 """
 
 from keyshared.segments.autoscale import (

@@ -1,6 +1,11 @@
-"""A whole subscription on a virtual clock: the real dispatcher, simulated consumers, and what happened.
+"""A subscription on a virtual clock: the real dispatcher, simulated consumers, and a history of their events.
 
 A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+
+>>> group = Group(consumers=[SimulatedConsumer("a", Fixed(10))])
+>>> rows = simulated_deliveries(group, [Arrival(0, "k", at_ms=0), Arrival(1, "k", at_ms=4)])
+>>> [(each.offset, each.wait_ms, each.ended_ms) for each in rows]
+[(0, 0, 10), (1, 6, 20)]
 """
 
 from keyshared.simulate.deliveries import SimulatedDelivery, simulated_deliveries

@@ -1,6 +1,9 @@
 """Names of topics, groups and schema subjects on several clusters, and schemas that keep their ids.
 
 A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes nothing; docstrings name other errors.
+
+>>> NamePattern("{tenant}-{topic}").parse("acme-orders")["topic"]
+'orders'
 """
 
 from keyshared.subjects.names import SUBJECT_SUFFIXES, NameIssue, NamePattern, NameProblem, ParsedName
