@@ -7,7 +7,7 @@
 >>> placement.add("b")                                   # the widest range is halved
 [Moved(start=0, stop=32768, old='a', new='b')]
 >>> placement.ranges.owner_of("order-1")
-'b'
+'a'
 """
 
 from importlib import import_module
