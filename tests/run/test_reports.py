@@ -134,7 +134,8 @@ def test_stuck_names_keys_and_reasons_oldest_first() -> None:
     engine.ended(bad, Reject("no such customer"), now_ms=70_000)
     engine.ended(later, RetryLater(9_000), now_ms=74_000)
     quick.started_ms = 74_900
-    assert [str(each) for each in engine.stuck(1_000, now_ms=75_000)] == [
+    engine.note_time(now_ms=75_000)
+    assert [str(each) for each in engine.stuck(1_000)] == [
         "orders-0[0] key=b'hangs': handler runs for 75 s; 2 messages wait behind it",
         "orders-0[1] key=b'fails': retry in 0 s after 1 failure, ValueError: broken",
         "orders-0[2] key=b'bad': waits for the dead-letter store for 5 s after 1 failure, Reject: no such customer",
@@ -151,7 +152,8 @@ def test_a_blocked_message_whose_copy_is_written_is_still_stuck() -> None:
     engine.ended(run, Reject("bad"), now_ms=0)
     (asked,) = [action for action in engine.advance() if isinstance(action, WriteDeadLetter)]
     engine.written(asked, None, now_ms=0)
-    (stuck,) = engine.stuck(0, now_ms=2_000)
+    engine.note_time(now_ms=2_000)
+    (stuck,) = engine.stuck(0)
     assert stuck.what == "blocked for 2 s after 1 failure, Reject: bad"
 
 
@@ -161,9 +163,10 @@ def test_stuck_says_for_how_long_a_key_is_blocked() -> None:
         engine.submit("log", offset, "key", offset)
     (run,) = begun(engine, 0)
     engine.ended(run, Reject("bad"), now_ms=1_000)
-    (stuck,) = engine.stuck(1_000, now_ms=62_000)
+    engine.note_time(now_ms=62_000)
+    (stuck,) = engine.stuck(1_000)
     assert str(stuck) == "log[0] key=b'key': blocked for 61 s after 1 failure, Reject: bad; 1 message waits behind it"
-    engine.unblock("log", "key", now_ms=62_000)
+    engine.unblock("log", "key")
     assert engine.stuck(1_000) == []
 
 

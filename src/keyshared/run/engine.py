@@ -35,7 +35,7 @@ Message = TypeVar("Message")
 
 
 class Engine(Handling[Message]):
-    """Decides for one pool of workers and any number of logs, and answers operators.
+    """Decides for one pool of workers and any number of logs, and answers operators as of the last `note_time`.
 
     Args:
         config: Settings.
@@ -72,9 +72,8 @@ class Engine(Handling[Message]):
         held = sum(len(log.waiting) + len(log.paused) for log in self._logs.values())
         return RunnerStats(running=self._schedule.busy + self._hung, held=held, logs=logs, **self._counts)
 
-    def metrics(self, *, busiest: int, now_ms: int | None = None) -> list[MetricRow]:
+    def metrics(self, *, busiest: int) -> list[MetricRow]:
         """The same as rows, and the health of each log with its ages at this moment."""
-        self.note_time(now_ms=now_ms)
         for log in self._logs.values():
             self._apply(log, log.dispatcher.handle_timeout(now_ms=self._now))
         is_up = self.error is None and not self.is_stopping
@@ -95,15 +94,13 @@ class Engine(Handling[Message]):
         counts = Counter((log.name, each.key) for log in self._logs.values() for each in log.dispatcher.outstanding())
         return [BusyKey(name, key, count) for (name, key), count in counts.most_common(most)]
 
-    def stuck(self, least_ms: int, *, now_ms: int | None = None) -> list[Stuck]:
+    def stuck(self, least_ms: int) -> list[Stuck]:
         """The messages that keep others or the position waiting, oldest first.
 
         Args:
             least_ms: How long a handler has to run to be among them.
-            now_ms: The time.
         """
         check_int("least_ms", least_ms, 0)
-        self.note_time(now_ms=now_ms)
         found = [each for log in self._logs.values() for each in self._stuck_of(log, least_ms)]
         return sorted(found, key=lambda each: -each.age_ms)
 
@@ -114,9 +111,8 @@ class Engine(Handling[Message]):
 
     # one message, one key
 
-    def unblock(self, name: str, key: Key, *, now_ms: int | None = None) -> bool:
+    def unblock(self, name: str, key: Key) -> bool:
         """Try all blocked messages of a key again, and end its quarantine; return whether there was any of that."""
-        self.note_time(now_ms=now_ms)
         log, data = self.log(name), key_bytes(key)
         before = log.dispatcher.stats()
         effects = log.dispatcher.unblock(key, now_ms=self._now)
@@ -128,9 +124,8 @@ class Engine(Handling[Message]):
         self._settle(log, effects)
         return (before.blocked, before.quarantined_keys) != (after.blocked, after.quarantined_keys)
 
-    def park(self, name: str, offset: int, *, now_ms: int | None = None) -> bool:
+    def park(self, name: str, offset: int) -> bool:
         """Skip a message that is not at a handler; return whether there was one."""
-        self.note_time(now_ms=now_ms)
         log = self.log(name)
         known = log.dispatcher.describe(offset)
         if known is None or any(offset in run.offsets for run in log.runs):
@@ -148,9 +143,9 @@ class Engine(Handling[Message]):
         self._settle(log, effects)
         return True
 
-    def gone(self, name: str, offset: int, *, now_ms: int | None = None) -> bool:
+    def gone(self, name: str, offset: int) -> bool:
         """Settle a message, if it is at a handler when that ends; return whether there was one."""
-        if self.park(name, offset, now_ms=now_ms):
+        if self.park(name, offset):
             return True
         log = self.log(name)
         if log.dispatcher.describe(offset) is None:
@@ -158,30 +153,25 @@ class Engine(Handling[Message]):
         self._settle(log, log.dispatcher.gone(offset, now_ms=self._now))
         return True
 
-    def pause_key(self, key: Key, *, now_ms: int | None = None) -> None:
+    def pause_key(self, key: Key) -> None:
         """Start nothing of a key in any log until `resume_key`."""
-        self.note_time(now_ms=now_ms)
         data = _some_key(key)
         self._schedule.paused_keys.add(data)
         runs = tuple(run for log in self._logs.values() for run in log.runs if run.delivery.key == data)
         if runs:
             self._out.append(Withdraw(runs))
 
-    def resume_key(self, key: Key, *, now_ms: int | None = None) -> None:
+    def resume_key(self, key: Key) -> None:
         """End `pause_key`."""
-        self.note_time(now_ms=now_ms)
         self._schedule.resume(_some_key(key), self._logs.values())
 
-    def skip_key(self, key: Key, *, now_ms: int | None = None) -> int:
+    def skip_key(self, key: Key) -> int:
         """Skip all messages of a key that are not at a handler; return how many there were."""
         data = _some_key(key)
-        return self._skip(lambda each: each == data, now_ms)
+        return self._skip(lambda each: each == data)
 
-    def redrive(
-        self, name: str, key: Key, dead_letters: Iterable[DeadLetter[Message]], *, now_ms: int | None = None
-    ) -> int:
+    def redrive(self, name: str, key: Key, dead_letters: Iterable[DeadLetter[Message]]) -> int:
         """Bring dead letters of a key back, each at its place in the key; return how many were taken."""
-        self.note_time(now_ms=now_ms)
         log = self.log(name)
         stored = [StoredLetter(each.offset, each.attempt, each.message) for each in dead_letters]
         before = log.dispatcher.stats().outstanding
@@ -190,27 +180,27 @@ class Engine(Handling[Message]):
 
     # groups: of all logs, and of those that come later
 
-    def set_group(self, name: str, limits: dict[str, int | None], *, now_ms: int | None = None) -> None:
+    def set_group(self, name: str, limits: dict[str, int | None]) -> None:
         """Set the limits of a group."""
         GroupLimits(**limits)  # type: ignore[arg-type]  # checks them, also while there is no log
-        self._for_all(name, lambda dispatcher, now: dispatcher.set_group(name, **limits, now_ms=now), now_ms)  # type: ignore[arg-type]
+        self._for_all(name, lambda dispatcher, now: dispatcher.set_group(name, **limits, now_ms=now))  # type: ignore[arg-type]
         self._group_limits[name] = limits
 
-    def pause_group(self, name: str, *, now_ms: int | None = None) -> None:
+    def pause_group(self, name: str) -> None:
         """Start nothing of a group until `resume_group`."""
-        self._for_all(name, lambda dispatcher, now: dispatcher.pause_group(name, now_ms=now), now_ms)
+        self._for_all(name, lambda dispatcher, now: dispatcher.pause_group(name, now_ms=now))
         self._paused_groups.add(name)
 
-    def resume_group(self, name: str, *, now_ms: int | None = None) -> None:
+    def resume_group(self, name: str) -> None:
         """End `pause_group`, and the wait of a `RetryLater` for a group."""
-        self._for_all(name, lambda dispatcher, now: dispatcher.resume_group(name, now_ms=now), now_ms)
+        self._for_all(name, lambda dispatcher, now: dispatcher.resume_group(name, now_ms=now))
         self._paused_groups.discard(name)
         self._postponed_groups.pop(name, None)
 
-    def skip_group(self, name: str, *, now_ms: int | None = None) -> int:
+    def skip_group(self, name: str) -> int:
         """Skip all messages of a group that are not at a handler; return how many there were."""
         self._check_groups(name)
-        return self._skip(lambda key: key is not None and self._group_of(key) == name, now_ms)
+        return self._skip(lambda key: key is not None and self._group_of(key) == name)
 
     # inside
 
@@ -235,9 +225,7 @@ class Engine(Handling[Message]):
         self,
         name: str,
         call: Callable[[KeySharedDispatcher[Message], int], list[Effect[Message]]],
-        now_ms: int | None = None,
     ) -> None:
-        self.note_time(now_ms=now_ms)
         self._check_groups(name)
         for log in self._logs.values():
             self._apply(log, call(log.dispatcher, self._now))
@@ -262,8 +250,7 @@ class Engine(Handling[Message]):
     def _is_busy(self) -> bool:
         return bool(self._postponed_groups) or super()._is_busy()
 
-    def _skip(self, is_wanted: Callable[[bytes | None], bool], now_ms: int | None) -> int:
-        self.note_time(now_ms=now_ms)
+    def _skip(self, is_wanted: Callable[[bytes | None], bool]) -> int:
         wanted = [
             (name, each.offset)
             for name, log in self._logs.items()
