@@ -98,7 +98,7 @@ class DrainingHashes:
     ever once it moves again.
 
     A consumer's name identifies one session: if a client may reconnect under its old name, make a session number part
-    of the name.
+    of the name. A call that raises has changed nothing.
 
     Args:
         unset_hash: The hash that means "none was computed" and never drains. None if every number is a hash.
@@ -144,8 +144,8 @@ class DrainingHashes:
             The drain that the entries belong to, for `reduce`.
 
         Raises:
-            MisuseError: The hash drains at another consumer. Nothing was changed.
-            ArgumentError: The hash is the unset one, or an argument is of the wrong type or range. Nothing was changed.
+            MisuseError: The hash drains at another consumer.
+            ArgumentError: The hash is the unset one, or an argument is of the wrong type or range.
         """
         drain = self._checked(consumer, hash_, count)
         check_int("since_ms", since_ms)
@@ -176,9 +176,8 @@ class DrainingHashes:
             ``[hash_]`` if the drain ended and another consumer had been refused; else, or within a batch, ``[]``.
 
         Raises:
-            MisuseError: The hash drains at another consumer. Nothing was changed.
-            ArgumentError: ``count`` is more than the hash waits for, or an argument is of the wrong type. Nothing was
-                changed.
+            MisuseError: The hash drains at another consumer.
+            ArgumentError: ``count`` is more than the hash waits for, or an argument is of the wrong type.
         """
         drain = self._checked(consumer, hash_, count)
         if drain is None or (of is not None and of is not drain):
@@ -203,9 +202,6 @@ class DrainingHashes:
 
         If the consumer is the holder of the drain, the hash has returned to it: the drain ends, and is not reported
         because the caller itself may go on.
-
-        Raises:
-            ArgumentError: An argument is of the wrong type. Nothing was changed.
         """
         drain = self._checked(consumer, hash_, 1)
         if drain is None:
@@ -221,14 +217,11 @@ class DrainingHashes:
         self._batch_level += 1
 
     def end_batch(self) -> list[int]:
-        """End the innermost batch.
+        """End the innermost batch; raises `MisuseError` if none has begun.
 
         Returns:
             At the end of the outermost batch, each hash that was unblocked within it, in the order of first unblocking;
             else ``[]``. A returned hash may be draining again.
-
-        Raises:
-            MisuseError: No batch has begun. Nothing was changed.
         """
         if not self._batch_level:
             raise MisuseError("no batch has begun; call start_batch first, once for each end_batch")

@@ -211,14 +211,9 @@ class Glob:
         return self._prefix
 
     def matches(self, key: str | bytes) -> bool:
-        """Return whether the whole key matches.
+        """Return whether the whole key matches. O(len(key) + len(pattern)).
 
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None.
-
-        Complexity:
-            O(len(key) + len(pattern)).
+        Raises `KeyTypeError`, and `ArgumentError` for None.
         """
         return self._match(required_key_bytes(key))
 
@@ -298,17 +293,7 @@ class KeyFilter:
         return not self._patterns or _STAR in self._patterns
 
     def accepts(self, key: Key) -> bool:
-        """Return whether a message with this key may come here.
-
-        Args:
-            key: The key; None asks for messages without one.
-
-        Returns:
-            Whether any pattern matches, or `takes_keyless` for None.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-        """
+        """Return whether a message with this key may come here; None asks as `takes_keyless`. Raises `KeyTypeError`."""
         data = key if key.__class__ is bytes else key_bytes(key)
         if data is None:
             return self.takes_keyless

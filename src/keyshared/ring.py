@@ -211,15 +211,12 @@ class HashRing(PlacementBuilder):
             weight: Its number of points is ``vnodes * weight``, rounded half up, and at least 1.
 
         Returns:
-            What changed owners, in slot order; worked out when it is first read.
+            What changed owners, in slot order; worked out when it is first read. O(v log p), v points of the consumer
+            and p of all.
 
         Raises:
             ConsumerExistsError: The name is there already.
-            ArgumentError: The name is empty or no text, or the function of the hash raises for it; the weight is not
-                positive and finite, or gives too many points.
-
-        Complexity:
-            O(v log p), v points of the consumer and p of all.
+            ArgumentError: The name or the weight can never work, or the function of the hash raises for the name.
 
         Example:
             >>> ring = HashRing(["a"])
@@ -232,17 +229,7 @@ class HashRing(PlacementBuilder):
         return self._change(points, join=True)
 
     def remove(self, name: str) -> Sequence[Moved]:
-        """Remove a consumer; only its own slots move.
-
-        Returns:
-            What changed owners, in slot order; worked out when it is first read.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-
-        Complexity:
-            O(v log p), v points of the consumer and p of all.
-        """
+        """Remove a consumer; only its own slots move. Cost as `add`; raises `UnknownConsumerError`."""
         member = find_consumer(self._consumers, name)
         del self._consumers[name]
         if self._numbers is not None:
@@ -252,20 +239,8 @@ class HashRing(PlacementBuilder):
     def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
         """Change a consumer's weight; slots move only to it if the weight grows, only from it if it shrinks.
 
-        Args:
-            name: The consumer.
-            weight: As in `add`.
-
-        Returns:
-            What changed owners, in slot order, worked out when it is first read; nothing if the number of points stays
-            the same.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ArgumentError: The weight is not positive and finite or gives too many points.
-
-        Complexity:
-            O(d log p), d points of difference and p of all.
+        Returns and costs as `add`; nothing moves if the number of points stays the same. Raises
+        `UnknownConsumerError`, or `ArgumentError` for a weight that can never work.
         """
         member = find_consumer(self._consumers, name)
         vnodes = self._vnodes_of(weight)

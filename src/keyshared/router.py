@@ -79,7 +79,7 @@ class KeyRouter:
         self._turns: OrderedDict[str, None] = OrderedDict()
 
     def add_consumer(self, name: str, *, filters: Iterable[str] = (), weight: Weight | None = None) -> None:
-        """Add a consumer: active, and with room in its channel.
+        """Add a consumer: active, and with capacity in its channel.
 
         Args:
             name: Its name.
@@ -89,9 +89,6 @@ class KeyRouter:
         Raises:
             ConsumerExistsError: The name is there already. Nothing was changed, as with the other errors.
             ArgumentError: The name, a pattern or the weight can never work.
-
-        Complexity:
-            That of adding it to the placement.
 
         Example:
             >>> from keyshared.ring import HashRing
@@ -109,14 +106,7 @@ class KeyRouter:
         self._update_turn(name, member)
 
     def remove_consumer(self, name: str) -> None:
-        """Take a consumer out; its keys go to the others. Nothing happens if there is no such consumer.
-
-        Args:
-            name: Who leaves.
-
-        Complexity:
-            That of removing it from the placement.
-        """
+        """Remove a consumer; its keys go to the others. An unknown name is ignored."""
         check_kind("name", name, str)
         if name in self._members:
             self._routing.leave(name)
@@ -125,16 +115,7 @@ class KeyRouter:
             self._turns.pop(name, None)
 
     def set_filters(self, name: str, filters: Iterable[str]) -> None:
-        """Change which keys a consumer accepts.
-
-        Args:
-            name: Whose.
-            filters: As in `add_consumer`.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ArgumentError: A pattern can never work. Nothing was changed.
-        """
+        """Replace the filters of a consumer; raises `UnknownConsumerError`, or `ArgumentError` for a pattern."""
         accepts = KeyFilter(filters)
         member = self._member(name)
         member.accepts = accepts
@@ -142,27 +123,14 @@ class KeyRouter:
         self._update_turn(name, member)
 
     def set_weight(self, name: str, weight: Weight) -> None:
-        """Change a consumer's share of the keys.
-
-        Args:
-            name: Whose.
-            weight: As in `add_consumer`.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ArgumentError: The placement cannot give it that weight. Nothing was changed.
-        """
+        """Change a consumer's share of the keys; raises `UnknownConsumerError`, or `ArgumentError` for the weight."""
         self._member(name)
         self._routing.set_weight(name, weight)
 
     def set_inactive(self, name: str) -> None:
-        """Report that a consumer's connection is gone: from now on its keys go to the next consumer of the walk.
+        """Report that a consumer's connection is gone: its keys go to the next consumer of the walk at once.
 
-        There is no grace period: nothing is tracked, so a key that comes back at once reorders nothing that was written
-        down. Nothing happens if there is no such consumer.
-
-        Args:
-            name: Who is away.
+        An unknown name is ignored.
 
         Example:
             >>> from keyshared.ring import HashRing
@@ -184,52 +152,31 @@ class KeyRouter:
             self._set_active(name, member, active=False)
 
     def set_active(self, name: str) -> None:
-        """Report that a consumer is connected again: it has its keys back.
+        """Report that a consumer is connected again: it has its keys back; raises `UnknownConsumerError`.
 
-        Its channel stays full or ready, as it was said last.
-
-        Args:
-            name: Who is back.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
+        Its channel stays full or ready, as it was reported last.
         """
         self._set_active(name, self._member(name), active=True)
 
     def set_full(self, name: str) -> None:
-        """Report that a consumer's channel is full: it keeps its keys, and `route` answers None for them.
+        """Report that a consumer's channel is full: `route` returns None for its keys.
 
-        Args:
-            name: Whose channel.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
+        Raises `UnknownConsumerError`.
         """
         self._set_full(name, full=True)
 
     def set_ready(self, name: str) -> None:
-        """Report that a consumer's channel has room again.
-
-        Args:
-            name: Whose channel.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """Report that a consumer's channel has capacity again; raises `UnknownConsumerError`."""
         self._set_full(name, full=False)
 
     def route(self, key: Key) -> str | None:
         """Return the consumer that a message goes to now.
 
-        A message without a key goes to whoever, of the active consumers that have room and no filters (or the pattern
-        ``"*"``), has not had one for longest.
-
-        Args:
-            key: The message's key, or None.
+        A message without a key goes to the consumer that has waited longest for one, of those that are active, have
+        capacity, and have no filters or the pattern ``"*"``.
 
         Returns:
-            Its consumer; None if nobody accepts the key, or if its owner's channel is full: the message is to be
-            dropped.
+            Its consumer; None if no consumer accepts the key, or if its owner's channel is full: drop the message.
 
         Raises:
             KeyTypeError: See `key_bytes`.
@@ -249,29 +196,12 @@ class KeyRouter:
         return None if name is None or self._members[name].full else name
 
     def owner(self, key: Key) -> str | None:
-        """Return the owner of a key, whether or not its channel is full.
-
-        Args:
-            key: The key.
-
-        Returns:
-            The consumer; None if no active consumer accepts the key, and for no key at all.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-        """
+        """Return the active consumer that owns a key, its channel full or not; None if there is none, or no key."""
         data = key_bytes(key)
         return None if data is None else self._routing.owner(data)
 
     def check_invariants(self) -> None:
-        """Check that the turns and the routing agree with what the host has said.
-
-        Raises:
-            InvariantError: They do not; a bug in this library.
-
-        Complexity:
-            O(consumers), and O(patterns) for each of some answers that are kept.
-        """
+        """Raise `InvariantError` if turns and routing contradict the consumers; for tests. O(consumers)."""
         self._routing.check_invariants()
         filters = {name: member.accepts for name, member in self._members.items()}
         if filters != self._routing.filters or filters != self._routing.acceptance.filters:

@@ -78,13 +78,7 @@ class PendingAcks:
         self._closed = False
 
     def add(self, position: Position, hash_: int, remaining: int = 1, *, generation: int = 0) -> bool:
-        """Record an entry before it is sent, because the consumer may leave in between. O(log n).
-
-        Args:
-            position: Its place in the log. A pending entry at the same position is replaced.
-            hash_: Its hash; an int of at most 63 bits.
-            remaining: How many messages it holds.
-            generation: Number of this sending.
+        """Record an entry before it is sent, in place of a pending one at the same position. O(log n).
 
         Returns:
             False if this is closed: the entry must not be sent. Nothing was changed.
@@ -121,14 +115,10 @@ class PendingAcks:
         return ack
 
     def reduce_remaining(self, position: Position, messages: int) -> int | None:
-        """Count some messages of an entry as acked. The entry stays pending, even with none left. O(1).
-
-        Args:
-            position: Its place in the log.
-            messages: How many were acked. More than there are is a double ack, and leaves none.
+        """Count some messages of an entry as acked; it stays pending, even with none left. O(1).
 
         Returns:
-            How many remain, at least 0; None if the entry is not pending.
+            How many remain: 0 after a double ack; None if the entry is not pending.
 
         Raises:
             ArgumentError: ``messages`` is not an int of at least 1. Nothing was changed.

@@ -51,7 +51,8 @@ class DrainTracker:
     unacked entries of it, and `HandedOver` says so.
 
     A consumer is connected from `add_consumer` to `remove_consumer`; a name identifies one session at a time.
-    ``now_ms`` is monotonic; None is the time of the last call. Not thread-safe.
+    ``now_ms`` is in monotonic milliseconds; None is the time of the last call. A call that raises has changed nothing:
+    `ClockError` if time goes back, `ArgumentError` for a position that is not a pair of ints. Not thread-safe.
 
     Args:
         owners: The owner of each slot. Every owner is connected from the start. An empty map of the right hash and
@@ -104,19 +105,15 @@ class DrainTracker:
         Args:
             consumer: Its name.
             owners: The owner of each slot from now on.
-            now_ms: Monotonic milliseconds.
 
         Returns:
-            The moved slots, and the hashes that this unblocks.
+            The moved slots, and the hashes that this unblocks. O(r + m log n), r runs of both maps, m moved slots with
+            pending entries, n entries pending.
 
         Raises:
-            ConsumerExistsError: It is connected. Nothing was changed.
-            UnknownConsumerError: An owner is not connected. Nothing was changed.
-            ArgumentError: ``consumer`` is no text, or ``owners`` is no map of the same space. Nothing was changed.
-            ClockError: ``now_ms`` went back. Nothing was changed.
-
-        Complexity:
-            O(r + m log n), r runs of both maps, m moved slots with pending entries, n entries pending.
+            ConsumerExistsError: It is connected.
+            UnknownConsumerError: An owner is not connected.
+            ArgumentError: ``consumer`` is no text, or ``owners`` is no map of the same space.
         """
         check_text("consumer", consumer)
         if consumer in self._consumers:
@@ -132,19 +129,14 @@ class DrainTracker:
         Args:
             consumer: Its name. If it is not connected, only the owners change.
             owners: The owner of each slot from now on; not this consumer.
-            now_ms: Monotonic milliseconds.
 
         Returns:
             The moved slots, the entries to send again, and the hashes of other consumers that this unblocks. Entries
             that were handed over before are in none of them.
 
         Raises:
-            UnknownConsumerError: An owner is not connected, or is this consumer. Nothing was changed.
-            ArgumentError: ``consumer`` is no text, or ``owners`` is no map of the same space. Nothing was changed.
-            ClockError: ``now_ms`` went back. Nothing was changed.
-
-        Complexity:
-            As `add_consumer`, and O(k) for k entries that it held.
+            UnknownConsumerError: An owner is not connected, or is this consumer.
+            ArgumentError: ``consumer`` is no text, or ``owners`` is no map of the same space.
         """
         check_text("consumer", consumer)
         moved = self._checked_moves(owners, leaving=consumer)
@@ -165,21 +157,10 @@ class DrainTracker:
         return OwnersChanged(tuple(moved), (), self._move(owners, moved))
 
     def refusal(self, consumer: str, hash_: int) -> Refusal | None:
-        """Return why a message of a hash must not be sent to a consumer, and count a refusal because of a drain.
+        """Return why a message of a hash must not be sent to a consumer; None if it may be sent. O(log r), r runs.
 
-        Args:
-            consumer: The consumer that would receive the message.
-            hash_: Its hash: a slot of the owners' map.
-
-        Returns:
-            None if it may be sent. A hash that was refused as `Refusal.DRAINING` is named by the call that ends the
-            drain: as unblocked, as the hash of a replayed entry, or as handed over.
-
-        Raises:
-            ArgumentError: There is no such slot. Nothing was changed.
-
-        Complexity:
-            O(log r), r runs of the map.
+        A refusal because of a drain is counted: the hash is named by the call that ends the drain, as unblocked, as the
+        hash of a replayed entry, or as handed over. Raises `ArgumentError` if there is no such slot.
         """
         owner = self._owners.owner(hash_)
         if consumer not in self._consumers:
@@ -189,7 +170,7 @@ class DrainTracker:
         return Refusal.DRAINING if self._draining.should_block(consumer, hash_) else None
 
     def add(self, consumer: str, position: Position, hash_: int, messages: int = 1) -> SendReceipt | Refusal:
-        """Record an entry right before it is sent, after a last check of its owner.
+        """Record an entry right before it is sent, after a last check of its owner. O(log n + log r).
 
         Args:
             consumer: The consumer that receives it.
@@ -202,10 +183,7 @@ class DrainTracker:
 
         Raises:
             ArgumentError: There is no such slot, an argument is of the wrong type, or the entry is pending there with
-                another hash. Nothing was changed.
-
-        Complexity:
-            O(log n + log r), n entries pending there, r runs of the map.
+                another hash.
         """
         check_position(position)
         if type(messages) is not int or messages < 1:
@@ -232,15 +210,11 @@ class DrainTracker:
             consumer: The consumer that received it.
             position: Its place in the log.
             generation: Number of the sending, as in the receipt; None means the latest.
-            messages: How many messages of the entry were acked; None means all. The last one settles the entry. More
-                than there are is a double ack.
+            messages: How many messages of the entry were acked, an int of at least 1; None means all. The last one
+                settles the entry.
 
         Returns:
             What was settled: nothing, if the ack is late, double or foreign.
-
-        Raises:
-            ArgumentError: ``messages`` is neither an int of at least 1 nor None, or ``position`` is not a pair of ints.
-                Nothing was changed.
         """
         check_position(position)
         if messages is not None:
@@ -260,9 +234,9 @@ class DrainTracker:
         return EntryAcked(settled=False, entry=None)
 
     def take_back(self, consumer: str, positions: Iterable[Position] | None = None) -> Returned:
-        """Remove entries so that they are sent again: a nack, an ack timeout, "redeliver everything".
+        """Remove entries so that they are sent again: a nack, an ack timeout, "redeliver everything". O(k log n).
 
-        The embedder sends the returned entries before anything newer of their hashes.
+        The caller sends the returned entries before anything newer of their hashes.
 
         Args:
             consumer: The consumer that held them.
@@ -271,12 +245,6 @@ class DrainTracker:
         Returns:
             The entries to send again, and the hashes that this unblocks, which may be hashes of these entries. Entries
             that were handed over before are removed too, but not returned.
-
-        Raises:
-            ArgumentError: A position is not a pair of ints. Nothing was changed.
-
-        Complexity:
-            O(k log n), k entries, n pending there.
         """
         wanted = None if positions is None else list(positions)
         for position in wanted or ():
@@ -296,17 +264,9 @@ class DrainTracker:
     def expire_up_to(self, position: Position) -> Returned:
         """Remove every entry at or below a position, at every consumer: expired, skipped or truncated.
 
-        Args:
-            position: The highest position to remove.
-
         Returns:
-            The entries that were pending, and the hashes that this unblocks, each once.
-
-        Raises:
-            ArgumentError: ``position`` is not a pair of ints. Nothing was changed.
-
-        Complexity:
-            O(c log n + k log n), c consumers, k removed entries, n pending.
+            The entries that were pending, and the hashes that this unblocks, each once. O(c log n + k log n), c
+            consumers, k removed entries, n pending.
         """
         check_position(position)
         entries: list[PendingAck] = []
@@ -321,16 +281,8 @@ class DrainTracker:
     def handle_timeout(self, *, now_ms: int | None = None) -> list[HandedOver]:
         """Hand over every hash that has drained for too long. Early and extra calls are free.
 
-        Args:
-            now_ms: Monotonic milliseconds.
-
         Returns:
             One `HandedOver` for each hash, in the order in which the drains began. Each of these hashes is unblocked.
-
-        Raises:
-            ClockError: ``now_ms`` went back. Nothing was changed.
-
-        Complexity:
             O((1 + k) log n), k entries handed over, n pending.
         """
         self._now = now = checked_now(now_ms, self._now)

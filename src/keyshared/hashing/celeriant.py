@@ -48,16 +48,9 @@ def partition_key_bytes(number: int) -> bytes:
 
 
 def little_endian_slot(data: bytes) -> int:
-    """Return Celeriant's slot of a key if Celeriant hashes the bytes as `partition_key_bytes` returns them.
+    """Return Celeriant's 16-bit slot of a key if Celeriant hashes the bytes as `partition_key_bytes` returns them.
 
-    Args:
-        data: The sixteen bytes of the key. Celeriant has no others; here any bytes have a slot.
-
-    Returns:
-        An unsigned 16-bit number.
-
-    Raises:
-        MissingExtraError: ``blake3`` is not installed.
+    Raises `MissingExtraError` without ``blake3``.
 
     Example:
         >>> little_endian_slot(partition_key_bytes(42))
@@ -67,16 +60,9 @@ def little_endian_slot(data: bytes) -> int:
 
 
 def big_endian_slot(data: bytes) -> int:
-    """Return Celeriant's slot of a key if Celeriant hashes the bytes in the opposite order.
+    """Return Celeriant's 16-bit slot of a key from `partition_key_bytes` if Celeriant hashes the opposite order.
 
-    Args:
-        data: The key as `partition_key_bytes` gives it, so that one key is the same bytes under both hashes.
-
-    Returns:
-        An unsigned 16-bit number.
-
-    Raises:
-        MissingExtraError: ``blake3`` is not installed.
+    Raises `MissingExtraError` without ``blake3``.
 
     Example:
         >>> big_endian_slot(partition_key_bytes(42))

@@ -77,11 +77,7 @@ def key_bytes(key: Key) -> bytes | None:
 
 
 def required_key_bytes(key: Key) -> bytes:
-    """Return the bytes of a key that must be there, because it is to be placed or matched.
-
-    Raises:
-        ArgumentError: The key is None.
-        KeyTypeError: See `key_bytes`.
+    """Return the bytes of a key that may not be None (`ArgumentError`); raises `KeyTypeError` as `key_bytes`.
 
     Example:
         >>> required_key_bytes("a")
@@ -100,13 +96,7 @@ def required_key_bytes(key: Key) -> bytes:
 
 
 def fnv64(data: bytes) -> int:
-    """Hash bytes with 64-bit FNV-1a.
-
-    Complexity:
-        O(len(data)).
-
-    Source:
-        Fowler, Noll, Vo; Danube's clients choose a partition with it (``fnv64(key) % partitions``).
+    """Hash bytes with 64-bit FNV-1a, by which Danube's clients choose a partition. O(len(data)).
 
     Example:
         >>> f"{fnv64(b''):x}"
@@ -175,14 +165,7 @@ class KeyHash:
         check_callable("function", self.function, "bytes")
 
     def slot(self, key: bytes, slot_bits: int) -> int:
-        """Return the slot of a key: the top bits of its hash.
-
-        Args:
-            key: The key's bytes.
-            slot_bits: How many bits, at most `bits`; checked where a map is built, not here.
-
-        Returns:
-            An int in ``range(2**slot_bits)``.
+        """Return the slot of the bytes of a key: the top ``slot_bits`` bits of its hash.
 
         Raises:
             ArgumentError: The function raises for the key, or returns no hash; or there are too many slot bits.
@@ -251,13 +234,10 @@ KEY_HASHES: Final[Mapping[str, KeyHash]] = MappingProxyType(
 
 
 def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Return the sticky hash of Pulsar's consistent-hashing selector for a ring of some size.
+    """Return the sticky hash of Pulsar's consistent-hashing selector, which is the slot itself.
 
     Args:
         range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
-
-    Returns:
-        A hash that is the slot itself: as many bits as the space.
 
     Raises:
         ConfigError: Not a power of two from 2 to 65,536.
@@ -270,16 +250,7 @@ def pulsar_ring_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
 
 
 def pulsar_range_hash(range_size: int = 1 << DEFAULT_SLOT_BITS) -> KeyHash:
-    """Return the sticky hash of Pulsar's selectors of ranges for a space of some size.
-
-    Args:
-        range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
-
-    Returns:
-        A hash that is the slot itself: as many bits as the space.
-
-    Raises:
-        ConfigError: Not a power of two from 2 to 65,536.
+    """Return the sticky hash of Pulsar's selectors of ranges; otherwise as `pulsar_ring_hash`.
 
     Example:
         >>> pulsar_range_hash() is PULSAR_RANGES
@@ -296,13 +267,7 @@ def _sized(hashes: Mapping[int, KeyHash], range_size: object) -> KeyHash:
 
 
 def key_hash_named(name: object) -> KeyHash:
-    """Find one of the library's hashes by its name.
-
-    Args:
-        name: The name, as in `KeyHash.name`.
-
-    Raises:
-        ArgumentError: There is none of that name.
+    """Return the hash of the library that has a name, as in `KeyHash.name`; raises `ArgumentError` if there is none.
 
     Example:
         >>> key_hash_named("xxh64:42") is XXH64_SEED_42

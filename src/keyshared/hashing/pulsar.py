@@ -37,16 +37,9 @@ _murmur3: Final = _find_murmur3()
 
 
 def murmur3_32(data: bytes) -> int:
-    """Hash bytes with the 32-bit murmur3 (x86, seed 0), unmasked.
+    """Hash bytes with the 32-bit murmur3 (x86, seed 0), unmasked: an unsigned number. O(len(data)).
 
-    Returns:
-        An unsigned 32-bit number.
-
-    Raises:
-        MissingExtraError: ``mmh3`` is not installed.
-
-    Complexity:
-        O(len(data)).
+    Raises `MissingExtraError` without ``mmh3``.
 
     Source:
         PIP-486: its upper half chooses a segment, its lower half a bucket. Everything older masks it first.
@@ -59,14 +52,7 @@ def murmur3_32(data: bytes) -> int:
 
 
 def ring_slot(range_size: int, data: bytes) -> int:
-    """Return the sticky hash of bytes by Pulsar's consistent-hashing selector.
-
-    Args:
-        range_size: Pulsar's ring is 1 to ``range_size - 1``; 0 never occurs, it stands for "not set".
-        data: What to hash.
-
-    Returns:
-        An int from 1 to ``range_size - 1``.
+    """Return the sticky hash of bytes by Pulsar's consistent-hashing selector: an int from 1 to ``range_size - 1``.
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.
@@ -83,12 +69,7 @@ def ring_slot(range_size: int, data: bytes) -> int:
 def range_slot(range_size: int, data: bytes) -> int:
     """Return the sticky hash of bytes by Pulsar's selectors of ranges: split, exclusive, buckets.
 
-    Args:
-        range_size: Pulsar's ranges are 0 to ``range_size - 1``.
-        data: What to hash.
-
-    Returns:
-        An int from 1 to ``range_size - 1``: 0 becomes 1, which is therefore twice as likely as any other.
+    It is an int from 1 to ``range_size - 1``: 0 becomes 1, which is therefore twice as likely as any other.
 
     Raises:
         MissingExtraError: ``mmh3`` is not installed.

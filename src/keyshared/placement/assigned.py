@@ -170,14 +170,11 @@ class AssignedRanges(PlacementBuilder):
             owner: The new owner; need not have been added.
 
         Returns:
-            What changed owners, in slot order; nothing if the consumer owned all of it.
+            What changed owners, in slot order; nothing if the consumer owned all of it. O(n log n).
 
         Raises:
             ArgumentError: Not a range of this space, or the owner is no name.
             RangeOverlapError: It overlaps an assigned range only partly, with ``strict_overlap``.
-
-        Complexity:
-            O(n log n), n ranges and runs of the fallback.
         """
         before = self.ranges
         self._put(piece, owner)
@@ -206,19 +203,7 @@ class AssignedRanges(PlacementBuilder):
         return self._changed(before)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
-        """Add a consumer: to the fallback, or else without any slots until it is assigned some.
-
-        Args:
-            name: The consumer that joins.
-            weight: Its weight in the fallback; 1 without a fallback.
-
-        Returns:
-            What changed owners, in slot order.
-
-        Raises:
-            ConsumerExistsError: The name is there already, be it by an assignment.
-            ArgumentError: The name or the weight can never work here.
-        """
+        """Add a consumer: to the fallback, or else without any slots and with the weight 1; as `Placement.add`."""
         self._check_newcomer(name)
         before = self.ranges
         if self._fallback is None:
@@ -229,18 +214,7 @@ class AssignedRanges(PlacementBuilder):
         return self._changed(before)
 
     def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer and release every range that is assigned to it.
-
-        Args:
-            name: The consumer that leaves. For a short absence tell the dispatcher that it is inactive instead: it
-                keeps its slots.
-
-        Returns:
-            What changed owners, in slot order.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """Remove a consumer and release every range that is assigned to it; as `Placement.remove`."""
         find_consumer(self._consumers, name)
         before = self.ranges
         del self._consumers[name]
@@ -250,19 +224,7 @@ class AssignedRanges(PlacementBuilder):
         return self._changed(before)
 
     def set_weight(self, name: str, weight: Weight) -> list[Moved]:
-        """Change a consumer's weight in the fallback; assignments know no weights.
-
-        Args:
-            name: The consumer.
-            weight: As in `add`; 1 for a consumer that takes no part in the fallback.
-
-        Returns:
-            What changed owners, in slot order.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ArgumentError: The weight can never work here.
-        """
+        """Change a consumer's weight in the fallback; 1 is the only weight outside it. As `Placement.set_weight`."""
         find_consumer(self._consumers, name)
         if self._fallback is None or name not in self._fallback.consumers:
             check_unit_weight(weight, self._NO_WEIGHTS)
@@ -286,15 +248,11 @@ class AssignedRanges(PlacementBuilder):
         return self.ranges.ranges_of(None)
 
     def owner(self, key: str | bytes) -> str | None:
-        """Return the owner of a key.
-
-        Returns:
-            The owner of its slot; None for a hole if the policy is to hold.
+        """Return the owner of a key; None for a hole if the policy is to hold.
 
         Raises:
             UnownedSlotError: The slot is a hole, and the policy is to raise.
-            KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None.
+            KeyTypeError: See `key_bytes`; `ArgumentError` for None.
         """
         ranges = self.ranges
         slot = ranges.slot_of(key)

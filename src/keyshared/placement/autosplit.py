@@ -110,14 +110,9 @@ class AutoSplit(PlacementBuilder):
             self._join(name)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
-        """Add a consumer: it gets the lower half of the widest range.
-
-        Returns:
-            What changed owners: one run, and none if the half is Pulsar's range without a slot.
+        """Add a consumer: it gets the lower half of the widest range. As `Placement.add`; the weight is 1.
 
         Raises:
-            ConsumerExistsError: The name is there already.
-            ArgumentError: The name can never work, or the weight is not 1.
             MisuseError: No range is wide enough to be split.
         """
         check_unit_weight(weight, self._NO_WEIGHTS)
@@ -126,14 +121,7 @@ class AutoSplit(PlacementBuilder):
         return before.moved(self.ranges)
 
     def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer: its upper neighbour absorbs its range, or the lower one if it was the topmost.
-
-        Returns:
-            What changed owners: one run at most.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """Remove a consumer: its upper neighbour absorbs its range, or the lower one if it was the topmost."""
         bound = find_consumer(self._consumers, name)
         before = self.ranges
         index = bisect_left(self._bounds, (bound, name))

@@ -128,25 +128,13 @@ class ExclusiveRanges(PlacementBuilder):
         return self._changed(before)
 
     def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
-        """Refuse: an exclusive consumer must say what it owns, see `declare`.
-
-        Raises:
-            ConsumerExistsError: The name is there already.
-            ArgumentError: Always otherwise.
-        """
+        """Raise `ArgumentError`: an exclusive consumer must say what it owns, see `declare`."""
         self._check_newcomer(name)
         check_unit_weight(weight, self._NO_WEIGHTS)
         raise ArgumentError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
 
     def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer; its ranges become holes.
-
-        Returns:
-            What changed owners, in slot order: from it to no owner.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """Remove a consumer; its ranges become holes. As `Placement.remove`."""
         find_consumer(self._consumers, name)
         before = self.ranges
         del self._consumers[name]

@@ -54,25 +54,11 @@ class Placement(Protocol):
         ...
 
     def remove(self, name: str) -> Sequence[Moved]:
-        """Remove a consumer.
-
-        Returns:
-            What changed owners, in slot order.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-        """
+        """Remove a consumer; returns what changed owners, in slot order. Raises `UnknownConsumerError`."""
         ...
 
     def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
-        """Change a consumer's weight.
-
-        Args:
-            name: The consumer.
-            weight: Its share relative to the others'.
-
-        Returns:
-            What changed owners, in slot order.
+        """Change a consumer's weight; returns what changed owners, in slot order.
 
         Raises:
             UnknownConsumerError: There is no such consumer.
@@ -115,12 +101,7 @@ class PlacementBuilder(ABC):
         return self.ranges.owner_of(key)
 
     def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
-        """Accept the weight 1, which every consumer has; no slot moves.
-
-        Raises:
-            UnknownConsumerError: There is no such consumer.
-            ArgumentError: The weight is not 1.
-        """
+        """Accept the weight 1, which every consumer has; no slot moves. As `Placement.set_weight`."""
         find_consumer(self._consumers, name)
         check_unit_weight(weight, self._NO_WEIGHTS)
         return []
@@ -167,15 +148,7 @@ class PlacementBuilder(ABC):
 
 
 def check_name(name: object, parameter: str = "name") -> None:
-    """Check that something can name a consumer, and can become the bytes of a point on a ring.
-
-    Args:
-        name: The name.
-        parameter: What it is called in the error.
-
-    Raises:
-        ArgumentError: It is no text, is empty, or holds a lone surrogate.
-    """
+    """Raise `ArgumentError` unless something can name a consumer: a str that UTF-8 can express, and not empty."""
     text = check_text(parameter, name)
     try:
         text.encode()
@@ -184,29 +157,13 @@ def check_name(name: object, parameter: str = "name") -> None:
 
 
 def check_unit_weight(weight: object, reason: str) -> None:
-    """Check a weight where a placement cannot tell one consumer's share from another's.
-
-    Args:
-        weight: The weight.
-        reason: Why no other weight than 1 can work, as the end of the sentence.
-
-    Raises:
-        ArgumentError: It is not 1.
-    """
+    """Raise `ArgumentError` unless a weight is 1; the reason ends the sentence."""
     if isinstance(weight, bool) or weight != 1:
         raise ArgumentError("weight", weight, f"be 1: {reason}")
 
 
 def find_consumer(consumers: Mapping[str, T], name: object) -> T:
-    """Look up what a placement knows of a consumer.
-
-    Args:
-        consumers: Whatever it knows, by name.
-        name: The name that is asked for.
-
-    Raises:
-        UnknownConsumerError: There is no such consumer, or that is no name.
-    """
+    """Return what a placement knows of a consumer, or raise `UnknownConsumerError`."""
     if not isinstance(name, str):
         raise UnknownConsumerError(shown(name))
     if name not in consumers:

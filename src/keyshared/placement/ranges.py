@@ -36,15 +36,9 @@ _FIELDS: Final = frozenset({"version", "hash", "slot_bits", "owners", "stops", "
 
 
 def check_space(key_hash: object, slot_bits: object) -> None:
-    """Check that a hash and a number of slot bits go together.
+    """Raise `ArgumentError` unless a hash has that many slot bits, from 1 to 32.
 
-    Args:
-        key_hash: Must be a `KeyHash`.
-        slot_bits: Must be an int from 1 to the width of the hash, and at most 32.
-
-    Raises:
-        ArgumentError: They do not.
-        MissingExtraError: The hash needs a package that is not installed.
+    Raises `MissingExtraError` if the hash needs a package that is not installed.
     """
     key_hash = check_kind("key_hash", key_hash, KeyHash)
     most = min(MAX_SLOT_BITS, key_hash.bits)
@@ -212,15 +206,11 @@ class RangeMap:
         return zip((0, *self._stops), self._stops, self._runs, strict=False)
 
     def slot_of(self, key: str | bytes) -> int:
-        """Return the slot of a key.
-
-        Returns:
-            An int in ``range(2**slot_bits)``.
+        """Return the slot of a key, an int in ``range(2**slot_bits)``.
 
         Raises:
             KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None: a message without a key has no slot. Or the function of the hash raises for
-                it, or returns no slot.
+            ArgumentError: The key is None, or the function of the hash raises for it, or returns no slot.
         """
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
         try:
@@ -232,36 +222,16 @@ class RangeMap:
         return self._key_hash.slot(data, self._slot_bits)
 
     def owner(self, slot: int) -> str | None:
-        """Return the owner of a slot.
+        """Return the owner of a slot, None in a hole; raises `ArgumentError` if there is no such slot.
 
-        Args:
-            slot: An int in ``range(2**slot_bits)``.
-
-        Returns:
-            Who owns it; None in a hole.
-
-        Raises:
-            ArgumentError: There is no such slot.
-
-        Complexity:
-            O(log n), n runs.
+        O(log n), n runs.
         """
         return self._runs[bisect_right(self._stops, self._checked_slot(slot))]
 
     def run_at(self, slot: int) -> tuple[int, int]:
-        """Return the run that a slot is in: the longest stretch around it with one owner.
+        """Return the run that a slot is in, the longest stretch with one owner: its first slot, and one past its last.
 
-        Args:
-            slot: An int in ``range(2**slot_bits)``.
-
-        Returns:
-            Its first slot, and one past its last.
-
-        Raises:
-            ArgumentError: There is no such slot.
-
-        Complexity:
-            O(log n), n runs.
+        O(log n), n runs. Raises `ArgumentError` if there is no such slot.
 
         Example:
             >>> RangeMap.from_stops([10, 30, 65536], ["a", "b", "c"]).run_at(12)
@@ -271,19 +241,7 @@ class RangeMap:
         return self._stops[index - 1] if index else 0, self._stops[index]
 
     def owner_of(self, key: str | bytes) -> str | None:
-        """Return the owner of a key.
-
-        Returns:
-            Who owns its slot; None in a hole.
-
-        Raises:
-            KeyTypeError: See `key_bytes`.
-            ArgumentError: The key is None: a message without a key has no slot. Or the function of the hash raises for
-                it, or returns no slot.
-
-        Complexity:
-            O(len(key) + log n), n runs; allocates nothing for ``bytes``.
-        """
+        """Return the owner of a key, None in a hole. Raises as `slot_of`. O(len(key) + log n), n runs."""
         # slot_of() written out: the two calls it saves are a third of a lookup
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
         try:
@@ -321,18 +279,10 @@ class RangeMap:
         return find
 
     def walk(self, slot: int) -> Iterator[str]:
-        """Go clockwise from a slot and name every owner once, the slot's own first.
+        """Go clockwise from a slot and yield every owner once, the slot's own first.
 
-        This is the order in which owners stand in for one another: the first one that accepts a key gets it.
-
-        Returns:
-            A lazy iterator: asking for one owner looks at one run, if the slot is not in a hole.
-
-        Raises:
-            ArgumentError: There is no such slot.
-
-        Complexity:
-            O(log n) to start, then O(runs passed).
+        The first one that accepts a key gets it. Lazy: O(log n) to start, then O(runs passed). Raises `ArgumentError`
+        if there is no such slot.
 
         Example:
             >>> thirds = RangeMap.from_stops([10, 20, 30, 65536], ["a", "b", "a", "c"])
@@ -383,18 +333,11 @@ class RangeMap:
     def moved(self, after: "RangeMap") -> list[Moved]:
         """List every slot whose owner is another one in a later map.
 
-        Args:
-            after: The later map, of the same hash and space.
-
         Returns:
-            The longest runs with one old and one new owner, in slot order; empty if the maps are equal.
+            The longest runs with one old and one new owner, in slot order; empty if the maps are equal. O(n), n runs.
 
         Raises:
-            ArgumentError: The maps are of different hashes or spaces, so their slots have nothing to do with each
-                other.
-
-        Complexity:
-            O(n), n runs of both.
+            ArgumentError: The maps are of different hashes or spaces.
 
         Source:
             PIP-379's diff of snapshots; differs: segments are exact also next to holes.

@@ -72,17 +72,7 @@ DANUBE_RULES: Final = RingRules(_danube_point_text, _check_danube_id, ties_by_jo
 
 @configuration()
 def pulsar_rules(separator: str | None) -> RingRules:
-    """Return the rules of Pulsar's consistent-hashing selector.
-
-    Args:
-        separator: See `RingRules`.
-
-    Returns:
-        The rules: the first comer keeps a contested point, and equal names are numbered.
-
-    Raises:
-        ConfigError: The separator is no text, or is empty.
-    """
+    """Return the rules of Pulsar's selector: the first keeps a contested point, and equal names are numbered."""
     if separator is not None:
         check_name(separator, "separator")
     return RingRules(_pulsar_point_text, check_name, ties_by_join=True, latest_owns_exact=False, separator=separator)

@@ -75,10 +75,7 @@ class Moved(NamedTuple):
 
 
 def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
-    """List what every consumer gained by a change; with `lost`, all that a consumer needs to be told.
-
-    Args:
-        moves: The change, in slot order, as every change of a placement and `RangeMap.moved` return it.
+    """List what every consumer gained by a change, as placements and `RangeMap.moved` return it.
 
     Returns:
         Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
@@ -86,9 +83,6 @@ def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
 
     Raises:
         ArgumentError: One of them is no move.
-
-    Source:
-        Pulsar's impacted consumers, which it has for itself; its clients ask to be told.
 
     Example:
         >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
