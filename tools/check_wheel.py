@@ -3,6 +3,7 @@
 The tests see the source tree; users get this.
 """
 
+import argparse
 import sys
 import zipfile
 from pathlib import Path
@@ -44,4 +45,6 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path, help="with one wheel in it")
+    sys.exit(main(parser.parse_args().directory))

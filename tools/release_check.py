@@ -3,6 +3,7 @@
 What takes long is named at the end, to be run and looked at by a person.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -123,4 +124,5 @@ def main(root: Path = ROOT) -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.exit(main())

@@ -4,6 +4,7 @@ The pages of docs/ are written for people who read them in the repository. Here 
 links to a copy of what they name, and the reference is added: one page for each public package, from its docstrings.
 """
 
+import argparse
 import ast
 import re
 import shutil
@@ -138,4 +139,5 @@ def main(root: Path = ROOT) -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     sys.exit(main())
