@@ -14,6 +14,7 @@ from keyshared.errors import (
     InvariantError,
     KeySharedError,
     MissingExtraError,
+    SnapshotError,
     shown,
 )
 
@@ -36,10 +37,12 @@ __all__ = [
     "check_position",
     "check_several",
     "check_text",
+    "check_timestamp",
     "checked_kinds",
     "checked_list",
     "checked_now",
     "checked_rows",
+    "checked_state",
     "configuration",
     "java_order",
     "refuse_hashed",
@@ -163,6 +166,16 @@ def check_position(parameter: str, value: object, wanted: str = "be an int") -> 
         check_offset(parameter, value, wanted)
 
 
+def check_timestamp(parameter: str, value: object, alternative: str = "") -> None:
+    """Check a timestamp of a record, which may lie before 1970: an int of 63 bits and a sign, as Kafka has it.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
+    if type(value) is not int or not -OFFSET_STOP <= value < OFFSET_STOP:
+        raise ArgumentError(parameter, value, f"be an int of at most {OFFSET_BITS} bits and a sign{alternative}")
+
+
 def check_log_offset(parameter: str, value: object) -> None:
     """Raise `ArgumentError` unless a value is an offset of a log whose offsets are never negative."""
     if type(value) is not int or not 0 <= value < OFFSET_STOP:
@@ -209,6 +222,33 @@ def check_mapping(parameter: str, value: object) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise ArgumentError(parameter, value, "be a mapping")
     return value
+
+
+def checked_state(name: str, data: object, version: int, *fields: str) -> Mapping[str, Any]:
+    """Check that stored data has a version and exactly these other fields.
+
+    Args:
+        name: What the data is called in the error.
+        data: The data.
+        version: The version that it must have.
+        fields: Its other fields.
+
+    Returns:
+        The data.
+
+    Raises:
+        SnapshotError: It is no mapping with these fields, or of another version.
+
+    Example:
+        >>> checked_state("spoon", {"version": 1, "size": 5}, 1, "size")["size"]
+        5
+    """
+    wanted = {"version", *fields}
+    if not isinstance(data, Mapping) or data.keys() != wanted:
+        raise SnapshotError(name, data, f"be a mapping with exactly the fields {', '.join(sorted(wanted))}")
+    if type(data["version"]) is not int or data["version"] != version:
+        raise SnapshotError("version", data["version"], f"be {version}")
+    return data
 
 
 def check_members(parameter: str, value: object, kind: type) -> None:

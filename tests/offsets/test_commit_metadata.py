@@ -148,7 +148,7 @@ def test_what_is_no_utf8_is_not_sent() -> None:
 
 
 OFFSET = "be an int from 0 up to 63 bits"
-TIMESTAMP = "be None or an int of at most 63 bits and a sign"
+TIMESTAMP = "be an int of at most 63 bits and a sign, or None"
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def test_positions_sort_by_topic_partition_and_group() -> None:
 
 OFFSET = "be an int from 0 up to 63 bits"
 NAME = "be a non-empty str"
-TIMESTAMP = "be None or an int of at most 63 bits and a sign"
+TIMESTAMP = "be an int of at most 63 bits and a sign, or None"
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ with the bucket, and a restart redelivers nothing that was settled.
 from collections.abc import Mapping
 from typing import Final, Self
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_log_offset
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_log_offset, checked_state
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import InvariantError, OffsetOrderError, SegmentBusyError, SnapshotError
 
 __all__ = ["BucketCheckpoints"]
 
 _FORMAT_VERSION: Final = 1
-_FIELDS: Final = frozenset({"version", "segments"})
 _SEGMENT_FIELDS: Final = frozenset({"segment", "buckets"})
 _TOKEN_BYTES: Final = 1 << 40  # no limit: a checkpoint that forgets what was settled is none
 
@@ -70,9 +69,7 @@ class BucketCheckpoints:
         Raises:
             SnapshotError: The state is truncated, of another version or not as `snapshot` writes it.
         """
-        fields = _mapping(state, _FIELDS, "checkpoints")
-        if type(fields["version"]) is not int or fields["version"] != _FORMAT_VERSION:
-            raise SnapshotError("version", fields["version"], f"be {_FORMAT_VERSION}")
+        fields = checked_state("checkpoints", state, _FORMAT_VERSION, "segments")
         checkpoints = cls()
         for item in _list(fields["segments"], "segments"):
             row = _mapping(item, _SEGMENT_FIELDS, "segment")

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
-from keyshared._checks import check_int, check_kind, check_log_position
+from keyshared._checks import check_int, check_kind, check_log_position, check_timestamp
 from keyshared.copyflags import CopyFlags
 from keyshared.errors import ArgumentError
 
@@ -27,7 +27,6 @@ __all__ = [
 
 MAX_METADATA_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
 
-_INT64: Final = range(-(1 << 63), 1 << 63)
 _TAG: Final = "~kso"  # keyshared offset; then the format's number
 _FORMAT: Final = "1"
 _BEGINNING: Final = "b"
@@ -61,9 +60,8 @@ class OffsetEnvelope:
 
     def __post_init__(self) -> None:
         check_kind("flags", self.flags, CopyFlags)
-        timestamp = self.timestamp_epoch_ms
-        if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
-            raise ArgumentError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
+        if self.timestamp_epoch_ms is not None:
+            check_timestamp("timestamp_epoch_ms", self.timestamp_epoch_ms, ", or None")
         check_log_position("offset", self.offset)
 
 

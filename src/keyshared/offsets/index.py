@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_log_offset, require
-from keyshared.errors import ArgumentError, OffsetOrderError
+from keyshared._checks import check_int, check_log_offset, check_timestamp, require
+from keyshared.errors import OffsetOrderError
 
 __all__ = ["DEFAULT_INTERVAL", "Bounds", "OffsetIndex"]
 
 DEFAULT_INTERVAL: Final = 64  # records; Kafka's index.interval.bytes is 4,096, so an entry for 4 records of a kilobyte
 
-_INT64: Final = range(-(1 << 63), 1 << 63)
 _LOOSE: Final = 0  # as the step of a piece; runs advance by at least 1
 _COLUMNS: Final = ("_first", "_last", "_step", "_low", "_high", "_top")
 
@@ -105,8 +104,7 @@ class OffsetIndex:
         if type(offset) is not int or offset < self._end:
             raise OffsetOrderError(offset, self._end - 1)
         check_log_offset("offset", offset)
-        if type(timestamp_epoch_ms) is not int or timestamp_epoch_ms not in _INT64:
-            raise ArgumentError("timestamp_epoch_ms", timestamp_epoch_ms, "be an int of at most 63 bits and a sign")
+        check_timestamp("timestamp_epoch_ms", timestamp_epoch_ms)
         check_int("size", size, 1)
         tops = self._tops
         self._offsets.append(offset)

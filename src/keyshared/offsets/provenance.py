@@ -10,14 +10,21 @@ is one life of a partition: one that is deleted and made again needs another nam
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-from keyshared._checks import check_kind, check_log_offset, check_mapping, check_members, check_text, checked_rows
+from keyshared._checks import (
+    check_kind,
+    check_log_offset,
+    check_mapping,
+    check_members,
+    check_text,
+    checked_rows,
+    checked_state,
+)
 from keyshared.errors import ArgumentError, SnapshotError, shown
 from keyshared.offsets.translate import OffsetLookup
 
 __all__ = ["ProvenanceVector"]
 
 _FORMAT_VERSION: Final = 1
-_FIELDS: Final = frozenset({"version", "positions"})
 
 _RECORD: Final = "an offset, an origin and the origin's offset"
 
@@ -155,14 +162,11 @@ class ProvenanceVector:
             >>> ProvenanceVector.from_json(ProvenanceVector({"eu": 7}).to_json())
             ProvenanceVector({'eu': 7})
         """
-        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
-            raise SnapshotError("provenance vector", data, "be a mapping with exactly the fields positions, version")
-        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
-            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
-        if data["positions"] is None:
+        positions = checked_state("provenance vector", data, _FORMAT_VERSION, "positions")["positions"]
+        if positions is None:
             raise SnapshotError("positions", None, "be a mapping of origins to offsets")
         try:
-            return cls(data["positions"])
+            return cls(positions)
         except ArgumentError as error:
             raise SnapshotError(*error.args) from error
 

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from keyshared._checks import (
+    OFFSET_STOP,
     check_bool,
     check_int,
     check_kind,
@@ -23,10 +24,10 @@ from keyshared._checks import (
     check_members,
     check_several,
     check_text,
+    check_timestamp,
     configuration,
 )
 from keyshared.copyflags import CopyFlags
-from keyshared.errors import ArgumentError
 from keyshared.offsets.commit_metadata import (
     MAX_METADATA_BYTES,
     CommitMetadata,
@@ -53,8 +54,6 @@ __all__ = [
 ]
 
 DEFAULT_MARGIN_MS: Final = 60_000  # Axual's
-
-_INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class OffsetLookup(Protocol):
@@ -104,9 +103,8 @@ class GroupPartition:
     group: str
 
     def __post_init__(self) -> None:
-        for parameter in ("topic", "group"):
-            value = getattr(self, parameter)
-            check_text(parameter, value)
+        check_text("topic", self.topic)
+        check_text("group", self.group)
         check_int("partition", self.partition, 0)
 
 
@@ -147,9 +145,8 @@ class GroupTimestamp:
 
     def __post_init__(self) -> None:
         check_kind("position", self.position, GroupPartition)
-        timestamp = self.timestamp_epoch_ms
-        if timestamp is not None and (type(timestamp) is not int or timestamp not in _INT64):
-            raise ArgumentError("timestamp_epoch_ms", timestamp, "be None or an int of at most 63 bits and a sign")
+        if self.timestamp_epoch_ms is not None:
+            check_timestamp("timestamp_epoch_ms", self.timestamp_epoch_ms, ", or None")
         check_kind("flags", self.flags, CopyFlags)
 
 
@@ -239,7 +236,7 @@ class OffsetDistributor:
         if timestamp is None:
             return Declined(commit.position, DeclineReason.EMPTY_LOG)
         # No margin reaches back beyond the first timestamp there is.
-        return GroupTimestamp(commit.position, max(_INT64.start, timestamp.low - self.margin_ms), flags)
+        return GroupTimestamp(commit.position, max(-OFFSET_STOP, timestamp.low - self.margin_ms), flags)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ Order of a key survives a change because ordered readers finish the parents befo
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, check_several
+from keyshared._checks import check_int, check_kind, check_several, checked_state
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.placement.spans import HashRange
@@ -40,7 +40,6 @@ DEFAULT_BUCKET_BUDGET: Final = 4  # Pulsar's scalableTopicEntryBucketBudget
 DEFAULT_MAX_BUCKETS: Final = 1_024  # Pulsar's scalableTopicEntryBucketMaxPerSegment
 
 _FORMAT_VERSION: Final = 1
-_FIELDS: Final = frozenset({"version", "epoch", "next_id", "rollovers", "segments"})
 _NARROWEST_SPLIT: Final = 2
 
 
@@ -386,22 +385,19 @@ class SegmentMap:
             >>> SegmentMap.from_json(segments.to_json()) == segments
             True
         """
-        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
-            raise SnapshotError("segments", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
-        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
-            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
-        if type(data["segments"]) is not list:
-            raise SnapshotError("segments", data["segments"], "be a list")
+        state = checked_state("segments", data, _FORMAT_VERSION, "epoch", "next_id", "rollovers", "segments")
+        if type(state["segments"]) is not list:
+            raise SnapshotError("segments", state["segments"], "be a list")
         try:
-            segments = [segment_in(one) for one in data["segments"]]
-            epoch, next_id = check_int("epoch", data["epoch"], 0), check_int("next_id", data["next_id"], 0)
-            built = cls(segments, epoch=epoch, next_id=next_id, rollovers=data["rollovers"])
+            segments = [segment_in(one) for one in state["segments"]]
+            epoch, next_id = check_int("epoch", state["epoch"], 0), check_int("next_id", state["next_id"], 0)
+            built = cls(segments, epoch=epoch, next_id=next_id, rollovers=state["rollovers"])
         except SnapshotError:
             raise
         except ArgumentError as error:
             raise SnapshotError(*error.args) from error
-        if built.to_json()["segments"] != [dict(one) for one in data["segments"]]:
-            raise SnapshotError("segments", data["segments"], "be in the order of their ids")
+        if built.to_json()["segments"] != [dict(one) for one in state["segments"]]:
+            raise SnapshotError("segments", state["segments"], "be in the order of their ids")
         return built
 
     def check_invariants(self) -> None:

@@ -8,11 +8,11 @@ Drained is never recorded. It follows from two facts that have to be kept anyway
 reader came to the end of a sealed segment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, Self
 
-from keyshared._checks import check_int, check_kind, check_offset, check_several, checked_kinds, require
+from keyshared._checks import check_int, check_kind, check_offset, check_several, checked_kinds, checked_state, require
 from keyshared.buckets.layout import BucketLayout, Straddles
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
 from keyshared.cursor.token import LEAST_TOKEN_BYTES
@@ -30,7 +30,6 @@ from keyshared.segments.map import SegmentMap
 __all__ = ["SegmentProgress", "SegmentState", "removable"]
 
 _FORMAT_VERSION: Final = 1
-_FIELDS: Final = frozenset({"version", "drained", "cursors"})
 
 
 class SegmentState(StrEnum):
@@ -130,11 +129,8 @@ class SegmentProgress:
             >>> again.resume_offset(0, 0), again.offer(0, 7, 0, 0), again.offer(0, 8, 0, 0)
             (7, (0,), ())
         """
-        if not isinstance(state, Mapping) or state.keys() != _FIELDS:
-            raise SnapshotError("progress", state, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
-        if type(state["version"]) is not int or state["version"] != _FORMAT_VERSION:
-            raise SnapshotError("version", state["version"], f"be {_FORMAT_VERSION}")
-        drained, cursors = state["drained"], state["cursors"]
+        data = checked_state("progress", state, _FORMAT_VERSION, "drained", "cursors")
+        drained, cursors = data["drained"], data["cursors"]
         if type(drained) is not list or any(type(one) is not int for one in drained) or drained != sorted(set(drained)):
             raise SnapshotError("drained", drained, "be a list of ids, lowest first, each once")
         check_kind("segments", segments, SegmentMap)
