@@ -412,7 +412,11 @@ def test_what_waits_for_a_task_when_its_log_leaves_is_taken_back() -> None:
 
     async def handle(message: int) -> None:
         begun.append(message)
-        await asyncio.sleep(0.01)
+        if len(begun) == 2:
+            both.set()
+        await release.wait()
+
+    both, release = asyncio.Event(), asyncio.Event()
 
     async def serve() -> None:
         async with AsyncRunner(
@@ -420,9 +424,12 @@ def test_what_waits_for_a_task_when_its_log_leaves_is_taken_back() -> None:
         ) as runner:
             runner.add_log("log", start=0)
             await runner.submit_many("log", [(offset, f"key-{offset}", offset) for offset in range(8)])
-            await asyncio.sleep(0.001)
+            await both.wait()
             assert runner.stats().running == 4, "two are on the way"
-            assert await runner.remove_log("log")
+            leaving = asyncio.create_task(runner.remove_log("log"))
+            await asyncio.sleep(0)
+            release.set()
+            assert await leaving
         assert runner.stats().released == 2
 
     asyncio.run(serve())
