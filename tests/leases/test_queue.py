@@ -8,7 +8,6 @@ import pytest
 from tests.alphabet import then
 from tests.leasing import (
     WatchedQueue,
-    assigned,
     count_held,
     count_leased,
     count_reserved,
@@ -28,8 +27,6 @@ from keyshared.effects import (
     Call,
     CursorAdvanced,
     DeadLetter,
-    Dropped,
-    DropReason,
     Effect,
     Ignored,
     IgnoredReason,
@@ -37,8 +34,6 @@ from keyshared.effects import (
     Released,
     ReleaseReason,
     Resumed,
-    Settled,
-    SettleReason,
     Skipped,
     SkipReason,
     Spilled,
@@ -68,7 +63,6 @@ from keyshared.leases import (
     Leased,
     LeaseQueue,
     NothingToLease,
-    Reservation,
 )
 from keyshared.leases.table import LeaseTable
 from keyshared.placement import AssignedRanges
@@ -106,101 +100,9 @@ class TestLeasing:
         assert ((4, 7), ((4, 1), (7, 1))) == (expected.offsets, expected.handles)
         assert list(expected.messages) == list(expected)
 
-    def test_newer_messages_of_a_key_wait_for_the_oldest(self) -> None:
-        made = two_of_one_key()
-        assert (0, 2) == lease(made, "ann").offsets
-
-        assert NOT_READY == made.consume("ann").result
-        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, 1)
-        assert (1,) == lease(made, "ann").offsets
-
-    def test_several_messages_of_a_key_go_to_one_consumer_if_that_is_allowed(self) -> None:
-        made = two_of_one_key(max_in_flight_per_key=2)
-
-        assert (0, 2, 1) == lease(made, "ann").offsets
-
-    def test_nothing_is_handed_out_that_was_not_asked_for(self) -> None:
-        made = two_of_one_key()
-        lease(made, "ann", 1)
-
-        assert DONE == made.offer(3, "a3")
-        assert LeaseAnswer([], [CursorAdvanced(0)]) == made.ack_many([(0, 1)])
-        assert 3 == made.dispatcher.stats().outstanding
-        assert 0 == count_leased(made)
-
-    def test_messages_of_others_are_not_handed_out(self) -> None:
-        made = queue("ann", "bob", ranges=letters({"a-b": "ann", "c-d": "bob"}))
-        fill(made, "c1", "a1", "x1")
-
-        assert (1,) == lease(made, "ann").offsets
-        assert (0,) == lease(made, "bob").offsets
-
-    def test_messages_without_a_key_go_to_whoever_asks(self) -> None:
-        made = queue("ann", "bob")
-        fill(made, None, None)
-
-        assert (0,) == lease(made, "bob", 1).offsets
-        assert (1,) == lease(made, "ann", 1).offsets
-
-    def test_acks_of_a_whole_lease_move_the_cursor_once(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann")
-
-        again = [*held.handles, held.handles[0]]
-        expected = [InvalidHandle(0, held.id, InvalidHandleReason.BELOW_TRIM)]
-        assert LeaseAnswer(expected, [CursorAdvanced(0)]) == made.ack_many(again)
-
 
 class TestTwoPhases:
     """The first phase reserves, the second leases."""
-
-    def test_a_reservation_is_nobody_elses_and_no_delivery_yet(self) -> None:
-        made = queue("ann", "bob")
-        made.offer(0, None, "x")
-
-        expected = Reservation(1, "ann", (Leased(0, None, "x", 1),), 15)
-        assert LeaseAnswer(expected, []) == made.reserve("ann", now_ms=5)
-        assert (NOT_READY, 0) == (made.reserve("bob").result, made.delivery_count(0))
-
-    def test_the_commit_starts_the_visibility_timeout_and_counts(self) -> None:
-        made = two_of_one_key()
-        reserved = reserve(made, "ann")
-
-        committed = Lease(reserved.id, "ann", reserved.messages, 109)
-        assert LeaseAnswer(committed, []) == made.commit(reserved.id, now_ms=9)
-        assert (1, 0) == (made.delivery_count(0), made.delivery_count(1))
-        assert DONE == made.handle_timeout(now_ms=108)
-        assert [expired(0, "ann", at_ms=109), expired(2, "ann", at_ms=109)] == made.handle_timeout(now_ms=109).effects
-
-    def test_an_abort_gives_back_without_a_count(self) -> None:
-        made = two_of_one_key()
-        reserved = reserve(made, "ann")
-
-        assert DONE == made.abort(reserved.id)
-        assert 0 == made.delivery_count(0)
-        assert (2, (0, 2)) == ((again := reserve(made, "ann")).id, again.offsets)
-
-    def test_the_reservation_of_a_crashed_committer_expires_without_a_count(self) -> None:
-        made = two_of_one_key(max_delivery_attempts=1)
-        for start in range(0, 100, 10):
-            assert start // 10 + 1 == reserve(made, "ann", now_ms=start).id
-            assert start + 10 == made.next_deadline_ms()
-
-        ended = InvalidReservation(10, InvalidReservationReason.ENDED)
-        assert LeaseAnswer(ended, []) == made.commit(10, now_ms=100)
-        assert (0, Leased(0, b"a1", None, 1)) == (made.delivery_count(0), lease(made, "ann").messages[0])
-
-    def test_a_reservation_is_never_longer_than_a_lease(self) -> None:
-        made = two_of_one_key(reservation_timeout_ms=1_000, max_delivery_attempts=1)
-        assert 100 == reserve(made, "ann", now_ms=0).deadline_ms
-
-        assert (DONE, 0) == (made.handle_timeout(now_ms=100), made.delivery_count(0))
-
-    def test_a_commit_just_before_the_deadline_is_in_time(self) -> None:
-        made = two_of_one_key()
-        reserved = reserve(made, "ann", now_ms=0)
-
-        assert isinstance(made.commit(reserved.id, now_ms=9).result, Lease)
 
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
     def test_what_is_no_reservation_is_answered_with_the_reason(
@@ -232,124 +134,8 @@ class TestTwoPhases:
         assert [reserved] == made.reservations()
 
 
-class TestExtend:
-    """More time, and nothing else."""
-
-    def test_it_counts_from_now_and_may_be_longer_or_shorter_than_the_visibility_timeout(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", 1, now_ms=0)
-
-        assert LeaseAnswer(110, []) == made.extend(0, held.id, extend_ms=80, now_ms=30)
-        assert LeaseAnswer(530, []) == made.extend(0, held.id, extend_ms=500)
-        assert LeaseAnswer(31, []) == made.extend(0, held.id, extend_ms=1)
-        assert LeaseAnswer(130, []) == made.extend(0, held.id)
-        assert LeaseAnswer(131, []) == made.extend(0, held.id, extend_ms=41, now_ms=90)
-        assert (DONE, [expired(0, "ann", at_ms=131)]) == (
-            made.handle_timeout(now_ms=130),
-            made.handle_timeout(now_ms=131).effects,
-        )
-
-    def test_by_default_the_visibility_timeout_starts_again(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", 1, now_ms=0)
-
-        assert LeaseAnswer(130, []) == made.extend(0, held.id, now_ms=30)
-
-    def test_no_delivery_is_counted_and_the_other_messages_keep_their_deadline(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", now_ms=0)
-        made.extend(0, held.id, extend_ms=60, now_ms=50)
-
-        assert 1 == made.delivery_count(0)
-        assert [expired(2, "ann", at_ms=100)] == made.handle_timeout(now_ms=100).effects
-        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
-
-
-class TestNack:
-    """A failed delivery comes back, and nothing of its key overtakes it."""
-
-    def test_the_key_waits_for_the_delay(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", now_ms=0)
-
-        nacked = Released(0, "ann", 1, ReleaseReason.NACKED, 1, 55)
-        assert LeaseAnswer(None, [nacked]) == made.nack(0, held.id, delay_ms=50, now_ms=5)
-        assert NOT_READY == made.consume("ann").result
-        assert (NOT_READY, 55) == (made.consume("ann", now_ms=54).result, made.next_deadline_ms())
-        again = lease(made, "ann", now_ms=55)
-        assert (Leased(0, b"a1", None, 2),) == again.messages
-
-    def test_without_a_delay_it_is_there_at_once(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", 1)
-        made.nack(0, held.id)
-
-        assert (2, 0) == lease(made, "ann").offsets
-
-    def test_a_message_between_nacked_ones_stays_leased(self) -> None:
-        made = two_of_one_key(max_in_flight_per_key=2)
-        held = lease(made, "ann")
-        made.nack(0, held.id)
-
-        assert LeaseAnswer(None, []) == made.ack(1, held.id)
-        assert (0,) == lease(made, "ann").offsets
-
-
-class TestRelease:
-    """A message that is given back for later costs nothing."""
-
-    def test_the_key_waits_and_no_delivery_is_counted(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", now_ms=0)
-
-        given_back = Released(0, "ann", 1, ReleaseReason.RELEASED, 0, 55)
-        assert LeaseAnswer(None, [given_back]) == made.release(0, held.id, delay_ms=50, now_ms=5)
-        nothing = made.why_empty("ann")
-        assert nothing is not None
-        assert (Blocking(BlockReason.POSTPONED), 55) == (nothing.blocking, nothing.until_ms)
-        assert (NOT_READY, 1) == (made.consume("ann", now_ms=54).result, made.dispatcher.stats().delayed)
-        assert (Leased(0, b"a1", None, 1),) == lease(made, "ann", now_ms=55).messages
-
-    def test_a_lease_that_has_ended_gives_nothing_back(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", 1)
-        made.release(0, held.id)
-
-        assert invalid(0, held.id, InvalidHandleReason.NOT_LEASED) == made.release(0, held.id)
-
-    def test_a_reason_is_kept_for_the_dead_letter(self) -> None:
-        made = two_of_one_key(max_delivery_attempts=1)
-
-        answer = made.nack(0, lease(made, "ann").id, reason="refused")
-        assert [DeadLetter(0, b"a1", 1, 1, None, "refused")] == then(answer.effects)
-
-
 class TestReject:
     """What nobody can do is poison at once."""
-
-    def test_the_deliveries_that_are_left_are_not_made(self) -> None:
-        made = two_of_one_key(max_delivery_attempts=9)
-
-        answer = made.reject(0, lease(made, "ann", 1).id, reason="no such account")
-        released = Released(0, "ann", 1, ReleaseReason.REJECTED, 1, None)
-        assert [released, DeadLetter(0, b"a1", 1, 1, None, "no such account")] == answer.effects
-        assert [CursorAdvanced(0)] == made.dead_lettered(0).effects
-        assert {1, 2} == {*lease(made, "ann").offsets}
-
-    def test_a_reason_is_kept_while_it_is_blocked_and_over_a_restart(self) -> None:
-        made = two_of_one_key(poison=Poison.BLOCK)
-        made.nack(0, lease(made, "ann", 1).id, reason="refused")
-        held = lease(made, "ann")
-
-        again = LeaseQueue.restore(made.snapshot(), letters({"a-z": "ann"}), made.config, now_ms=0)
-        assert Blocked(0, b"a1", 2, "refused") == again.reject(0, held.id).effects[-1]
-
-    def test_a_lease_that_has_ended_rejects_nothing(self) -> None:
-        made = two_of_one_key()
-        held = lease(made, "ann", 1)
-        made.release(0, held.id)
-
-        assert invalid(0, held.id, InvalidHandleReason.NOT_LEASED) == made.reject(0, held.id)
 
     def test_a_reason_that_is_none_is_refused(self) -> None:
         made = two_of_one_key()
@@ -362,21 +148,6 @@ class TestReject:
 
 class TestNotBefore:
     """A message that is offered for later is not leased before."""
-
-    def test_its_key_waits_behind_it(self) -> None:
-        made = two_of_one_key()
-        for offset in lease(made, "ann", 9).handles:
-            made.ack(*offset)
-        for offset in lease(made, "ann", 9).handles:
-            made.ack(*offset)
-        made.offer(7, "a1", not_before_ms=50)
-        made.offer(8, "a1")
-
-        nothing = made.why_empty("ann")
-        assert nothing is not None
-        assert (Blocking(BlockReason.NOT_BEFORE), 50) == (nothing.blocking, nothing.until_ms)
-        assert NOT_READY == made.consume("ann", now_ms=49).result
-        assert (7,) == lease(made, "ann", now_ms=50).offsets
 
     def test_a_time_that_is_none_is_refused(self) -> None:
         with pytest.raises(ArgumentError, match="not_before_ms"):
@@ -409,35 +180,6 @@ class TestCounting:
 
         assert list(range(1, most + 1)) == counts
         assert (1, most) == (made.dispatcher.stats().blocked, made.delivery_count(0))
-
-    def test_published_the_last_but_one_would_not_have_been_the_last(self) -> None:
-        # Celeriant gives poison a message whose count is above the maximum before it hands it out: one delivery more.
-        published = [count for count in range(10) if not count > 5]
-        made = queue("ann", max_delivery_attempts=5)
-        made.offer(0, "a1")
-        ours = []
-        while isinstance(held := made.consume("ann").result, Lease):
-            ours.append(held)
-            made.nack(0, held.id)
-
-        assert (6, 5) == (len(published), len(ours))
-
-    def test_without_a_maximum_there_is_no_poison(self) -> None:
-        made = queue("ann", max_delivery_attempts=None)
-        made.offer(0, "a1")
-        for count in range(1, 20):
-            held = lease(made, "ann")
-            assert count == held.messages[0].delivery_count
-            made.nack(0, held.id)
-
-    def test_the_count_survives_a_restart(self) -> None:
-        made = queue("ann", max_delivery_attempts=2, poison=Poison.BLOCK)
-        made.offer(0, "a1")
-        made.nack(0, lease(made, "ann").id)
-        again = restored(made, letters({"a-z": "ann"}))
-
-        assert 1 == again.delivery_count(0)
-        assert [Blocked(0, b"a1", 2)] == then(again.nack(0, lease(again, "ann").id).effects)
 
     def test_what_is_settled_has_no_count(self) -> None:
         made = queue("ann")
@@ -542,62 +284,8 @@ class TestOrderingRequired:
         made.ack(1, held.id)
         assert (None, (2,)) == (made.why_empty("ann"), lease(made, "ann").offsets)
 
-    def test_two_reservations_before_either_commit_do_not_both_pass(self) -> None:
-        # The race of two connections: checked on committed leases alone, both would be let through.
-        made = self.line()
-        first = made.reserve("ann").result
-        second = made.reserve("bob").result
-
-        assert (True, NothingToLease(EmptyReason.LINE_HELD, consumer="ann")) == (isinstance(first, Reservation), second)
-        assert isinstance(made.commit(1).result, Lease)
-        assert NothingToLease(EmptyReason.LINE_HELD, consumer="ann") == made.reserve("bob").result
-
-    def test_a_crashed_holder_does_not_keep_the_line(self) -> None:
-        made = self.line()
-        reserve(made, "ann", now_ms=0)
-        assert (0,) == lease(made, "bob", now_ms=10).offsets
-        assert (0,) == lease(made, "ann", now_ms=110).offsets
-
-    def test_one_that_waits_for_its_retry_holds_all_and_nobody_holds_the_line(self) -> None:
-        made = self.line()
-        made.nack(0, lease(made, "ann").id, delay_ms=40)
-
-        assert NOT_READY == made.consume("bob").result
-        waiting = Blocking(BlockReason.RETRY_WAIT)
-        assert (
-            NothingToLease(EmptyReason.WAITING, 0, None, 40, waiting) == made.why_empty("bob") == made.why_empty("ann")
-        )
-        assert (0,) == lease(made, "bob", now_ms=40).offsets
-
-    def test_a_poison_message_halts_the_line(self) -> None:
-        made = self.line(max_delivery_attempts=1)
-        assert [Blocked(0, b"", 1)] == then(made.nack(0, lease(made, "ann").id).effects)
-
-        assert NOT_READY == made.consume("bob").result
-        assert NothingToLease(EmptyReason.WAITING, 0, blocking=Blocking(BlockReason.BLOCKED)) == made.why_empty("bob")
-        made.unblock_offset(0)
-        assert (0,) == lease(made, "bob").offsets
-
-    def test_who_left_and_came_back_can_hold_the_line(self) -> None:
-        made = self.line()
-        lease(made, "ann")
-        made.remove_consumer("ann")
-        made.add_consumer("ann")
-
-        assert None is made.why_empty("ann")
-        assert (0,) == lease(made, "ann").offsets
-
     def test_before_anybody_asked_anybody_may(self) -> None:
         assert None is self.line().why_empty("bob")
-
-    def test_a_draining_consumer_still_holds_the_line(self) -> None:
-        made = self.line()
-        held = lease(made, "ann")
-        made.remove_consumer("ann", drain_ms=None)
-
-        assert NothingToLease(EmptyReason.LINE_HELD, consumer="ann") == made.consume("bob").result
-        made.ack(0, held.id)
-        assert (1,) == lease(made, "bob").offsets
 
     def test_the_line_survives_a_restart(self) -> None:
         made = self.line()
@@ -642,42 +330,6 @@ class TestPoison:
         assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.dead_lettered(0)
         assert (1,) == lease(made, "ann").offsets
 
-    def test_block_holds_the_key_and_pins_the_trim_cursor(self) -> None:
-        made, effects = self.poisoned(Poison.BLOCK)
-
-        assert [Blocked(0, b"a1", 1)] == effects
-        assert (2,) == lease(made, "ann").offsets
-        assert LeaseAnswer(None, [Settled(0, b"a1", SettleReason.PARKED), CursorAdvanced(0)]) == made.park(0)
-        assert (1,) == lease(made, "ann").offsets
-
-    def test_block_and_dlq_does_both(self) -> None:
-        made, effects = self.poisoned(Poison.BLOCK, archive_blocked=True)
-
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
-        assert LeaseAnswer(None, [Blocked(0, b"a1", 1)]) == made.dead_lettered(0)
-
-    def test_drop_gives_up(self) -> None:
-        _, effects = self.poisoned(Poison.DROP)
-
-        assert [Dropped(0, b"a1", DropReason.POISON), CursorAdvanced(0)] == effects
-
-    def test_quarantine_sends_the_key_after_it(self) -> None:
-        made, effects = self.poisoned(Poison.DEAD_LETTER, quarantine=True)
-
-        assert [DeadLetter(0, b"a1", 1, 1, None)] == effects
-        assert [DeadLetter(1, b"a1", 0, 0, None), CursorAdvanced(0)] == made.dead_lettered(0).effects
-        made.unblock("a1")
-        made.dead_lettered(1)
-        made.offer(3, "a1")
-        assert (2, 3) == lease(made, "ann").offsets
-
-    def test_unblocked_it_is_counted_anew(self) -> None:
-        made, _ = self.poisoned(Poison.BLOCK)
-
-        assert DONE == made.unblock_offset(0)
-        assert (2, 0) == lease(made, "ann").offsets
-        assert 1 == made.delivery_count(0)
-
     def test_unblocked_with_its_count_it_gets_one_more_delivery(self) -> None:
         made = two_of_one_key(max_delivery_attempts=3, poison=Poison.BLOCK)
         for _ in range(3):
@@ -689,15 +341,6 @@ class TestPoison:
         again = lease(made, "ann", 1)
         assert Leased(0, b"a1", None, 4) == again.messages[0]
         assert [Blocked(0, b"a1", 4)] == then(made.nack(0, again.id).effects)
-
-    def test_unblocked_with_its_count_it_gets_what_a_reject_left_of_it(self) -> None:
-        made = queue("ann", max_delivery_attempts=3, poison=Poison.BLOCK)
-        fill(made, "a1")
-        made.reject(0, lease(made, "ann").id)
-        made.unblock_offset(0, reset_failures=False)
-
-        made.nack(0, lease(made, "ann").id)
-        assert [Blocked(0, b"a1", 3)] == then(made.nack(0, lease(made, "ann").id).effects)
 
     def test_all_of_a_key_can_be_unblocked(self) -> None:
         made, _ = self.poisoned(Poison.BLOCK)
@@ -862,44 +505,6 @@ class TestCaps:
         made.remove_consumer("ann", drain_ms=7)
         assert NothingToLease(EmptyReason.ACK_HOLES, 0, "ann", 7) == made.why_empty("bob")
 
-    def test_holes_are_counted_over_every_way_to_settle(self) -> None:
-        made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.DEAD_LETTER)
-        fill(made, *(f"a{number}" for number in range(10)))
-        held = lease(made, "ann")
-        made.gone(9)
-        made.ack(1, held.id)
-        made.nack(3, held.id)
-        made.dead_lettered(3)
-        made.gone(5)
-        assert 2 == len(made.dispatcher.acked_ranges())
-        made.ack(5, held.id)
-        made.nack(9, held.id)
-
-        assert 4 == len(made.dispatcher.acked_ranges())
-        made.ack(2, held.id)
-        assert 3 == len(made.dispatcher.acked_ranges())
-
-    def test_holes_of_blocked_and_parked_messages(self) -> None:
-        made = queue("ann", max_ack_holes=9, max_delivery_attempts=1, poison=Poison.BLOCK, archive_blocked=True)
-        fill(made, "a0", "a1", "a2")
-        made.nack(1, lease(made, "ann").id)
-        made.dead_lettered(1)
-        assert 0 == len(made.dispatcher.acked_ranges())
-        made.park(1)
-        assert 1 == len(made.dispatcher.acked_ranges())
-
-    def test_the_count_of_holes_survives_a_restart(self) -> None:
-        made = queue("ann", max_ack_holes=0)
-        fill(made, *(f"a{number}" for number in range(8)))
-        held = lease(made, "ann")
-        for offset in (0, 2, 3, 5, 7):
-            made.ack(offset, held.id)
-        again = restored(made, letters({"a-z": "ann"}))
-
-        assert 3 == len(made.dispatcher.acked_ranges()) == len(again.dispatcher.acked_ranges())
-        again.ack(1, held.id)
-        assert 2 == len(again.dispatcher.acked_ranges())
-
     def test_a_full_queue_takes_nothing(self) -> None:
         made = queue("ann", window=1, max_tracked=1)
         made.offer(0, "a1")
@@ -930,13 +535,6 @@ class TestSpill:
         assert (Load(2, b"a3"), DONE) == (made.dispatcher.outstanding_effects()[0], made.loaded(2, "read again"))
         assert (Leased(2, b"a3", "read again", 1),) == lease(made, "ann").messages
         assert (0, 1) == held.offsets
-
-    def test_the_first_of_several_is_the_one_that_is_named(self) -> None:
-        made = self.spilled()
-        assert [Spilled(3)] == fill(made, "a4", start=3)
-        lease(made, "ann", 2)
-
-        assert NothingToLease(EmptyReason.WAITING, 2, blocking=Blocking(BlockReason.LOADING)) == made.why_empty("ann")
 
     def test_without_a_slot_of_the_window_it_waits(self) -> None:
         made = queue("ann", window=2)
@@ -983,51 +581,6 @@ class TestSpill:
         )
         return made
 
-    def test_a_full_window_has_one_more_slot_for_the_lowest_one(self) -> None:
-        made = self.full_above_a_spilled_one()
-
-        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
-        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), [Load(1, b"b1")]) == made.consume("ann")
-        assert 0 == made.dispatcher.free_slots
-        made.loaded(1, "again")
-        last = lease(made, "ann")
-        assert (1,) == last.offsets
-        assert ([CursorAdvanced(1)], 0) == (made.ack(1, last.id).effects, made.dispatcher.free_slots)
-
-    def test_the_slot_beyond_the_window_is_not_passed_on(self) -> None:
-        made = queue("ann", window=2, max_ack_holes=0, max_loaded_per_key=1)
-        fill(made, "a1", "b1")
-        first = lease(made, "ann", 1)
-        fill(made, "c1", start=2)
-        second = lease(made, "ann", 1)
-        made.ack(0, first.id)
-        assert [Spilled(3)] == fill(made, "c1", "d1", start=3)
-        third = lease(made, "ann", 1)
-        made.ack(4, third.id)
-        fill(made, "e1", start=5)
-        made.nack(2, second.id)
-        assert [Load(1, b"b1")] == made.consume("ann").effects
-
-        assert [Skipped(2, b"c1", SkipReason.GONE)] == made.gone(2).effects  # its slot was the one too many
-        assert (0, 1) == (made.dispatcher.free_slots, made.dispatcher.stats().spilled)
-
-    def test_what_waits_for_a_slot_already_gets_the_one_beyond_the_window(self) -> None:
-        made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}))
-        fill(made, "n1", "a1", "b1")
-        first = lease(made, "bob", 1)
-        fill(made, "o1", start=3)
-        lease(made, "bob", 1)
-        made.ack(0, first.id)
-        fill(made, "p1", start=4)
-        lease(made, "bob", 1)
-        assert (NothingToLease(EmptyReason.NOT_READY), []) == made.consume("ann")  # 1 waits for a slot from now on
-        made.gone(2)
-
-        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), []) == made.consume("bob")
-        assert (NothingToLease(EmptyReason.ACK_HOLES, 1), [Load(1, b"a1")]) == made.consume("ann")
-        made.loaded(1, "again")
-        assert (1,) == lease(made, "ann").offsets
-
 
 class TestExpiredVersions:
     """Messages that a time to live or a cut log took away."""
@@ -1045,28 +598,11 @@ class TestExpiredVersions:
 
         assert [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)] == then(made.nack(0, held.id).effects)
 
-    def test_a_reservation_of_it_settles_it_too(self) -> None:
-        made = two_of_one_key(max_ack_holes=3)
-        reserved = reserve(made, "ann", 1)
-        made.gone(0)
-
-        assert [Skipped(0, b"a1", SkipReason.GONE), CursorAdvanced(0)] == made.abort(reserved.id).effects
-
     def test_all_below_an_offset(self) -> None:
         made = two_of_one_key()
 
         gone = [Skipped(offset, b"a1", SkipReason.GONE) for offset in (0, 1)]
         assert LeaseAnswer(None, [*gone, CursorAdvanced(1)]) == made.truncate(2)
-
-    def test_all_below_the_end_of_the_offsets(self) -> None:
-        made = queue("ann")
-        made.offer((1 << 63) - 1, "a")
-        made.truncate(1 << 63)
-
-        assert (0, 1 << 63) == (made.dispatcher.stats().outstanding, made.dispatcher.resume_offset)
-        assert LeaseAnswer(None, []) == made.truncate(1 << 63)
-        with pytest.raises(ArgumentError, match="before is 9223372036854775809"):
-            made.truncate((1 << 63) + 1)
 
 
 class TestProducers:
@@ -1081,6 +617,12 @@ class TestProducers:
         assert DONE == made.offer(1, "a1", producer=("p", 9))
         assert DONE == made.offer(2, "a1", producer=("q", 1))
         assert 3 == made.dispatcher.stats().outstanding
+
+    def test_a_duplicate_with_a_time_that_is_none_is_refused(self) -> None:
+        made = queue("ann")
+        made.offer(0, "a1", producer=("p", 7))
+        with pytest.raises(ArgumentError, match="not_before_ms"):
+            made.offer(1, "a1", producer=("p", 7), not_before_ms="soon")  # type: ignore[arg-type]  # the mistake
 
     def test_time_acts_on_a_duplicate_too(self) -> None:
         made = queue("ann")
@@ -1143,29 +685,6 @@ class TestConsumers:
         with pytest.raises(UnknownConsumerError):
             made.consume("ann")
 
-    def test_who_drains_keeps_what_it_has_and_gets_nothing_more(self) -> None:
-        made = queue("ann", "bob", ranges=letters())
-        fill(made, None, None)
-        held = lease(made, "ann", 1)
-        assert DONE == made.remove_consumer("ann", drain_ms=None)
-
-        with pytest.raises(UnknownConsumerError):
-            made.consume("ann")
-        with pytest.raises(ConsumerExistsError):
-            made.add_consumer("ann")
-        assert {"ann": 1, "bob": 0} == count_held(made)
-        assert LeaseAnswer(None, [CursorAdvanced(0)]) == made.ack(0, held.id)
-        assert DONE == made.add_consumer("ann", weight=1)
-
-    def test_a_draining_consumer_can_be_cut_off(self) -> None:
-        made = queue("ann", ranges=letters())
-        fill(made, None)
-        lease(made, "ann")
-        made.remove_consumer("ann", drain_ms=None)
-
-        assert [Released(0, "ann", 1, ReleaseReason.REMOVED, 1, 0)] == made.remove_consumer("ann").effects
-        assert (1, DONE) == (made.delivery_count(0), made.add_consumer("ann"))
-
     def test_when_the_time_to_drain_is_over_leases_count_and_reservations_do_not(self) -> None:
         made = queue("ann", ranges=letters())
         fill(made, None, None)
@@ -1177,26 +696,6 @@ class TestConsumers:
         released = Released(0, "ann", 1, ReleaseReason.DRAIN_TIMEOUT, 1, 5)
         assert LeaseAnswer(None, [released]) == made.handle_timeout(now_ms=5)
         assert ({"bob": 0}, None, 1) == (count_held(made), made.next_deadline_ms(), made.delivery_count(0))
-
-    def test_a_reservation_of_a_consumer_that_drains_is_aborted_at_the_end(self) -> None:
-        made = queue("ann", ranges=letters())
-        fill(made, None)
-        reserved = reserve(made, "ann", now_ms=0)
-        made.remove_consumer("ann", drain_ms=5)
-
-        assert DONE == made.handle_timeout(now_ms=5)
-        assert (0, 0) == (made.delivery_count(0), count_reserved(made))
-        ended = InvalidReservation(reserved.id, InvalidReservationReason.ENDED)
-        assert LeaseAnswer(ended, []) == made.commit(reserved.id)
-
-    def test_a_lease_that_ends_before_the_drain_ends_as_ever(self) -> None:
-        made = queue("ann", ranges=letters())
-        fill(made, None)
-        lease(made, "ann", now_ms=0)
-        made.remove_consumer("ann", drain_ms=500)
-
-        assert [expired(0, "ann", at_ms=600)] == made.handle_timeout(now_ms=600).effects
-        assert (None, DONE) == (made.next_deadline_ms(), made.add_consumer("ann"))
 
     def test_nothing_of_it_is_promised_for_longer_than_the_time_to_drain(self) -> None:
         made = queue("ann")
@@ -1295,11 +794,6 @@ class TestRestart:
         assert isinstance(again.commit(2, now_ms=1_004).result, Lease)
         assert [expired(0, "ann", at_ms=1_093)] == again.handle_timeout(now_ms=1_093).effects
 
-    def test_items_come_back_from_the_host(self) -> None:
-        again = self.again(self.held(), items={0: "x"})
-
-        assert ["x", None] == [each.messages[0].item for each in again.leases()]
-
     def test_leases_given_out_after_the_snapshot_stay_fenced(self) -> None:
         made = self.held()
         state = made.snapshot()
@@ -1340,16 +834,6 @@ class TestRestart:
         with pytest.raises(ArgumentError, match="epoch"):
             restored(WatchedQueue(letters({"a-z": "ann"})), letters({"a-z": "ann"}), epoch=epoch)
 
-    def test_a_placement_made_by_hand_is_kept_beside_the_snapshot(self) -> None:
-        made = self.held()
-        made.set_placement(assigned(letters({"a-m": "bob"}), "n-z", "ann"))
-        again = WatchedQueue.restore(made.snapshot(), made.dispatcher.placement, made.config, now_ms=0)
-
-        assert ("ann", "bob") == (
-            again.dispatcher.placement.ranges.owner_of("n1"),
-            again.dispatcher.placement.ranges.owner_of("a1"),
-        )
-
     @pytest.mark.parametrize("use", [LeaseQueue.commit, LeaseQueue.abort])
     def test_what_was_never_reserved_is_unknown_in_every_epoch(
         self, use: Callable[..., LeaseAnswer[object, object]]
@@ -1366,18 +850,6 @@ class TestRestart:
         reasons |= dict.fromkeys((4, 1 << 32, (1 << 32) + 1, 1 << 33, ended + 1, 3 << 32, (3 << 32) + 1), unknown)
         for reservation_id, reason in reasons.items():
             assert InvalidReservation(reservation_id, reason) == use(again, reservation_id).result
-
-    def test_without_an_epoch_ids_go_on(self) -> None:
-        assert 4 == lease(self.again(self.held()), "ann").id
-
-    def test_a_draining_consumer_still_drains(self) -> None:
-        made = self.held()
-        made.remove_consumer("ann", drain_ms=None)
-        again = restored(made, letters({"n-z": "bob"}))
-
-        with pytest.raises(UnknownConsumerError):
-            again.consume("ann")
-        assert [1, 3] == [each.id for each in again.leases()]
 
     def test_a_queue_that_was_offered_nothing_may_go_on_with_a_start(self) -> None:
         state = queue("ann").snapshot()
