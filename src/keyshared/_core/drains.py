@@ -55,7 +55,7 @@ class DrainUnits(Feature):
         self._placed = placed
         self._is_run = unit is DrainUnit.RANGE
         self._ranges = placed.ranges
-        self._holders: dict[int, dict[Consumer, dict[int, Entry]]] = {}
+        self._holders: dict[int, dict[Consumer, int]] = {}  # how much each consumer has open of a unit
         self._waiting: dict[int, dict[Lane, None]] = {}
 
     def unit_of(self, lane: Lane) -> int:
@@ -76,9 +76,14 @@ class DrainUnits(Feature):
 
     def opened(self, entry: Entry, consumer: Consumer) -> None:
         """Count a delivery that begins."""
-        if entry.lane.key is not None:
-            holders = self._holders.setdefault(self.unit_of(entry.lane), {})
-            holders.setdefault(consumer, {})[entry.offset] = entry
+        if entry.lane.key is None:
+            return
+        unit = self.unit_of(entry.lane)
+        holders = self._holders.get(unit)
+        if holders is None:
+            self._holders[unit] = {consumer: 1}
+        else:
+            holders[consumer] = holders.get(consumer, 0) + 1
 
     def closed(self, entry: Entry, consumer: Consumer) -> None:
         """Count a delivery that ends; lanes wait for the last one of a consumer."""
@@ -86,14 +91,15 @@ class DrainUnits(Feature):
             return
         unit = self.unit_of(entry.lane)
         holders = self._holders[unit]
-        del holders[consumer][entry.offset]
-        if not holders[consumer]:
-            del holders[consumer]
-            if not holders:
-                del self._holders[unit]
-            for lane in self._waiting.pop(unit, ()):
-                if lane.place is self._window.draining:
-                    self._window.touched[lane] = None
+        holders[consumer] -= 1
+        if holders[consumer]:
+            return
+        del holders[consumer]
+        if not holders:
+            del self._holders[unit]
+        for lane in self._waiting.pop(unit, ()):
+            if lane.place is self._window.draining:
+                self._window.touched[lane] = None
 
     def moved(self) -> None:
         """Follow the placement: units may be others now."""
@@ -122,28 +128,21 @@ class DrainUnits(Feature):
         return min(others, key=_order_of, default=None)
 
     def awaited(self, lane: Lane) -> list[Entry]:
-        """Return what others than the owner hold of the unit of a lane, in offset order."""
-        held = self._holders.get(self.unit_of(lane), {})
-        entries = [entry for holder, mine in held.items() if holder is not lane.owner for entry in mine.values()]
+        """Return what others than the owner hold of the unit of a lane, in offset order. O(what these have open)."""
+        unit = self.unit_of(lane)
+        opened = (e for holder in self._holders.get(unit, ()) if holder is not lane.owner for e in holder.open.values())
+        entries = [entry for entry in opened if entry.lane.key is not None and self.unit_of(entry.lane) == unit]
         return sorted(entries, key=_offset_of)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` unless units count exactly the open deliveries. For tests; O(n)."""
-        counted: dict[int, Consumer] = {}
-        for unit, holders in self._holders.items():
-            require(bool(holders), "a unit that is held has a holder")
-            for holder, mine in holders.items():
-                require(bool(mine), "a holder holds something")
-                for offset, entry in mine.items():
-                    require(self.unit_of(entry.lane) == unit, f"message {offset} counts in its unit")
-                    counted[offset] = holder
-        opened = {
-            offset: consumer
-            for consumer in self._window.consumers.values()
-            for offset, entry in consumer.open.items()
-            if entry.lane.key is not None
-        }
-        require(counted == opened, "units count exactly the open deliveries")
+        opened: dict[int, dict[Consumer, int]] = {}
+        for consumer in self._window.consumers.values():
+            for entry in consumer.open.values():
+                if entry.lane.key is not None:
+                    holders = opened.setdefault(self.unit_of(entry.lane), {})
+                    holders[consumer] = holders.get(consumer, 0) + 1
+        require(self._holders == opened, "units count exactly the open deliveries")
         for lane in self._window.draining.lanes:
             known = lane in self._waiting.get(self.unit_of(lane), ()) or (lane.open and lane.holder is not lane.owner)
             require(bool(known), f"lane {lane.key!r} waits for its unit")

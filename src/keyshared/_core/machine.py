@@ -179,7 +179,7 @@ class Machine(Clock):
             return None
         self.now = now
         if self._ack_timeout_ms is not None:
-            entry.deadline = self.timers.start_last(entry, now + self._ack_timeout_ms)
+            entry.deadline = self.timers.start_last([entry], now + self._ack_timeout_ms)
         if window.loaded >= window.capacity or window.cursor.outstanding >= window.max_tracked:
             outbox.paused = True
         name = entry.lane.holder.name  # type: ignore[union-attr]  # an open message has one
@@ -224,13 +224,14 @@ class Machine(Clock):
             settled = _skipped_in(calls) if self._has_latest else ()
             return self.outbox.merge(calls, settled)
         window, timers, is_quick = self.window, self.timers, self._is_quick
+        lanes, offer = window.lanes, window.offer
         for offset, key, item, not_before_ms in messages:
             if not_before_ms is None or not_before_ms <= now:
                 first = None
-                if is_quick and key not in window.lanes and key is not None:
+                if is_quick and key not in lanes and key is not None:
                     first = window.offer_first(offset, key, item)
                 if first is None:
-                    window.offer(offset, key, item, None)
+                    offer(offset, key, item, None)
                 else:
                     window.granted.append(first)
             else:
@@ -256,7 +257,7 @@ class Machine(Clock):
         out: _Effects = []  # what `Outbox.finish` would return for most acks
         if following is not None:
             if self._ack_timeout_ms is not None:
-                following.deadline = self.timers.start_last(following, now + self._ack_timeout_ms)
+                following.deadline = self.timers.start_last([following], now + self._ack_timeout_ms)
             out.append(outbox.delivery(following))
         safe = window.cursor.safe_cursor
         if safe != outbox.reported:
@@ -271,6 +272,7 @@ class Machine(Clock):
             calls = [self.ack(*receipt, now) for receipt in receipts]
             return self.outbox.merge(calls, {receipt[0] for receipt in receipts})
         window, outbox, members = self.window, self.outbox, self.members
+        ack, granted, capacity = window.ack, window.granted, window.capacity
         for offset, consumer, attempt in receipts:
             member = members.get(consumer)
             entry = None if member is None else member.open.get(offset)
@@ -281,10 +283,10 @@ class Machine(Clock):
                 else:
                     window.wake()
             else:
-                following = window.ack(entry)
+                following = ack(entry)
                 if following is not None:
-                    window.granted.append(following)
-            if window.loaded >= window.capacity:
+                    granted.append(following)
+            if window.loaded >= capacity:
                 outbox.paused = True
         return outbox.finish(now)
 

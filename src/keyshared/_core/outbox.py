@@ -123,12 +123,14 @@ class Outbox:
         delivered: list[Effect[Any]] = []
         loads: list[Effect[Any]] = []
         archive: list[Effect[Any]] = []
-        timeout_ms = self._ack_timeout_ms
+        timeout_ms, deadline = self._ack_timeout_ms, None
+        if timeout_ms is not None:
+            opened = [entry for entry in granted if entry.state == IN_FLIGHT]
+            deadline = self._timers.start_last(opened, now + timeout_ms) if opened else None
         for entry in granted:
             state = entry.state
             if state == IN_FLIGHT:
-                if timeout_ms is not None:
-                    entry.deadline = self._timers.start_last(entry, now + timeout_ms)
+                entry.deadline = deadline
                 lane, note = entry.lane, entry.note
                 name = lane.holder.name  # type: ignore[union-attr]  # an open message has one
                 failures = 0 if note is None else note.failures

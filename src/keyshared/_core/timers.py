@@ -10,7 +10,7 @@ the classes that have deadlines.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -100,8 +100,8 @@ class Timers:
             heapify(self._heap)
             self._heap_limit = 2 * len(self._heap) + _SLACK
 
-    def start_last(self, timed: Timed, deadline: int) -> int | None:
-        """Take an object whose deadline is not before any other that was given here. O(1) amortised.
+    def start_last(self, several: Sequence[Timed], deadline: int) -> int | None:
+        """Take objects whose deadline is not before any other that was given here. O(1) amortised for each.
 
         Returns:
             The deadline, which the caller has to set: compiled, only who knows the class does that quickly. It is one
@@ -111,8 +111,8 @@ class Timers:
             self._drop_stale()
         if deadline != self._latest_due:
             self._begin_instant(deadline)
-        self._latest.append(timed)
-        self._queued += 1
+        self._latest += several
+        self._queued += len(several)
         return self._latest_due
 
     def _begin_instant(self, deadline: int) -> None:

@@ -9,9 +9,8 @@ lanes and consumers that the changes touched. `offer` and `ack`, which every mes
 Messages to deliver, to load or to archive are in ``granted``; messages that gave up their payload in ``dropped``.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from keyshared._core.lanes import Lanes, lowest_of
@@ -37,6 +36,7 @@ __all__ = ["Window"]
 _MOST_SPARE: Final = 1_000
 _ACKED: Final = Ending.ACKED
 _order_of: Final = attrgetter("order")
+_number_of: Final = itemgetter(1)
 
 
 class Window(Lanes):
@@ -164,7 +164,7 @@ class Window(Lanes):
     def settle(self, entry: Entry, how: Ending) -> None:
         """Settle a message in any state; `wake` hands out what that makes possible."""
         lane, state = entry.lane, entry.state
-        has_slot = holds_slot(entry)
+        has_slot = state == IN_FLIGHT or holds_slot(entry)
         entry.deadline = None
         if state == IN_FLIGHT:
             self._close(entry)
@@ -178,7 +178,8 @@ class Window(Lanes):
             lane.loaded -= 1
             self.loaded -= 1
             self.waiting -= 1
-            self._load_next(lane)
+            if lane.spilled is not None:
+                self._load_next(lane)
         if lane.head is None:
             self._forget(lane)
         else:
@@ -192,7 +193,7 @@ class Window(Lanes):
         `settle` and `wake` written out for the oldest message of a lane: a life of hot keys takes 0.6 of the time.
         """
         lane = entry.lane
-        if not self.is_bare or lane.head is not entry or self.quarantined or self.touched or self.beside:
+        if not self.goes_at_once or lane.head is not entry or self.quarantined or self.touched or self.beside:
             self.settle(entry, _ACKED)
             self.wake()
             return None
@@ -204,50 +205,66 @@ class Window(Lanes):
         self.cursor.close(entry)
         self.loaded -= 1
         entry.item = None
+        for closed in self.on_close:
+            closed(entry, consumer)
         for settled in self.on_settle:
             settled(entry, _ACKED)
         after = entry.newer
-        if after is None:
-            if lane.key is not None:
-                del self.lanes[lane.key]
-                if self.keeps_spare and len(self.spare) < _MOST_SPARE:
-                    self.spare.append(lane)
-            consumer.free += 1
-        else:
-            lane.head = after
+        if after is not None:
             after.older = None
-            lane.loaded -= 1
-            if lane.spilled is not None:
-                self._load_next(lane)
-            if (
-                after is lane.fresh
-                and after.state == QUEUED
-                and lane.owner is consumer
-                and lane.version == self.version
-                and consumer.free >= 0
-                and lane.rule.batch == 1
-                and not (consumer.ready.lanes or self.keyless.lanes or self.starved.lanes)
-            ):  # the next one goes where this one was
-                lane.fresh = after.newer
-                after.state = IN_FLIGHT
-                after.attempt = (after.attempt if after.attempt > self.first_attempt else self.first_attempt) + 1
-                self.waiting -= 1
-                consumer.open[after.offset] = after
-                return after
-            consumer.free += 1
-            lane.open -= 1
-            if not lane.open:
-                lane.holder = None
-            while self.look(lane):
-                pass
-        if consumer.ready.lanes or self.keyless.lanes or self.freed or self.starved.lanes or not consumer.limit:
+            return self._go_on(lane, after, consumer)
+        if lane.key is not None:
+            del self.lanes[lane.key]
+            if self.keeps_spare and len(self.spare) < _MOST_SPARE:
+                self.spare.append(lane)
+        consumer.free += 1
+        if consumer.ready.lanes or self.keyless.lanes or self.touched or self.starved.lanes or not consumer.limit:
             self._serve_after_ack(consumer)
         return None
 
+    def _go_on(self, lane: Lane, after: Entry, consumer: Consumer) -> Entry | None:
+        """Go on with a lane whose oldest message was acked; return what `ack` returns."""
+        lane.head = after
+        lane.loaded -= 1
+        if lane.spilled is not None:
+            self._load_next(lane)
+        if (
+            after is lane.fresh
+            and after.state == QUEUED
+            and self.is_bare
+            and lane.owner is consumer
+            and lane.version == self.version
+            and consumer.free >= 0
+            and lane.rule.batch == 1
+            and not (consumer.ready.lanes or self.keyless.lanes or self.starved.lanes)
+        ):  # the next one goes where this one was
+            lane.fresh = after.newer
+            after.state = IN_FLIGHT
+            after.attempt = (after.attempt if after.attempt > self.first_attempt else self.first_attempt) + 1
+            self.waiting -= 1
+            consumer.open[after.offset] = after
+            return after
+        consumer.free += 1
+        lane.open -= 1
+        if not lane.open:
+            lane.holder = None
+        if self.touched:  # what waited for the delivery may be older
+            self.touched[lane] = None
+        else:
+            while self.look(lane):
+                pass
+        self._serve_after_ack(consumer)
+        return None
+
     def _serve_after_ack(self, consumer: Consumer) -> None:
-        self._serve(consumer)
-        self._serve_freed()
-        self._feed()
+        if self.touched:
+            self.freed[consumer] = None
+            self.wake()
+        else:
+            self._serve(consumer)
+            self._serve_freed()
+            if self.starved.lanes:
+                self._feed()
         if not (consumer.free or consumer.limit):
             self.emptied.append(consumer)
 
@@ -307,7 +324,7 @@ class Window(Lanes):
         """
         while self.touched:
             touched, self.touched = self.touched, {}
-            self._look_each(sorted(touched, key=lowest_of))
+            self._look_each(sorted(touched, key=lowest_of) if len(touched) > 1 else touched)
         if self.is_stale:
             self.is_stale = False
             if self.loaded - self.waiting < self.tracked:  # else everything is open, and no lane waits
@@ -317,10 +334,12 @@ class Window(Lanes):
             opened, self.opened = self.opened, {}
             for quota in sorted(opened, key=self._rank_of):
                 self._serve_remembered(quota)
-        self._serve_keyless()
+        if self.keyless.lanes:
+            self._serve_keyless()
         for woken in self.on_wake:
             woken()
-        self._relieve()
+        if self.returned or self.starved.lanes:
+            self._relieve()
 
     def pull(
         self, consumer: Consumer, most: int, only: Entry | None, per_key: int | None, *, past_quotas: bool = False
@@ -427,11 +446,9 @@ class Window(Lanes):
 
     def _look_each(self, lanes: Iterable[Lane]) -> None:
         """Look at several lanes; none has a second turn before every other has had its first."""
-        turns = deque(lanes)
+        turns = [lane for lane in lanes if self.look(lane)]
         while turns:
-            lane = turns.popleft()
-            if self.look(lane):
-                turns.append(lane)
+            turns = [lane for lane in turns if self.look(lane)]
 
     def _look_at_all(self) -> None:
         """Look at every lane that waits in a place, and at those that wait for one of their own to end."""
@@ -447,8 +464,9 @@ class Window(Lanes):
     def _serve_freed(self) -> None:
         while self.freed:
             freed, self.freed = self.freed, {}
-            for consumer in sorted(freed, key=_order_of):
-                self._serve(consumer)
+            for consumer in sorted(freed, key=_order_of) if len(freed) > 1 else freed:
+                if consumer.ready.lanes or self.keyless.lanes:
+                    self._serve(consumer)
 
     def _serve_remembered(self, quota: "Quota[Consumer]") -> None:
         """Serve the consumers that a quota remembers, one turn each and round again, while it has capacity."""
@@ -580,7 +598,3 @@ class Window(Lanes):
             else:
                 self.look(lane)
         self._serve_freed()
-
-
-def _number_of(listed: tuple[Lane, int]) -> int:
-    return listed[1]
