@@ -363,7 +363,7 @@ class KeySharedDispatcher(Queries[Item]):
         None stands for all blocked messages without a key.
         """
         now = checked_now(now_ms, self._machine.now)
-        return self._machine.unblock(self._lane_key(key), now)
+        return self._machine.unblock(key_bytes(key), now)
 
     def unblock_offset(
         self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None

@@ -272,6 +272,14 @@ class TestOrderingRequired:
         fill(made, "a1", "b1", None)
         return made
 
+    def test_a_blocked_message_is_unblocked_by_any_key_because_all_are_one(self) -> None:
+        made = self.line()
+        made.reject(0, lease(made, "ann", 1).id)
+        assert 1 == made.dispatcher.stats().blocked
+
+        made.unblock("a1")
+        assert 0 == made.dispatcher.stats().blocked
+
     def test_who_asks_first_holds_the_line_until_it_holds_nothing(self) -> None:
         made = self.line(max_in_flight_per_key=3)
         held = lease(made, "bob", 2)

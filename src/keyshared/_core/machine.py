@@ -395,7 +395,7 @@ class Machine(Clock):
     def unblock(self, key: bytes | None, now: int) -> _Effects:
         """Unblock all messages of a key, and end its quarantine."""
         self.now = now
-        self.endings.unblock(key)
+        self.endings.unblock(b"" if self._one_key else key)
         return self.wake(now)
 
     def unblock_offset(self, offset: int, reset_failures: bool, now: int) -> _Effects:  # as all others
