@@ -101,8 +101,7 @@ class EntryBatch:
         given = tuple(map(check_message, messages))
         if not given:
             raise ArgumentError("messages", given, "be at least one")
-        hashes = [message.bucket_hash for message in given]
-        return cls(min(hashes), max(hashes), given[-1].sequence_id, given)
+        return _entry(given)
 
     @property
     def size(self) -> int:
@@ -282,7 +281,7 @@ class BucketBatcher:
         """Send what is open: one entry for each bucket that has messages, with growing sequence ids."""
         if not self._count:
             return []
-        entries = sorted(map(EntryBatch.of, self._open.values()), key=_sequence_id)
+        entries = sorted(map(_entry, map(tuple, self._open.values())), key=_sequence_id)
         self._sent_messages += self._count
         self._sent_bytes += self._bytes
         self._entries += len(entries)
@@ -385,7 +384,7 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
     if isinstance(_checked_layout(layout).route(entry.hash_min, entry.hash_max), int):
         return (entry,)
     parts = layout.split((message.bucket_hash, message) for message in map(check_message, entry.messages))
-    fitted = [EntryBatch.of(message for _, message in part.messages) for part in parts]
+    fitted = [_entry(tuple(message for _, message in part.messages)) for part in parts]
     return tuple(sorted(fitted, key=_sequence_id))
 
 
@@ -401,6 +400,12 @@ def refit_all(entries: Iterable[EntryBatch], layout: BucketLayout) -> Refitted:
         else:
             split += 1
     return Refitted(tuple(fitted), as_is, split)
+
+
+def _entry(messages: tuple[BatchMessage, ...]) -> EntryBatch:
+    """Build an entry of messages that were checked when they came."""
+    hashes = [message.bucket_hash for message in messages]
+    return EntryBatch(min(hashes), max(hashes), messages[-1].sequence_id, messages)
 
 
 def _checked_layout(layout: object) -> BucketLayout:
