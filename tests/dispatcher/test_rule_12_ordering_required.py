@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.alphabet import Watched, advanced, deliver, fill, subscription, then
 
-from keyshared.config import DispatcherConfig, OnEvict, Poison, Unmatched
+from keyshared.config import Poison, Unmatched
 from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Evicted, Released, ReleaseReason
 from keyshared.errors import ArgumentError
@@ -53,23 +53,6 @@ def test_any_key_names_the_one_lane() -> None:
     dispatcher.reject(0, "ann", 1)
 
     assert [deliver(0, "", "ann", 2)] == dispatcher.unblock("b1")
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("unmatched", Unmatched.SKIP),
-        ("on_evict", OnEvict.DROP),
-        ("poison", Poison.DROP),
-        ("poison", Poison.DEAD_LETTER),
-    ],
-)
-def test_policies_that_would_pass_over_a_message_are_refused(field: str, value: object) -> None:
-    strict: dict[str, Any] = {"ordering_required": True, "unmatched": Unmatched.HOLD, "poison": Poison.BLOCK}
-
-    with pytest.raises(ArgumentError, match="with ordering_required") as caught:
-        DispatcherConfig(**strict | {field: value})
-    assert (field, value) == (caught.value.parameter, caught.value.value)
 
 
 def test_filters_are_refused_because_the_one_lane_has_one_owner() -> None:

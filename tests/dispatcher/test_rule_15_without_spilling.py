@@ -5,24 +5,21 @@ from collections import deque
 from typing import Any
 
 import pytest
-from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subscription
+from tests.alphabet import AlphabetRing, Watched, deliver, fill, subscription
 from tests.kit.recorder import Recorder
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
-from keyshared.config import Poison, Unmatched
-from keyshared.dispatcher import Blocking
+from keyshared.config import Unmatched
 from keyshared.effects import (
-    BlockReason,
     Deliver,
     Load,
     Released,
     ReleaseReason,
-    Resumed,
     Skipped,
     SkipReason,
     Spilled,
 )
-from keyshared.errors import KeyFullError, SnapshotError, WindowFullError
+from keyshared.errors import KeyFullError, SnapshotError
 from keyshared.testing import Claims, Promise, check_history
 from keyshared.testing import history as past
 
@@ -76,20 +73,6 @@ class TestAHostThatKeepsItsPayloads:
 
         assert (0, 0) == lag(spill=False)
 
-    def test_a_hot_key_may_fill_the_window_and_nothing_else(self) -> None:
-        dispatcher = unspilled("ann", window=4, max_loaded_per_key=1, max_tracked=1)
-
-        assert [deliver(0, "a1", "ann", item=0)] == dispatcher.offer(0, "a1", 0)
-        for offset in (1, 2, 3):
-            assert [] == dispatcher.offer(offset, "a1", offset)
-        assert 0 == dispatcher.free_slots == dispatcher.room_for("a2") == dispatcher.room_for(None)
-        with pytest.raises(WindowFullError, match="all 4 slots"):
-            dispatcher.offer(4, "a2")
-        effects = dispatcher.ack(0, "ann", 1)
-        assert [(1, "ann")] == delivered(effects)
-        assert Resumed(1) == effects[-1]
-        assert Blocking(BlockReason.OLDER_WAITS, behind=2) == dispatcher.why_blocked(3)
-
     def test_a_snapshot_with_spilled_messages_is_refused(self) -> None:
         spilling = subscription("ann", window=10, max_loaded_per_key=1)
         fill(spilling, "a1", "a1")
@@ -133,37 +116,3 @@ class TestTheLimitOfAKey:
         assert 0 == dispatcher.room_for("a1")  # offset 1 still waits
         dispatcher.ack(0, "ann", 2)
         assert 1 == dispatcher.room_for("a1")
-
-    def test_messages_without_a_key_know_the_window_only(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_key=1, max_in_flight_per_consumer=1)
-        fill(dispatcher, None, None, None, None)
-
-        assert 6 == dispatcher.room_for(None)
-        assert [4, 5] == [offset for offset in (4, 5) if not dispatcher.offer(offset, None)]
-        dispatcher.ack(0, "ann", 1)
-        assert 1 == dispatcher.room_for("a1")  # they wait for nobody
-
-    def test_in_total_order_the_log_is_one_key(self) -> None:
-        dispatcher = unspilled(
-            "ann",
-            max_waiting_per_key=1,
-            ordering_required=True,
-            unmatched=Unmatched.HOLD,
-            poison=Poison.BLOCK,
-        )
-        fill(dispatcher, "a", None)
-
-        with pytest.raises(KeyFullError):
-            dispatcher.offer(2, "b")
-        assert (0, 0) == (dispatcher.room_for("b"), dispatcher.room_for(None))
-        dispatcher.ack(0, "ann", 1)
-        assert (1, 1) == (dispatcher.room_for("b"), dispatcher.room_for(None))
-
-    def test_a_batch_has_to_fit_even_if_all_of_it_waits(self) -> None:
-        dispatcher = unspilled("ann", max_waiting_per_key=2)
-
-        with pytest.raises(KeyFullError):
-            dispatcher.offer_many([(offset, "a1", None) for offset in range(3)])
-        assert None is dispatcher.resume_offset
-        messages = [(0, "a1", None), (1, "a1", None), (2, None, None), (3, None, None)]
-        assert 3 == len(dispatcher.offer_many(messages))

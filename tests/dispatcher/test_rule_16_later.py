@@ -7,7 +7,7 @@ from tests.alphabet import AlphabetRing, Watched, deliver, delivered, fill, subs
 
 from keyshared.config import Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
-from keyshared.effects import Blocked, BlockReason, DeadLetter, Released, ReleaseReason, Settled, SettleReason
+from keyshared.effects import BlockReason, DeadLetter, Released, ReleaseReason, Settled, SettleReason
 
 
 def postponed(**config: Any) -> Watched:
@@ -39,19 +39,6 @@ def test_only_its_own_key_waits_and_until_then() -> None:
     assert [deliver(0, "a1", "ann", 2)] == dispatcher.handle_timeout(now_ms=100)
 
 
-def test_the_longest_delay_of_a_retry_bounds_it_not() -> None:
-    dispatcher = postponed(retry=RetryPolicy(base_delay_ms=0, max_delay_ms=0))
-
-    assert 100 == dispatcher.next_deadline_ms()
-
-
-def test_without_a_delay_it_goes_out_again_at_once() -> None:
-    dispatcher = subscription("ann")
-    fill(dispatcher, "a1")
-
-    assert [deliver(0, "a1", "ann", 2)] == then(dispatcher.release(0, "ann", 1))
-
-
 def test_a_late_ack_settles_it_meanwhile() -> None:
     assert [(1, "ann")] == delivered(postponed().ack(0, "ann", 1))
 
@@ -65,21 +52,6 @@ def test_an_ack_that_was_noted_wins_over_the_delay() -> None:
     assert Settled(0, b"a1", SettleReason.LATE_ACK) == then(dispatcher.release(0, "ann", 2, delay_ms=100))[0]
 
 
-def test_a_retry_after_it_is_a_retry() -> None:
-    dispatcher = postponed(ack_timeout_ms=None, retry=RetryPolicy(base_delay_ms=7))
-    dispatcher.handle_timeout(now_ms=100)
-    dispatcher.nack(0, "ann", 2)
-
-    assert Blocking(BlockReason.RETRY_WAIT) == dispatcher.why_blocked(0)
-
-
-def test_a_restart_knows_how_long_it_still_waits() -> None:
-    again = restored(postponed())
-
-    assert Blocking(BlockReason.POSTPONED) == again.why_blocked(0)
-    assert [(0, "ann")] == delivered(again.handle_timeout(now_ms=100))
-
-
 class TestTheReason:
     """What the last failure said that named one."""
 
@@ -88,17 +60,6 @@ class TestTheReason:
         fill(dispatcher, "a1")
         dispatcher.nack(0, "ann", 1, reason="refused")
         return dispatcher
-
-    def test_a_failure_without_one_keeps_it(self) -> None:
-        assert [DeadLetter(0, b"a1", 2, 2, None, "refused")] == then(self.failed().nack(0, "ann", 2))
-
-    def test_a_timeout_keeps_it(self) -> None:
-        assert DeadLetter(0, b"a1", 2, 2, None, "refused") == self.failed().handle_timeout(now_ms=30_000)[1]
-
-    def test_the_last_one_counts(self) -> None:
-        assert [Blocked(0, b"a1", 2, "gone")] == then(
-            self.failed(poison=Poison.BLOCK).reject(0, "ann", 2, reason="gone")
-        )
 
     def test_it_stays_with_a_message_that_is_tried_again(self) -> None:
         dispatcher = self.failed(poison=Poison.BLOCK)
@@ -109,19 +70,7 @@ class TestTheReason:
         assert described is not None
         assert "refused" == described.reason
 
-    def test_it_does_not_pass_to_what_follows_into_quarantine(self) -> None:
-        dispatcher = self.failed(quarantine=True)
-        dispatcher.offer(1, "a1")
-        dispatcher.nack(0, "ann", 2)
-
-        assert DeadLetter(1, b"a1", 0, 0, None) in dispatcher.dead_lettered(0)
-
     def test_a_restart_knows_it(self) -> None:
         again = restored(self.failed())
 
         assert [DeadLetter(0, b"a1", 2, 2, None, "refused")] == then(again.nack(0, "ann", 2))
-
-    def test_one_of_the_greatest_length_is_taken_and_an_empty_one(self) -> None:
-        for reason in ("x" * 500, ""):
-            dispatcher = self.failed()
-            assert DeadLetter(0, b"a1", 2, 2, None, reason) in dispatcher.reject(0, "ann", 2, reason=reason)

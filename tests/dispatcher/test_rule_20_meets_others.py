@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.alphabet import Watched, delivered, fill, subscription
 
-from keyshared.config import DispatcherConfig, KeySessions, LookAhead, Rules
+from keyshared.config import DispatcherConfig, KeySessions, Rules
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
-from keyshared.effects import BlockReason, DeadLetter, KeyBegun, KeyEnd, KeyEnded, KeyEnding, Load
-from keyshared.errors import ConfigError, LookAheadFullError
+from keyshared.effects import BlockReason, Load
+from keyshared.errors import ConfigError
 from keyshared.ring import HashRing
 
 
@@ -27,23 +27,6 @@ def grouped(*consumers: str, **config: Any) -> Watched:
 class TestSessions:
     """A key that is flushed waits for that, and its group for nothing."""
 
-    def test_a_key_that_is_flushed_has_no_turn_and_is_named_before_its_closed_group(self) -> None:
-        dispatcher = grouped("ann", sessions=KeySessions(flush_ms=None))
-        dispatcher.offer(0, "a1/big")
-        dispatcher.ack(0, "ann", 1)
-        dispatcher.set_group("big", max_in_flight=1)
-        fill(dispatcher, "a1/big", "a2/big", start=1)
-
-        assert [(2, "ann")] == [(each.offset, each.consumer) for each in dispatcher.in_flight()]
-        assert Blocking(BlockReason.FLUSHING, "ann") == dispatcher.why_blocked(1)
-        assert [KeyEnded(b"a1/big", "ann", 1, KeyEnd.IDLE)] == dispatcher.flushed("a1/big", 1)
-        assert Blocking(BlockReason.GROUP_FULL, group="big") == dispatcher.why_blocked(1)
-        effects = dispatcher.ack(2, "ann", 1)
-        assert [(1, "ann")] == delivered(effects)
-        assert [KeyEnding(b"a2/big", "ann", 2), KeyBegun(b"a1/big", "ann", 3)] == sorted(
-            [each for each in effects if isinstance(each, KeyBegun | KeyEnding)], key=lambda each: each.session
-        )
-
     def test_a_group_forgets_whom_it_would_have_served_a_key_that_is_flushed(self) -> None:
         dispatcher = grouped("ann", sessions=KeySessions(flush_ms=None))
         fill(dispatcher, "a1/big", "a1/big")
@@ -56,13 +39,6 @@ class TestSessions:
 
 class TestLatestOnly:
     """What supersedes a message waits where that waited."""
-
-    def test_it_waits_for_the_same_closed_group(self) -> None:
-        dispatcher = grouped("ann", latest_only=True)
-        dispatcher.set_group("big", max_in_flight=1)
-        fill(dispatcher, "a1/big", "a2/big", "a3/big", "a2/big")
-        assert Blocking(BlockReason.GROUP_FULL, group="big") == dispatcher.why_blocked(3)
-        assert [(3, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
 
     def test_what_was_loaded_for_somebody_does_not_pass_a_full_subscription(self) -> None:
         dispatcher = subscription(max_in_flight=1, latest_only=True, window=4)
@@ -78,20 +54,6 @@ class TestLatestOnly:
 
 class TestRedrive:
     """A dead letter that comes back is of the group of its key, once."""
-
-    def test_it_counts_in_the_lane_that_is_there(self) -> None:
-        dispatcher = grouped("ann", redrive=True)
-        dispatcher.set_group("big", max_in_flight=1)
-        fill(dispatcher, "a1/big", "a1/big", "a1/big")
-        assert [DeadLetter] == [type(each) for each in dispatcher.reject(0, "ann", 1) if isinstance(each, DeadLetter)]
-        dispatcher.dead_lettered(0)
-        assert [] == delivered(dispatcher.redrive("a1/big", [StoredLetter(0, 1)]))
-        assert Blocking(BlockReason.KEY_IN_FLIGHT, "ann") == dispatcher.why_blocked(0)
-        assert [(0, "ann")] == delivered(dispatcher.ack(1, "ann", 1))
-        for offset, attempt in ((0, 2), (2, 1)):
-            dispatcher.ack(offset, "ann", attempt)
-        dispatcher.set_group("big")
-        assert [("big", 0)] == [(each.name, each.open) for each in dispatcher.groups()]
 
     def test_a_key_of_which_nothing_is_outstanding_begins_with_it(self) -> None:
         dispatcher = grouped("ann", redrive=True)
@@ -117,26 +79,8 @@ class TestRedrive:
         assert before == dispatcher.snapshot()
 
 
-class TestLookAheadAndBatches:
-    """Windows of several kinds are one."""
-
-    def test_a_batch_is_cut_by_its_group_and_what_waits_counts(self) -> None:
-        look_ahead = LookAhead(per_consumer=2, per_subscription=2)
-        dispatcher = grouped(look_ahead=look_ahead, batch_per_key=3, max_loaded_per_key=9)
-        dispatcher.add_consumer("ann")
-        dispatcher.set_group("big", max_in_flight=2)
-        fill(dispatcher, "a1/big", "a1/big", "a1/big")
-        with pytest.raises(LookAheadFullError):
-            dispatcher.offer(3, "a1/big")
-        assert [(1, "ann"), (2, "ann")] == delivered(dispatcher.ack(0, "ann", 1))
-
-
 class TestAckHoles:
     """It cannot be had together with what shares limits, today."""
-
-    def test_the_limit_of_the_subscription_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match="be None with max_in_flight"):
-            DispatcherConfig(max_ack_holes=80, max_in_flight=3)
 
     def test_groups_are_refused(self) -> None:
         config = DispatcherConfig(max_ack_holes=80)

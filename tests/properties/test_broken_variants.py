@@ -1,4 +1,4 @@
-"""The judge of the contract finds nothing in the real dispatcher, and catches every broken one by its promise."""
+"""The judge of the contract catches every broken dispatcher by its promise."""
 
 import json
 from pathlib import Path
@@ -62,20 +62,6 @@ def test_a_broken_dispatcher_is_caught_by_its_promise(promise: Promise, fault: F
 
 def test_every_promise_has_a_broken_dispatcher() -> None:
     assert set(Promise) == set(BROKEN)
-
-
-@pytest.mark.parametrize("first", range(0, 200, 50))
-def test_nothing_is_found_in_the_real_dispatcher(first: int) -> None:
-    for seed in range(first, first + 50):
-        Attack(seed, PAIRS[seed % len(PAIRS)], STEPS).run()
-
-
-def test_two_runs_of_a_schedule_give_the_same_effects() -> None:
-    for seed in range(20):
-        runs = [Attack(seed, PAIRS[7 * seed], STEPS) for _ in range(2)]
-        for attack in runs:
-            attack.run()
-        assert runs[0].told == runs[1].told
 
 
 if __name__ == "__main__":
