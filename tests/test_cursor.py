@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor, CursorToken, OfferAnswer
+from keyshared.cursor import SETTLED, Cell, ContiguousCursor, CursorToken, OfferAnswer
 from keyshared.errors import ArgumentError, InvariantError, OffsetOrderError, SnapshotError
 
 HEAD = "ksc1."
@@ -47,76 +47,7 @@ def sealed(payload: bytes, head: str = HEAD) -> str:
 # Worked examples of the sources
 
 
-def test_danube_page_offsets_10_to_13_give_10_and_then_13() -> None:
-    cursor = offered(10, 11, 12, 13)
-    cursor.settle(10)
-    cursor.settle(12)
-    cursor.settle(13)
-    assert (10, [(12, 14)]) == (cursor.safe_cursor, cursor.acked_ranges())
-    cursor.settle(11)
-    assert (13, []) == (cursor.safe_cursor, cursor.acked_ranges())
-
-
-def test_danube_unit_acks_in_order_move_the_cursor_each_time() -> None:
-    cursor = offered(1, 2, 3)
-    assert [1, 2, 3] == [cursor.settle(offset) and cursor.safe_cursor for offset in (1, 2, 3)]
-
-
-def test_danube_unit_an_ack_above_a_hole_moves_nothing_until_the_hole_is_closed() -> None:
-    cursor = offered(1, 2, 3)
-    assert [None, 1, 3] == [cursor.settle(offset) and cursor.safe_cursor for offset in (3, 1, 2)]
-
-
-def test_danube_unit_skipped_offsets_move_the_cursor_and_wait_behind_a_hole() -> None:
-    cursor = ContiguousCursor()
-    cursor.skip(1)
-    assert 1 == cursor.safe_cursor
-    cursor.skip(2)
-    assert 2 == cursor.safe_cursor
-    cursor.offer(3)
-    cursor.skip(4)
-    assert 2 == cursor.safe_cursor
-    cursor.settle(3)
-    assert 4 == cursor.safe_cursor
-
-
-@pytest.mark.parametrize("base", [1 - 2**63, -3, 0, 2**53, 2**63 - 5])
-def test_negative_and_huge_offsets_are_offsets_like_any_other(base: int) -> None:
-    cursor = offered(base, base + 1, base + 2)
-    cursor.settle(base + 1)
-    assert (None, base, [(base + 1, base + 2)]) == (cursor.safe_cursor, cursor.resume_offset, cursor.acked_ranges())
-    cursor.settle(base)
-    assert (base + 1, base + 2) == (cursor.safe_cursor, cursor.resume_offset)
-
-
 # The cursor
-
-
-def test_a_new_cursor_knows_nothing() -> None:
-    assert (None, None, None, None, 0, [], []) == answers(ContiguousCursor())
-
-
-def test_before_the_first_offer_the_resume_offset_is_the_start() -> None:
-    assert (5, None) == (ContiguousCursor(5).resume_offset, ContiguousCursor(5).safe_cursor)
-
-
-def test_gaps_between_offsets_never_stall_the_cursor() -> None:
-    cursor = offered(3, 1_000, 2**62)
-    assert 3 == cursor.settle_many([3, 1_000, 2**62])
-    assert (2**62, 2**62 + 1) == (cursor.safe_cursor, cursor.resume_offset)
-
-
-def test_the_safe_cursor_is_an_offered_offset_when_the_lowest_open_one_follows_a_gap() -> None:
-    cursor = offered(3, 10)
-    cursor.settle(3)
-    assert (3, 10) == (cursor.safe_cursor, cursor.resume_offset)
-
-
-def test_an_offer_moves_neither_the_safe_cursor_nor_a_resume_offset_below_it() -> None:
-    cursor = offered(3)
-    cursor.settle(3)
-    cursor.offer(9)
-    assert (3, 9) == (cursor.safe_cursor, cursor.resume_offset)
 
 
 @pytest.mark.parametrize("offset", [9, 10, -1])
@@ -150,19 +81,6 @@ def test_a_start_that_is_no_offset_is_refused(start: object) -> None:
         ContiguousCursor(start)  # type: ignore[arg-type]  # the mistake under test
 
 
-def test_what_lies_below_the_start_needs_no_work_so_the_resume_offset_cannot_move_back() -> None:
-    cursor = ContiguousCursor(100)
-    assert [REWIND, REWIND, REWIND] == [cursor.offer(98), cursor.offer(99), cursor.offer(98)]
-    assert (None, 100, 0) == (cursor.last, cursor.resume_offset, cursor.outstanding)
-    assert cursor.offer(100)
-
-
-def test_below_the_start_is_out_of_order_once_work_was_offered() -> None:
-    cursor = offered(100, start=100)
-    with pytest.raises(OffsetOrderError):
-        cursor.offer(99)
-
-
 # Settling
 
 
@@ -172,35 +90,12 @@ def test_settling_twice_is_no_error_and_changes_nothing() -> None:
     assert (2, None, [(2, 3)]) == (cursor.outstanding, cursor.safe_cursor, cursor.acked_ranges())
 
 
-def test_settling_below_the_cursor_again_does_not_wedge_it() -> None:
-    cursor = offered(1, 2, 3)
-    cursor.settle(1)
-    assert not cursor.settle(1)
-    assert 2 == cursor.settle_many([2, 3])
-    assert (3, 0) == (cursor.safe_cursor, cursor.outstanding)
-
-
-@pytest.mark.parametrize("offset", [0, 2, 4, 2**62])
-def test_an_ack_of_an_offset_that_was_never_offered_is_not_remembered(offset: int) -> None:
-    cursor = offered(1, 3)
-    assert not cursor.settle(offset)
-    assert [1, 3] == open_offsets(cursor)
-    assert cursor.offer(2**62)
-    assert [1, 3, 2**62] == open_offsets(cursor)
-
-
 @pytest.mark.parametrize("offset", [True, "1", None, 1.0, 2**63, -(2**63)])
 def test_an_ack_that_is_no_offset_is_refused(offset: object) -> None:
     cursor = offered(1)
     with pytest.raises(ArgumentError, match=r"offset is .* an int of at most 63 bits"):
         cursor.settle(offset)  # type: ignore[arg-type]  # the mistake under test
     assert 1 == cursor.outstanding
-
-
-def test_settling_many_counts_what_was_outstanding() -> None:
-    cursor = offered(1, 2, 3, 4)
-    assert 2 == cursor.settle_many(iter([4, 9, 2, 4]))
-    assert [1, 3] == open_offsets(cursor)
 
 
 def test_settling_many_with_one_bad_offset_settles_none() -> None:
@@ -229,27 +124,12 @@ def test_a_cell_of_a_subclass_is_found_with_what_it_carries() -> None:
     assert ("four", 7) == (found.payload, found.state)
 
 
-def test_find_answers_none_for_what_is_not_outstanding() -> None:
-    cursor = offered(1, 3, 5)
-    cursor.settle(3)
-    assert [None, None, None, None] == [cursor.find(offset) for offset in (0, 2, 3, 6)]
-    assert [1, 5] == [cell.offset for cell in map(cursor.find, (1, 5)) if cell]
-
-
 def test_with_before_names_the_greatest_offset_offered_before_even_if_it_was_skipped() -> None:
     cursor = ContiguousCursor()
     cursor.skip(2)
     cell = Cell(9)
     cursor.append(cell)
     assert [(cell, 2)] == list(cursor.with_before())
-
-
-def test_a_closed_cell_says_settled() -> None:
-    cursor = offered(1, 2)
-    cell = cursor.find(2)
-    assert cell is not None
-    cursor.close(cell)
-    assert SETTLED == cell.state
 
 
 def test_cells_may_be_closed_while_iterating() -> None:
@@ -261,18 +141,6 @@ def test_cells_may_be_closed_while_iterating() -> None:
         cursor.settle(cell.offset + 1)
     assert list(range(0, 500, 2)) == seen
     assert 0 == cursor.outstanding
-
-
-def test_a_stored_cursor_is_restored_with_skip_and_append() -> None:
-    cursor = offered(1, 2, 4, 7, 8, 9, 12)
-    cursor.settle_many([1, 4, 8, 12])
-    again = ContiguousCursor()
-    for cell, before in cursor.with_before():
-        if before is not None and (again.last is None or again.last < before):
-            again.skip(before)
-        again.append(Cell(cell.offset))
-    again.skip(12)
-    assert answers(cursor) == answers(again)
 
 
 def test_representations_name_the_facts() -> None:
@@ -348,36 +216,7 @@ def test_settled_cells_are_let_go_in_whatever_order_they_settle(counted: type[Co
 # Acked ranges
 
 
-def test_acked_ranges_lie_between_open_offsets_and_above_the_last_one() -> None:
-    cursor = offered(1, 2, 3, 5, 8, 9, 20)
-    cursor.settle_many([2, 3, 9, 20])
-    assert [(2, 4), (9, 21)] == cursor.acked_ranges()
-
-
-def test_a_stretch_in_which_nothing_was_offered_is_no_acked_range() -> None:
-    assert [] == offered(1, 5, 9).acked_ranges()
-
-
-def test_skipped_offsets_are_acked_ones() -> None:
-    cursor = offered(1)
-    cursor.skip(4)
-    cursor.offer(6)
-    assert [(2, 5)] == cursor.acked_ranges()
-
-
 # Tokens
-
-
-def test_a_restart_from_a_token_redelivers_exactly_what_is_open() -> None:
-    log = [*range(10, 40, 3), *range(100, 130), 2**62]
-    cursor = offered(*log)
-    cursor.settle_many([10, 16, 19, *range(104, 120)])
-    token = cursor.to_token()
-    again = ContiguousCursor.from_token(token.text)
-    assert (token.complete, token.omitted_ranges, token.omitted_span) == (True, 0, 0)
-    assert (10, 13, cursor.acked_ranges()) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
-    assert open_offsets(cursor) == [offset for offset in log if offset >= 13 and again.offer(offset)]
-    again.check_invariants()
 
 
 def test_a_restart_that_reads_again_from_below_the_resume_offset_redelivers_nothing_settled() -> None:
@@ -386,97 +225,6 @@ def test_a_restart_that_reads_again_from_below_the_resume_offset_redelivers_noth
     again = ContiguousCursor.from_token(cursor.to_token().text)
     assert [REWIND, REWIND, WORK, KNOWN] == [again.offer(offset) for offset in (1, 2, 3, 4)]
     assert [False, True, False] == [bool(answer) for answer in (REWIND, WORK, KNOWN)]
-
-
-def test_a_second_restart_remembers_what_the_first_had_not_passed_yet() -> None:
-    cursor = offered(1, 2, 3, 4, 5, 6)
-    cursor.settle_many([2, 4, 5])
-    once = ContiguousCursor.from_token(cursor.to_token().text)
-    once.offer(1)
-    twice = ContiguousCursor.from_token(once.to_token().text)
-    assert cursor.to_token() == once.to_token() == twice.to_token()
-    assert [1, 3, 6] == [offset for offset in range(1, 7) if twice.offer(offset)]
-
-
-def test_a_range_is_remembered_until_all_of_it_was_read_and_nothing_below_is_outstanding() -> None:
-    cursor = offered(*range(8))
-    cursor.settle_many([2, 3, 6])
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert [again.offer(offset) for offset in range(5)] == [WORK, WORK, KNOWN, KNOWN, WORK]
-    assert [(2, 4), (6, 7)] == again.remembered()  # offset 0 is outstanding: a restart reads all of it again
-    again.settle_many([0, 1])
-    assert [(6, 7)] == again.remembered()
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    for offset, remembered in enumerate([[(2, 4), (6, 7)]] * 3 + [[(6, 7)]]):
-        again.offer(offset)
-        again.settle(offset)
-        assert again.remembered() == remembered
-
-
-def test_what_was_settled_before_the_restart_and_comes_next_is_passed_over() -> None:
-    cursor = offered(1, 2, 3, 4, 5)
-    cursor.settle_many([2, 3, 5])
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    again.offer(1)
-    again.settle(1)
-    assert (1, 4, [(5, 6)]) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
-    assert 4 == ContiguousCursor.from_token(again.to_token().text).resume_offset
-
-
-def test_a_range_that_is_half_passed_joins_what_is_settled_below_it() -> None:
-    cursor = offered(1, 2, 3, 4)
-    cursor.settle_many([2, 3, 4])
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert [WORK, KNOWN] == [again.offer(1), again.offer(2)]
-    assert [(2, 5)] == again.acked_ranges()
-
-
-def test_a_range_that_begins_where_a_settled_stretch_ends_becomes_one_with_it() -> None:
-    cursor = offered(3, 5, 6, 7, 8)
-    cursor.settle_many([6, 7, 8])
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert [WORK, WORK, True] == [again.offer(3), again.offer(5), again.settle(5)]
-    assert [(4, 9)] == again.acked_ranges()
-
-
-def test_an_unchecked_skip_over_remembered_ranges_moves_nothing_back() -> None:
-    cursor = offered(1, 2, 3, 4, 5)
-    cursor.settle_many([2, 4])
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    again.skip(9)
-    assert (9, 10, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
-
-
-def test_a_range_that_is_not_read_again_stays_settled_until_the_position_has_passed_it() -> None:
-    # Compacted away, or not offered because it is known: the next life must not do it a second time.
-    cursor = offered(1, 2, 3, 9)
-    cursor.settle_many([2, 3])
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert [WORK, WORK] == [again.offer(1), again.offer(9)]
-    assert [(2, 4)] == again.acked_ranges()
-    third = ContiguousCursor.from_token(again.to_token().text)
-    assert [WORK, KNOWN, KNOWN, WORK] == [third.offer(offset) for offset in (1, 2, 3, 9)]
-    again.settle(1)
-    assert (9, []) == (again.resume_offset, again.acked_ranges())
-
-
-def test_a_range_that_was_read_again_only_in_part_stays_one_range() -> None:
-    cursor = offered(*range(1, 9))
-    cursor.settle_many(range(2, 8))
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert [WORK, KNOWN, WORK] == [again.offer(1), again.offer(4), again.offer(8)]
-    assert [(2, 8)] == again.acked_ranges()
-
-
-def test_a_cursor_of_a_part_of_a_log_goes_on_where_the_log_was_read_to() -> None:
-    cursor = ContiguousCursor()
-    assert (None, 9) == (cursor.resume_after(None), cursor.resume_after(9))
-    cursor.offer(3)
-    assert 3 == cursor.resume_after(9)
-    cursor.settle(3)
-    assert (4, 9, 4) == (cursor.resume_offset, cursor.resume_after(9), cursor.resume_after(2))
-    again = ContiguousCursor.from_token(cursor.to_token(read_to=9).text)
-    assert (3, 9, []) == (again.safe_cursor, again.resume_offset, again.acked_ranges())
 
 
 def test_what_was_settled_above_the_place_that_was_read_to_stays_so() -> None:
@@ -495,47 +243,10 @@ def test_the_place_that_was_read_to_is_a_position(read_to: Any) -> None:
         ContiguousCursor().to_token(read_to=read_to)
 
 
-def test_a_late_ack_from_before_the_restart_is_not_remembered() -> None:
-    cursor = offered(1, 2)
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert not again.settle(1)
-    assert [WORK, WORK] == [again.offer(1), again.offer(2)]
-
-
 @pytest.mark.parametrize("start", [None, 0, -7, 2**63])
 def test_a_cursor_that_was_never_offered_anything_survives_a_restart(start: int | None) -> None:
     again = ContiguousCursor.from_token(ContiguousCursor(start).to_token().text)
     assert (None, start, None, []) == (again.safe_cursor, again.resume_offset, again.last, again.acked_ranges())
-
-
-def test_the_gap_below_the_resume_offset_survives_a_restart() -> None:
-    cursor = offered(3, 50)
-    cursor.settle(3)
-    again = ContiguousCursor.from_token(cursor.to_token().text)
-    assert (3, 50) == (again.safe_cursor, again.resume_offset)
-    again.check_invariants()
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_the_outermost_offsets_fit_into_a_token(sign: int) -> None:
-    outermost = sign * (2**63 - 1)
-    cursor = offered(*sorted([outermost, 0]))
-    for offset in sorted([outermost, 0]):
-        again = ContiguousCursor.from_token(cursor.to_token().text)
-        assert (cursor.safe_cursor, cursor.resume_offset) == (again.safe_cursor, again.resume_offset)
-        cursor.settle(offset)
-    text = cursor.to_token().text
-    assert text == ContiguousCursor.from_token(text).to_token().text
-
-
-def test_ten_thousand_holes_are_kept_as_far_as_they_fit_and_the_rest_is_confessed() -> None:
-    cursor = offered(*range(20_000))
-    cursor.settle_many(range(1, 20_000, 2))
-    token = cursor.to_token()
-    assert len(token.text) <= DEFAULT_TOKEN_BYTES == 4_096
-    kept = 10_000 - token.omitted_ranges
-    assert (True, token.omitted_ranges) == (kept > 1_500, token.omitted_span)
-    assert cursor.acked_ranges()[:kept] == ContiguousCursor.from_token(token.text).acked_ranges()
 
 
 def test_every_budget_keeps_as_many_ranges_as_fit() -> None:
@@ -615,12 +326,6 @@ def test_the_text_of_a_token_is_pinned_because_stores_keep_it() -> None:
 def test_what_is_no_token_of_this_version_raises_one_error(text: object, requirement: str) -> None:
     with pytest.raises(SnapshotError, match=requirement):
         ContiguousCursor.from_token(text)  # type: ignore[arg-type]  # the mistake under test
-
-
-def test_the_error_of_a_huge_forgery_shows_only_its_beginning() -> None:
-    with pytest.raises(SnapshotError) as caught:
-        ContiguousCursor.from_token("x" * 1_000_000)
-    assert len(str(caught.value)) < 250
 
 
 def test_no_truncation_and_no_changed_character_of_a_token_is_taken() -> None:
