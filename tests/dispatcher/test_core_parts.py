@@ -6,7 +6,7 @@ from tests.alphabet import AlphabetRing, fill
 
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared._core.feature import Feature
-from keyshared.config import Poison, RetryPolicy
+from keyshared.config import Poison, RetryPolicy, Unmatched
 from keyshared.effects import CursorAdvanced, Deliver, Load, Resumed
 
 
@@ -160,3 +160,68 @@ def test_several_messages_at_once_may_wait_for_their_time() -> None:
 
     assert [1] == finish(dispatcher, effects)
     assert [0] == finish(dispatcher, dispatcher.handle_timeout(now_ms=50))
+
+
+def test_without_a_timeout_the_next_message_goes_out_in_the_place_of_the_settled_one() -> None:
+    dispatcher = subscription("ann", ack_timeout_ms=None)
+    fill(dispatcher, "k", "k")
+
+    assert [Deliver(1, b"k", "ann", 1, 0, None), CursorAdvanced(0)] == dispatcher.ack(0, "ann", 1)
+    assert None is dispatcher.next_deadline_ms()
+
+
+def test_a_late_ack_among_several_settles_what_waits_for_its_retry() -> None:
+    dispatcher = subscription("ann", retry=RetryPolicy(base_delay_ms=100))
+    fill(dispatcher, "k", "k", "l")
+    dispatcher.nack(0, "ann", 1)
+
+    expected = [Deliver(1, b"k", "ann", 1, 0, None), CursorAdvanced(0)]
+    assert expected == dispatcher.ack_many([(0, "ann", 1), (2, "ann", 1)])
+
+
+def test_a_new_key_counts_at_once_for_who_has_most_room() -> None:
+    dispatcher = subscription("ann", "bob", max_in_flight_per_consumer=2)
+    key = next(key for key in map(str, range(99)) if dispatcher.owner(key) == "bob")
+
+    assert [Deliver(0, None, "ann", 1, 0, None)] == dispatcher.offer(0, None)
+    dispatcher.offer(1, key)
+    assert [Deliver(2, None, "ann", 1, 0, None)] == dispatcher.offer(2, None)
+
+
+def test_a_pull_takes_as_many_of_a_key_as_may_be_open() -> None:
+    dispatcher = subscription(max_in_flight_per_key=3)
+    dispatcher.add_consumer("ann", limit=0)
+    fill(dispatcher, "k", "k", "k", "k")
+
+    assert [0, 1, 2] == [effect.offset for effect in dispatcher.pull("ann", 4) if isinstance(effect, Deliver)]
+
+
+def test_a_weight_is_set_for_a_name_that_the_placement_brought_along() -> None:
+    dispatcher: KeySharedDispatcher[Any] = KeySharedDispatcher(HashRing(["ann"]))
+
+    dispatcher.add_consumer("ann", weight=2)
+    assert HashRing({"ann": 2}).ranges == dispatcher.placement.ranges
+
+
+def test_a_message_that_is_skipped_while_nothing_is_outstanding_is_no_hole() -> None:
+    dispatcher = subscription(max_ack_holes=1, unmatched=Unmatched.SKIP)
+    dispatcher.add_consumer("ann", filters=["a*"])
+    for offset in range(3):
+        dispatcher.offer(offset, "b")
+
+    assert [Deliver(3, b"a", "ann", 1, 0, None)] == dispatcher.offer(3, "a")
+    for offset in (4, 5):
+        dispatcher.offer(offset, "b")
+    assert [Deliver(6, b"ab", "ann", 1, 0, None)] == dispatcher.offer(6, "ab")
+
+
+def test_what_was_known_of_the_capacity_of_a_consumer_is_forgotten_now_and_then() -> None:
+    dispatcher = subscription(window=1_000)
+    dispatcher.add_consumer("ann", limit=400)
+    fill(dispatcher, *[None] * 200)
+
+    for number in range(80):  # its capacity grows, so what was known before stays below
+        dispatcher.ack_many([(2 * number, "ann", 1), (2 * number + 1, "ann", 1)])
+        assert 1 == len(dispatcher.offer(200 + number, None))
+    assert len(dispatcher._machine.window.rooms._heap) < 70
+    dispatcher.check_invariants()
