@@ -35,46 +35,7 @@ def test_an_entry_names_its_hash_its_holder_and_what_it_waits_for() -> None:
     assert (1, True, False) == (len(hashes), 7 in hashes, 8 in hashes)
 
 
-def test_more_entries_of_a_hash_are_waited_for_too() -> None:
-    hashes = draining(("a", 7), ("a", 7))
-    assert hashes.add("a", 7, 3) is hashes.entry(7)
-    assert 5 == hashes.stats().unacked
-
-
-def test_the_last_one_reduced_ends_the_drain() -> None:
-    hashes = draining(("a", 7), ("a", 7))
-    assert ([], True) == (hashes.reduce("a", 7), 7 in hashes)
-    assert ([], False) == (hashes.reduce("a", 7), 7 in hashes)
-    assert hashes.entry(7) is None
-
-
-def test_several_can_be_reduced_at_once() -> None:
-    hashes = draining(("a", 7))
-    hashes.add("a", 7, 4)
-    assert [] == hashes.reduce("a", 7, 5)
-    assert 7 not in hashes
-
-
-def test_a_hash_that_does_not_drain_is_passed_over() -> None:
-    hashes = draining(("a", 7))
-    assert [] == hashes.reduce("b", 8)
-    assert [] == hashes.reduce("b", 0)
-    assert not hashes.should_block("b", 0)
-    assert ((("a", 7),), 1) == (tuple(("a", entry.hash) for entry in hashes.stats("a").entries), len(hashes))
-
-
 # Blocking
-
-
-def test_another_consumer_is_refused_while_the_hash_drains() -> None:
-    hashes = draining(("a", 7))
-    assert hashes.should_block("b", 7)
-    assert hashes.should_block("c", 7)
-    assert (DrainingEntry(7, 1, 2),) == hashes.stats().entries
-
-
-def test_nobody_is_refused_a_hash_that_does_not_drain() -> None:
-    assert not draining(("a", 7)).should_block("b", 8)
 
 
 def test_the_holder_is_not_refused_and_takes_the_hash_back_without_a_word() -> None:
@@ -91,13 +52,6 @@ def test_the_hash_that_is_unblocked_is_the_answer_if_somebody_was_refused() -> N
     hashes.should_block("b", 7)
     assert [7] == hashes.reduce("a", 7)
     assert [] == hashes.reduce("a", 8)  # nobody had asked for it
-
-
-def test_a_consumer_that_leaves_unblocks_nothing() -> None:
-    hashes = draining(("a", 7))
-    hashes.should_block("b", 7)
-    assert [] == hashes.reduce("a", 7, closing=True)
-    assert 7 not in hashes
 
 
 # Batches
@@ -124,48 +78,12 @@ def test_only_the_outermost_batch_answers() -> None:
     assert [7] == hashes.end_batch()
 
 
-def test_a_hash_that_was_unblocked_twice_in_a_batch_is_named_once() -> None:
-    hashes = DrainingHashes()
-    hashes.start_batch()
-    for _ in range(2):
-        hashes.add("a", 7)
-        hashes.should_block("b", 7)
-        hashes.reduce("a", 7)
-    assert [7] == hashes.end_batch()
-
-
-def test_closing_keeps_silent_in_a_batch_too() -> None:
-    hashes = draining(("a", 7))
-    hashes.should_block("b", 7)
-    hashes.start_batch()
-    hashes.reduce("a", 7, closing=True)
-    assert [] == hashes.end_batch()
-
-
-def test_after_a_batch_answers_come_at_once_again() -> None:
-    hashes = draining(("a", 7))
-    hashes.start_batch()
-    hashes.end_batch()
-    hashes.should_block("b", 7)
-    assert [7] == hashes.reduce("a", 7)
-
-
 def test_a_batch_that_has_not_begun_cannot_end() -> None:
     with pytest.raises(MisuseError, match="call start_batch first"):
         DrainingHashes().end_batch()
 
 
 # An ack belongs to one drain: upstream's concurrency tests, as sequences
-
-
-def test_a_new_entry_has_its_first_reference_at_once() -> None:
-    assert 1 == DrainingHashes().add("a", 7).unacked
-
-
-def test_a_reference_that_was_added_survives_an_ack() -> None:
-    hashes = draining(("a", 7), ("a", 7))
-    hashes.reduce("a", 7)
-    assert 1 == hashes.stats("a").unacked
 
 
 @pytest.mark.parametrize("holder", ["a", "b"])
@@ -177,29 +95,6 @@ def test_a_stale_ack_never_touches_the_drain_that_came_after(holder: str, count:
     new = hashes.add(holder, 7, count)
     assert [] == hashes.reduce("a", 7, of=old)
     assert (new, count) == (hashes.entry(7), new.unacked)
-
-
-def test_an_ack_of_the_drain_itself_counts() -> None:
-    hashes = DrainingHashes()
-    drain = hashes.add("a", 7)
-    hashes.should_block("b", 7)
-    assert [7] == hashes.reduce("a", 7, of=drain)
-
-
-def test_the_last_ack_after_the_owner_took_the_hash_back_changes_nothing() -> None:
-    hashes = DrainingHashes()
-    drain = hashes.add("a", 7)
-    hashes.should_block("b", 7)
-    hashes.should_block("a", 7)
-    assert [] == hashes.reduce("a", 7, of=drain)
-    assert DrainingStats(0, 1, 0, ()) == hashes.stats("a")
-
-
-def test_taking_a_hash_back_after_the_last_ack_clears_nothing_twice() -> None:
-    hashes = draining(("a", 7))
-    hashes.reduce("a", 7)
-    assert not hashes.should_block("a", 7)
-    assert 1 == hashes.stats("a").cleared_total
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -203,7 +203,9 @@ def tests_of(module: str) -> list[str]:
     """Return the tests of a module or its package, where there are some of its own."""
     package, _, name = module.removesuffix(".py").rpartition("/")
     stem = name.strip("_")
-    patterns = (f"tests/{package}/test_{stem}*.py", f"tests/test_{stem}*.py", f"tests/properties/test_{stem}*.py")
+    names = {stem, package or stem}
+    patterns = [f"tests/{package}/test_{stem}*.py", f"tests/test_{stem}*.py"]
+    patterns += [f"tests/properties/test_{name}*.py" for name in sorted(names)]  # such as the oracle of a package
     own = sorted(path for pattern in patterns for path in ROOT.glob(pattern.replace("//", "/")))
     folder = ROOT / "tests" / package
     return [str(path) for path in (*own, *([folder] if package and folder.is_dir() else []))]

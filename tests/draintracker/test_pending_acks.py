@@ -52,14 +52,6 @@ def test_a_position_that_is_pending_is_replaced_and_the_size_stays() -> None:
     acks.check_invariants()
 
 
-@pytest.mark.parametrize("hash_", EXTREMES)
-@pytest.mark.parametrize("remaining", [0, 1, 2**31 - 1])
-def test_every_field_comes_back_as_it_was(hash_: int, remaining: int) -> None:
-    acks = PendingAcks()
-    acks.add((hash_, -hash_), hash_, remaining)
-    assert [PendingAck((hash_, -hash_), hash_, remaining)] == acks.remove_up_to((hash_, -hash_))
-
-
 # Walking
 
 
@@ -67,39 +59,7 @@ def test_a_walk_goes_up_through_the_positions() -> None:
     assert [(1, 9), (2, 0), (2, 5)] == positions(pending(*THREE))
 
 
-def test_a_walk_over_some_hashes_is_half_open_and_goes_up() -> None:
-    acks = pending(((1, 1), 30), ((1, 2), 10), ((1, 3), 20), ((1, 4), 10))
-    assert [10, 20] == list(acks.hashes_between(10, 30))
-    assert [20] == list(acks.hashes_between(11, 30))
-    assert [] == list(acks.hashes_between(11, 20))
-    assert [10, 20, 30] == list(acks.hashes())
-
-
-def test_entries_are_counted_and_listed_by_hash() -> None:
-    acks = pending(*THREE)
-    assert (2, [(2, 0), (2, 5)]) == (acks.count(7), acks.positions_of(7))
-    assert (0, []) == (acks.count(1), acks.positions_of(1))
-
-
 # Removing
-
-
-def test_what_is_removed_is_the_answer() -> None:
-    acks = pending(*THREE)
-    assert PendingAck((2, 5), 7) == acks.remove((2, 5))
-    assert [(1, 9), (2, 0)] == positions(acks)
-
-
-def test_removing_what_is_not_pending_answers_none() -> None:
-    acks = pending(*THREE)
-    assert acks.remove((2, 1)) is None
-    assert 3 == len(acks)
-
-
-def test_the_last_entry_of_a_hash_takes_it_out_of_the_index() -> None:
-    acks = pending(*THREE)
-    acks.remove((1, 9))
-    assert [7] == list(acks.hashes())
 
 
 @pytest.mark.parametrize(("hash_", "remaining"), [(7, 2), (8, 1)])
@@ -116,33 +76,6 @@ def test_an_entry_that_is_as_believed_goes() -> None:
     assert 2 == len(acks)
 
 
-def test_everything_up_to_a_position_goes_across_ledgers_boundary_included() -> None:
-    acks = pending(((1, 50), 7), ((2, 0), 8), ((2, 3), 7), ((2, 4), 7), ((3, 0), 8))
-    assert [(1, 50), (2, 0), (2, 3)] == [ack.position for ack in acks.remove_up_to((2, 3))]
-    assert [(2, 4), (3, 0)] == positions(acks)
-    acks.check_invariants()
-
-
-def test_the_boundary_need_not_be_pending() -> None:
-    acks = pending(*THREE)
-    assert [] == acks.remove_up_to((1, 8))
-    assert [(1, 9)] == [ack.position for ack in acks.remove_up_to((1, 100))]
-
-
-def test_everything_of_a_hash_goes() -> None:
-    acks = pending(*THREE)
-    assert [(2, 0), (2, 5)] == [ack.position for ack in acks.remove_hash(7)]
-    assert [] == acks.remove_hash(7)
-    assert [(1, 9)] == positions(acks)
-
-
-def test_clearing_answers_everything_in_order_and_more_may_be_added() -> None:
-    acks = pending(*THREE)
-    assert [(1, 9), (2, 0), (2, 5)] == [ack.position for ack in acks.clear()]
-    assert (0, [], False) == (len(acks), list(acks.hashes()), acks.closed)
-    assert acks.add((1, 1), 7)
-
-
 def test_closing_answers_everything_in_order_and_once() -> None:
     acks = pending(*THREE)
     assert [(1, 9), (2, 0), (2, 5)] == [ack.position for ack in acks.close()]
@@ -152,31 +85,11 @@ def test_closing_answers_everything_in_order_and_once() -> None:
 # Batches acked in parts
 
 
-def test_a_part_of_a_batch_is_counted_and_the_hash_stays() -> None:
-    acks = PendingAcks()
-    acks.add((1, 1), -5, 10, generation=2)
-    assert 7 == acks.reduce_remaining((1, 1), 3)
-    assert PendingAck((1, 1), -5, 7, 2) == acks.get((1, 1))
-
-
-def test_an_entry_with_nothing_left_is_pending_until_it_is_removed() -> None:
-    acks = PendingAcks()
-    acks.add((1, 1), 7, 2)
-    assert 0 == acks.reduce_remaining((1, 1), 2)
-    assert (1, 1) in acks
-
-
-def test_more_acks_than_messages_leave_none_and_never_less() -> None:
-    acks = PendingAcks()
-    acks.add((1, 1), 7, 2)
-    assert [0, 0] == [acks.reduce_remaining((1, 1), 5), acks.reduce_remaining((1, 1), 1)]
+# Mistakes
 
 
 def test_a_part_of_what_is_not_pending_answers_none() -> None:
     assert PendingAcks().reduce_remaining((1, 1), 1) is None
-
-
-# Mistakes
 
 
 @pytest.mark.parametrize(

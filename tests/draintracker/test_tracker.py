@@ -91,6 +91,7 @@ def test_a_consumer_that_is_gone_is_sent_nothing() -> None:
     tracker = DrainTracker(ALL_A)
     assert Refusal.GONE is tracker.add("b", (0, 1), 3) is tracker.refusal("b", 3)
     assert () == tracker.pending("b")
+    assert Returned() == tracker.take_back("b", [(0, 1)])
 
 
 @pytest.mark.parametrize("hash_", [3, 12])
@@ -98,13 +99,6 @@ def test_whoever_does_not_own_the_hash_is_sent_nothing_even_if_nothing_is_pendin
     tracker = DrainTracker(owned((8, None), (SLOTS, "a")))
     tracker.add_consumer("b", tracker.owners)
     assert Refusal.NOT_OWNER is tracker.add("b", (0, 1), hash_) is tracker.refusal("b", hash_)
-
-
-def test_an_entry_chosen_before_a_join_is_refused_to_the_old_owner_after_it() -> None:
-    tracker, _ = draining()
-    assert Refusal.NOT_OWNER is tracker.add("a", (0, 4), 3)
-    assert Refusal.NOT_OWNER is tracker.add("a", (0, 5), 4)
-    assert 2 == tracker.stats("a").unacked
 
 
 def test_the_new_owner_is_refused_a_hash_that_drains_and_sent_the_others() -> None:
@@ -115,47 +109,7 @@ def test_the_new_owner_is_refused_a_hash_that_drains_and_sent_the_others() -> No
     sent(tracker, "b", (0, 5), 4)
 
 
-def test_a_refusal_leaves_nothing_behind() -> None:
-    tracker, _ = draining()
-    before = tracker.pending("b"), tracker.explain(4), tracker.stats("b")
-    tracker.add("b", (0, 4), 3)
-    assert before == (tracker.pending("b"), tracker.explain(4), tracker.stats("b"))
-
-
-def test_an_entry_that_is_sent_again_to_the_same_consumer_is_pending_once() -> None:
-    tracker = DrainTracker(ALL_A)
-    first, second = sent(tracker, "a", (0, 1), 3), sent(tracker, "a", (0, 1), 3)
-    assert (SendReceipt("a", (0, 1), 2), 1) == (second, len(tracker.pending("a")))
-    assert EntryAcked(settled=False, entry=None) == tracker.ack(*first)
-    assert tracker.ack(*second).settled
-
-
 # Acks
-
-
-def test_the_last_ack_of_a_hash_unblocks_it_if_somebody_was_refused() -> None:
-    tracker, (first, other, last) = draining()
-    tracker.refusal("b", 3)
-    assert [(), (), (3,)] == [tracker.ack(*receipt).unblocked for receipt in (first, other, last)]
-    sent(tracker, "b", (0, 4), 3)
-
-
-def test_the_last_ack_is_silent_if_nobody_was_refused() -> None:
-    tracker, (first, _, last) = draining()
-    assert [(), ()] == [tracker.ack(*receipt).unblocked for receipt in (first, last)]
-    assert DrainingStats(0, 1, 0, ()) == tracker.stats("a")
-
-
-def test_what_was_refused_at_the_last_moment_is_unblocked_like_the_rest() -> None:
-    tracker, (first, _, last) = draining()
-    tracker.add("b", (0, 4), 3)
-    tracker.ack(*first)
-    assert (3,) == tracker.ack(*last).unblocked
-
-
-def test_an_ack_says_what_it_settled() -> None:
-    tracker, (first, *_) = draining()
-    assert EntryAcked(settled=True, entry=PendingAck((0, 1), 3, 1, 1)) == tracker.ack(*first)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +130,9 @@ def test_an_ack_without_a_number_means_the_latest_sending() -> None:
     assert PendingAck((0, 1), 3, 1, 2) == tracker.ack("a", (0, 1)).entry
 
 
+# Joins, leaves and other changes of owners
+
+
 def test_a_batch_acked_in_parts_drains_with_its_last_message() -> None:
     tracker = DrainTracker(ALL_A)
     receipt = sent(tracker, "a", (0, 1), 3, 10)
@@ -186,26 +143,6 @@ def test_a_batch_acked_in_parts_drains_with_its_last_message() -> None:
     assert (3,) == tracker.ack(*receipt, messages=5).unblocked  # one of them twice
 
 
-def test_an_ack_of_all_settles_a_batch_that_was_acked_in_parts() -> None:
-    tracker = DrainTracker(ALL_A)
-    receipt = sent(tracker, "a", (0, 1), 3, 10)
-    tracker.ack(*receipt, messages=6)
-    assert EntryAcked(settled=True, entry=PendingAck((0, 1), 3, 4, 1)) == tracker.ack(*receipt)
-
-
-def test_an_ack_from_before_a_reconnect_settles_nothing_of_the_new_session() -> None:
-    tracker = DrainTracker(ALL_A)
-    old = sent(tracker, "a", (0, 1), 3)
-    tracker.remove_consumer("a", NOBODYS)
-    tracker.add_consumer("a", ALL_A)
-    new = sent(tracker, "a", (0, 1), 3)
-    assert not tracker.ack(*old).settled
-    assert tracker.ack(*new).settled
-
-
-# Joins, leaves and other changes of owners
-
-
 def test_a_join_tells_what_moved_and_lets_what_is_unacked_drain() -> None:
     tracker = DrainTracker(ALL_A)
     sent(tracker, "a", (0, 1), 3)
@@ -214,42 +151,9 @@ def test_a_join_tells_what_moved_and_lets_what_is_unacked_drain() -> None:
     assert DrainingStats(1, 0, 1, (DrainingEntry(3, 1, 0),)) == tracker.stats("a") == tracker.stats()
 
 
-def test_what_nothing_is_pending_of_moves_at_once() -> None:
-    tracker = DrainTracker(ALL_A)
-    tracker.add_consumer("b", HALVES)
-    sent(tracker, "b", (0, 1), 3)
-
-
-def test_everyone_who_owns_something_is_connected_from_the_start() -> None:
-    assert ("a", "b") == DrainTracker(HALVES).consumers
-
-
 def test_a_tracker_may_begin_with_nobody() -> None:
     tracker = DrainTracker(NOBODYS)
     assert OwnersChanged(moved=(Moved(0, SLOTS, None, "a"),)) == tracker.add_consumer("a", ALL_A)
-
-
-def test_a_hash_that_comes_home_drains_no_more_and_wakes_who_was_refused() -> None:
-    tracker, _ = draining()
-    tracker.refusal("b", 3)
-    assert (3,) == tracker.set_owners(ALL_A).unblocked
-    assert DrainingStats(0, 1, 0, ()) == tracker.stats("a")
-    sent(tracker, "a", (0, 4), 3)
-
-
-def test_a_hash_that_comes_home_wakes_nobody_if_nobody_was_refused() -> None:
-    tracker, _ = draining()
-    assert () == tracker.set_owners(ALL_A).unblocked
-
-
-def test_a_hash_that_moves_on_while_it_drains_drains_for_its_newest_owner() -> None:
-    tracker, (first, _, last) = draining()
-    tracker.refusal("b", 3)
-    assert () == tracker.add_consumer("c", ALL_C).unblocked
-    assert Refusal.NOT_OWNER is tracker.refusal("b", 3)
-    assert Refusal.DRAINING is tracker.refusal("c", 3)
-    tracker.ack(*first)
-    assert (3,) == tracker.ack(*last).unblocked
 
 
 def test_a_hash_that_nobody_owns_goes_on_draining() -> None:
@@ -272,50 +176,12 @@ def test_a_leaver_gives_back_what_it_held_in_order_and_nothing_is_told_twice() -
     sent(tracker, "b", (0, 1), 3)
 
 
-def test_a_leave_that_sends_a_hash_home_says_so() -> None:
-    tracker, _ = draining()
-    tracker.refusal("b", 3)
-    sent(tracker, "b", (0, 7), 5)
-    change = tracker.remove_consumer("b", ALL_A)
-    assert ([(0, 7)], (3,)) == (positions(change.replay), change.unblocked)
-
-
-def test_a_leave_moves_what_others_hold_too() -> None:
-    tracker = DrainTracker(owned((4, "a"), (8, "b"), (SLOTS, "c")))
-    receipt = sent(tracker, "b", (0, 1), 5)
-    tracker.remove_consumer("a", ALL_C)
-    assert Refusal.DRAINING is tracker.refusal("c", 5)
-    assert (5,) == tracker.ack(*receipt).unblocked
+# Taking back and expiry
 
 
 def test_a_leaver_that_is_unknown_holds_nothing_but_the_owners_change() -> None:
     tracker, _ = draining()
     assert OwnersChanged(moved=(Moved(0, 8, "b", "a"),)) == tracker.remove_consumer("nobody", ALL_A)
-
-
-def test_who_owns_nothing_any_more_may_finish_what_it_holds() -> None:
-    tracker, (first, *_) = draining()
-    tracker.set_owners(ALL_B)
-    assert ("a", "b") == tracker.consumers
-    assert 2 == tracker.stats("a").hashes
-    assert tracker.ack(*first).settled
-
-
-# Taking back and expiry
-
-
-def test_what_is_taken_back_is_the_answer_and_unblocks() -> None:
-    tracker, _ = draining()
-    tracker.refusal("b", 3)
-    assert Returned((PendingAck((0, 3), 3, 1, 3),)) == tracker.take_back("a", [(0, 3), (9, 9)])
-    returned = tracker.take_back("a")
-    assert ([(0, 1), (0, 2)], (3,)) == (positions(returned.entries), returned.unblocked)
-    assert Returned() == tracker.take_back("a") == tracker.take_back("nobody", [(0, 1)])
-
-
-def test_what_is_taken_back_comes_in_order_whatever_the_question() -> None:
-    tracker, _ = draining()
-    assert [(0, 1), (0, 3)] == positions(tracker.take_back("a", [(0, 3), (0, 1), (0, 3)]).entries)
 
 
 def test_what_expires_is_gone_everywhere_and_unblocks_each_hash_once() -> None:
@@ -325,13 +191,6 @@ def test_what_expires_is_gone_everywhere_and_unblocks_each_hash_once() -> None:
     returned = tracker.expire_up_to((0, 3))
     assert ([(0, 1), (0, 2), (0, 2), (0, 3)], (3,)) == (positions(returned.entries), returned.unblocked)
     assert Returned() == tracker.expire_up_to((0, 3))
-
-
-def test_what_is_above_stays_and_goes_on_draining() -> None:
-    tracker, _ = draining()
-    tracker.refusal("b", 3)
-    assert () == tracker.expire_up_to((0, 2)).unblocked
-    assert ((0, 3),) == tracker.explain(3).positions
 
 
 # The deadline
@@ -367,15 +226,6 @@ def test_late_acks_after_a_hand_over_settle_their_own_entries_and_unblock_nobody
     assert tracker.ack(*again).settled
 
 
-def test_what_was_handed_over_does_not_drain_again() -> None:
-    tracker, _ = draining(drain_timeout_ms=500)
-    tracker.handle_timeout(now_ms=600)
-    tracker.set_owners(ALL_A)
-    tracker.set_owners(ALL_B)
-    assert tracker.refusal("b", 3) is None
-    tracker.check_invariants()
-
-
 def test_what_was_handed_over_is_neither_replayed_nor_given_back() -> None:
     tracker, _ = draining(drain_timeout_ms=500)
     tracker.handle_timeout(now_ms=600)
@@ -388,23 +238,6 @@ def test_what_was_handed_over_is_neither_replayed_nor_given_back() -> None:
     assert () == tracker.explain(3).late
 
 
-def test_what_was_handed_over_expires_too() -> None:
-    tracker, _ = draining(drain_timeout_ms=500)
-    tracker.handle_timeout(now_ms=600)
-    assert [(0, 2)] == positions(tracker.expire_up_to((0, 2)).entries)
-    assert (("a", ((0, 3),)),) == tracker.explain(3).late
-
-
-def test_a_consumer_may_hold_an_entry_late_and_again() -> None:
-    tracker, (first, *_) = draining(drain_timeout_ms=500)
-    tracker.handle_timeout(now_ms=600)
-    tracker.set_owners(ALL_A)
-    again = sent(tracker, "a", (0, 1), 3)
-    assert EntryAcked(settled=False, entry=PendingAck((0, 1), 3, 1, 4)) == EntryAcked(False, tracker.pending("a")[0])
-    assert PendingAck((0, 1), 3, 1, 1) == tracker.ack(*first).entry
-    assert PendingAck((0, 1), 3, 1, 4) == tracker.ack(*again).entry
-
-
 def test_a_drain_that_ends_in_time_has_no_deadline_any_more() -> None:
     tracker, (first, _, last) = draining(drain_timeout_ms=500)
     tracker.ack(*first)
@@ -413,42 +246,9 @@ def test_a_drain_that_ends_in_time_has_no_deadline_any_more() -> None:
     assert tracker.next_deadline_ms() is None
 
 
-def test_a_hash_that_is_unblocked_leaves_no_refusals_behind() -> None:
-    tracker = DrainTracker(ALL_A)
-    receipts = [sent(tracker, "a", (0, hash_), hash_) for hash_ in (3, 4)]
-    tracker.add_consumer("b", ALL_B)  # both begin to drain in one call
-    tracker.refusal("b", 3)
-    assert (3,) == tracker.ack(*receipts[0]).unblocked
-    tracker.check_invariants()
-
-
 def test_the_shortest_deadline_is_a_millisecond() -> None:
     tracker, _ = draining(drain_timeout_ms=1)
     assert 101 == tracker.next_deadline_ms()
-
-
-def test_a_drain_that_begins_again_has_a_new_deadline() -> None:
-    tracker, _ = draining(drain_timeout_ms=500)
-    tracker.set_owners(ALL_A, now_ms=200)
-    tracker.set_owners(ALL_B, now_ms=300)
-    assert [] == tracker.handle_timeout(now_ms=600)
-    assert 800 == tracker.next_deadline_ms()
-    assert [3, 12] == [handed.hash for handed in tracker.handle_timeout(now_ms=800)]
-
-
-def test_a_hand_over_to_nobody_says_so() -> None:
-    tracker, _ = draining(drain_timeout_ms=500)
-    tracker.set_owners(NOBODYS)
-    assert [("a", None)] * 2 == [(each.consumer, each.owner) for each in tracker.handle_timeout(now_ms=600)]
-
-
-def test_hand_overs_come_in_the_order_in_which_the_drains_began() -> None:
-    tracker = DrainTracker(ALL_A, drain_timeout_ms=10)
-    for entry, hash_ in enumerate([12, 9, 3]):
-        sent(tracker, "a", (0, entry), hash_)
-    tracker.add_consumer("b", owned((8, "b"), (SLOTS, "a")), now_ms=1)
-    tracker.set_owners(ALL_B, now_ms=2)
-    assert [3, 9, 12] == [handed.hash for handed in tracker.handle_timeout(now_ms=50)]
 
 
 def test_one_stuck_hash_does_not_keep_thousands_of_ended_drains() -> None:
