@@ -16,7 +16,7 @@ HAPPENINGS: Final = 100_000
 REPEATS: Final = 5
 TARGET: Final = 150_000
 CONSUMERS: Final = 8
-CLAIMS: Final = Claims(per_consumer=10_000, window=10_000, cursor_keeps_up=True)
+CLAIMS: Final = Claims(per_consumer=10_000, max_tracked=10_000, cursor_keeps_up=True)
 
 
 def history(events: int, outstanding: int, *, quiet: bool) -> Iterator[Event]:
@@ -85,7 +85,7 @@ def speed(scale: Scale) -> Report:
 
 
 def _measure(report: Report, scale: Scale, outstanding: int, path: Path) -> None:
-    claims = replace(CLAIMS, window=2 * outstanding + 2)
+    claims = replace(CLAIMS, max_tracked=2 * outstanding + 2)
     told = list(history(scale.size(HAPPENINGS), outstanding, quiet=True))
     lines = list(write_jsonl(told))
     path.write_text("".join(lines))

@@ -8,9 +8,20 @@ from keyshared.testing.machine import KeySharedMachine
 class Client:  # yours, which is tried: this one works on one message at a time
     has = None
 
+    def poll(self, position, end):
+        if self.has is not None or position == end:
+            return []
+        self.has = position
+        return [position]
+
+    def done(self, offset):
+        is_open = self.has == offset
+        self.has = None if is_open else self.has
+        return is_open
+
     def on_revoke(self):  # it stops its handler
         stopped, self.has = self.has, None
-        return stopped
+        return [] if stopped is None else [stopped]
 
 
 class GroupDriver(Driver):
@@ -20,8 +31,8 @@ class GroupDriver(Driver):
         self.log, self.committed, self.members, self.owner, self.news = [], 0, {}, None, []
 
     def rebalance(self):
-        stopped = self.members[self.owner].on_revoke() if self.owner in self.members else None
-        self.news += [] if stopped is None else [Released(offset=stopped, consumer=self.owner)]
+        stopped = self.members[self.owner].on_revoke() if self.owner in self.members else []
+        self.news += [Released(offset=offset, consumer=self.owner) for offset in stopped]
         self.owner = max(self.members, default=None)
 
     def connect(self, consumer, filters=()):
@@ -38,23 +49,19 @@ class GroupDriver(Driver):
 
     def receive(self, consumer):
         client = self.members[consumer]
-        if consumer != self.owner or client.has is not None or self.committed == len(self.log):
-            return []
-        client.has = self.committed
-        return [Delivery(client.has, self.log[client.has])]
+        offsets = client.poll(self.committed, len(self.log)) if consumer == self.owner else []
+        return [Delivery(offset, self.log[offset]) for offset in offsets]
 
     def ack(self, consumer, delivery):
-        counted = consumer == self.owner and self.members[consumer].has == delivery.offset
-        if counted:
-            self.members[consumer].has, self.committed = None, delivery.offset + 1
+        counted = consumer == self.owner and self.members[consumer].done(delivery.offset)
+        self.committed += counted
         return counted
 
     def cursor(self):
         return self.committed
 
     def notices(self):
-        news, self.news = self.news, []
-        return news
+        return [self.news.pop(0) for _ in range(len(self.news))]
 
 
 class GroupMachine(KeySharedMachine):

@@ -37,7 +37,7 @@ def test_what_no_filter_accepts_takes_no_place_in_a_batch() -> None:
     assert [Skipped(offset, b"a1", SkipReason.UNMATCHED) for offset in (0, 1)] == effects[:2]
     told = [each for each in recorder.history if isinstance(each, past.Published | past.Skipped)]
     assert [0, 0, 1, 1, 2] == [each.offset for each in told]
-    claims = Claims(promises={Promise.BOUNDS, Promise.NO_LOSS}, waiting_per_key=1, spills=False, may_skip=True)
+    claims = Claims(promises={Promise.BOUNDS, Promise.NO_LOSS}, may_skip=True)
     assert [] == check_history(recorder.history, claims)
 
 

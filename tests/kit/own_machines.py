@@ -16,11 +16,13 @@ from tests.leasing import with_settings
 from keyshared.config import KeySessions, OnEvict, Poison
 from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseAnswer, Reservation
+from keyshared.ring import HashRing
+from keyshared.router import KeyRouter
 from keyshared.testing import Claims, Delivery, Promise
 from keyshared.testing import history as h
-from keyshared.testing.dispatcher import DispatcherDriver, RouterDriver
+from keyshared.testing.dispatcher import DispatcherDriver
 from keyshared.testing.draw import KEYS
-from keyshared.testing.driver import AnyDriver
+from keyshared.testing.driver import AnyDriver, Driver
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import StopReading
 
@@ -129,6 +131,43 @@ class TotalOrderMachine(DispatcherMachine):
 
     driver_class = TotalOrderDriver
     claims = replace(DispatcherMachine.claims, total_order=True)
+
+
+class RouterDriver(Driver):
+    """Operates a `KeyRouter`: no acks count and nothing is tracked, so it can claim only where messages go."""
+
+    def __init__(self) -> None:
+        self.router = KeyRouter(HashRing())
+        self.inboxes: dict[str, list[Delivery]] = {}
+        self.length = 0
+
+    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
+        """Join."""
+        self.inboxes[consumer] = []
+        self.router.add_consumer(consumer, filters=filters)
+
+    def disconnect(self, consumer: str) -> None:
+        """Leave, with everything unread."""
+        self.router.remove_consumer(consumer)
+        del self.inboxes[consumer]
+
+    def publish(self, key: bytes | None) -> int:
+        """Send it where it goes now, or drop it."""
+        offset = self.length
+        self.length += 1
+        consumer = self.router.route(key)
+        if consumer is not None:
+            self.inboxes[consumer].append(Delivery(offset, key))
+        return offset
+
+    def receive(self, consumer: str) -> Sequence[Delivery]:
+        """Empty the inbox."""
+        deliveries, self.inboxes[consumer] = self.inboxes[consumer], []
+        return deliveries
+
+    def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # nobody listens
+        """Do nothing."""
+        return None
 
 
 class RouterMachine(KeySharedMachine):

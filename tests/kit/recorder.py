@@ -241,8 +241,6 @@ class Recorder:
 
     def _tell_end(self, name: str) -> None:
         """Write down what can be said between two calls."""
-        if self._config.measure:
-            self._tell(past.Measured, count=sum(self._dispatcher.health().ended.values()))
         deadline = self._dispatcher.next_deadline_ms()
         if name == "handle_timeout" or deadline is None or deadline > self._now:
             self._tell(past.Quiet)  # otherwise the host has still to say that time has passed

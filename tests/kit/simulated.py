@@ -65,7 +65,7 @@ def from_simulation(rows: Iterable[SimulatedRow]) -> Iterator[Event]:
     """Read what happened in a simulation.
 
     What its rows do not tell is left out: who owns a key, the limit of a consumer that joins, and when it was quiet. So
-    affinity is judged by where keys went, and progress only with `Claims.progress_ms`.
+    affinity is judged by where keys went, and progress is not judged.
 
     Args:
         rows: In their order; read lazily.

@@ -255,15 +255,8 @@ class SmallMachine(KeySharedMachine):
     driver_class: ClassVar[type[AnyDriver]] = SmallDriver
     claims = Claims(
         promises=JUDGED
-        - {Promise.FAIRNESS, Promise.ATTEMPTS, Promise.ISOLATION, Promise.ONE_SESSION, Promise.SETTLED_ONCE}
-        - {
-            Promise.GROUP_FAIRNESS,
-            Promise.HEALTH_ADDS_UP,
-            Promise.LATEST_ONLY,
-            Promise.REDRIVE_ORDER,
-            Promise.TOKEN_BUDGET,
-            Promise.WHOLE_BATCH,
-        },
+        - {Promise.FAIRNESS, Promise.ATTEMPTS, Promise.ONE_SESSION, Promise.SETTLED_ONCE}
+        - {Promise.LATEST_ONLY, Promise.REDRIVE_ORDER, Promise.WHOLE_BATCH},
         per_consumer=LIMIT,
         ack_timeout_ms=ACK_TIMEOUT_MS,
         may_dead_letter=True,

@@ -184,11 +184,6 @@ def any_config(choose: Choose) -> DispatcherConfig:
     )
 
 
-def group_of(key: bytes) -> str:
-    """The group of a key, None among them."""
-    return GROUPS.get(key, "other") or ""
-
-
 def claims_of(
     config: DispatcherConfig, slot_of: Callable[[bytes], int] = RANKED_SLOT_OF, rules: Rules | None = None
 ) -> Claims:
@@ -197,11 +192,9 @@ def claims_of(
     limit, group = (None, None) if rules is None else (rules.limit_of, rules.group_of)
     latest_only = config.latest_only if rules is None else rules.latest_only or config.latest_only
     unclaimed = {
-        Promise.TOKEN_BUDGET,  # holes are counted, whatever the length of the token
+        *(() if group is None else (Promise.FAIRNESS,)),
         *(() if batches else (Promise.WHOLE_BATCH,)),
-        *(() if group is not None else (Promise.GROUP_FAIRNESS,)),
         *(() if latest_only else (Promise.LATEST_ONLY,)),
-        *(() if config.measure else (Promise.HEALTH_ADDS_UP,)),
         *(() if config.sessions else (Promise.ONE_SESSION,)),
     }
     return Claims(
@@ -211,22 +204,14 @@ def claims_of(
         limit_of=None if limit is None else partial(_most_open, limit, config),
         latest_only=latest_only,
         per_consumer=config.max_in_flight_per_consumer,
-        # a history does not tell where the payload is of what waits for a retry: `OwnEffects` counts the slots then
-        window=None if config.spill else config.window,
         max_tracked=config.max_tracked,
         unit_of=slot_of if config.unit is DrainUnit.HASH else None,
-        spills=config.spill,
-        waiting_per_key=config.max_waiting_per_key,
-        look_ahead=None if config.look_ahead is None else config.look_ahead.limit,
         total_order=config.ordering_required,
         open_at_once=config.max_in_flight,
-        group_of=None if group is None else group_of,
-        weight_of=None if group is None else WEIGHTS.__getitem__,
-        fairness=0,
+        fairness=0 if group is None else None,  # groups take turns: the judge of the contract counts them
         max_attempts=None if redeliveries is None else redeliveries + 1,
         cursor_keeps_up=True,
         tells_done=config.tell_settled,
-        measures=config.measure,
         sessions=config.sessions is not None,
         linger_ms=None if config.sessions is None else config.sessions.linger_ms,
         may_drop=config.poison is Poison.DROP or config.on_evict is OnEvict.DROP,

@@ -1,6 +1,5 @@
 """Stands before a dispatcher, and has the kit judge everything that happens to it."""
 
-from dataclasses import replace
 from typing import Any
 
 from tests.kit.recorder import Recorder
@@ -27,8 +26,6 @@ class Watch:
         self.recorder: Any = Recorder(dispatcher)
         rules = getattr(dispatcher, "rules", None)
         self.claims = claims_of(config, dispatcher.placement.ranges.slot_of, rules)
-        if dispatcher.acked_ranges():  # by an earlier life, of which this history tells nothing until it is read again
-            self.claims = replace(self.claims, promises=self.claims.promises - {Promise.TOKEN_BUDGET})
         self.checker = Checker(self.claims)
         self.own = OwnEffects(config, rules)
 

@@ -6,14 +6,11 @@ everything again in each row, and forgets nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, TypeAlias
 
-from tests.testing.slow_groups import SlowGroups
 from tests.testing.slow_sessions import SlowSessions
 from tests.testing.slow_turns import SlowTurns
 
-from keyshared.cursor.token import Position, write_token
 from keyshared.testing.claims import Claims, Promise
 from keyshared.testing.history import (
     Acked,
@@ -31,7 +28,6 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
-    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -111,10 +107,6 @@ class Message:
         return self.deliveries[-1].consumer if self.deliveries else None
 
     @property
-    def is_spilled(self) -> bool:
-        return self.held is not None and self.held.reason is HoldReason.SPILLED
-
-    @property
     def is_kept_back(self) -> bool:
         return self.held is not None and self.held.reason in {HoldReason.BLOCKED, HoldReason.OTHER}
 
@@ -138,8 +130,6 @@ class Consumer:
     limit: int | None
     since: int
     is_suspended: bool = False
-    has_room_since_ms: int | None = None
-    had_room: bool = False
 
 
 class SlowBooks:
@@ -153,10 +143,8 @@ class SlowBooks:
         self.unclear: dict[int, tuple[bytes | None, str | None]] = {}  # a key, and who may have it
         self.unclear_again: set[int] = set()  # of these, what was redriven: no cursor says that it is done
         self.let_go: set[int] = set()  # what was unclear, and is done
-        self.was_unclear = False
         self.done: dict[int, bytes | None] = {}  # above the cursor
         self.repeatable: set[int] = set()
-        self.ends = 0
         self.untold: set[int] = set()
         self.published: list[int] = []
         self.newest: dict[LaneName, int] = {}
@@ -231,7 +219,8 @@ class SlowBooks:
         """Whether a message of a key may be open or not, or what was done may have to be done again."""
         lane = [] if key is None else self.lane(-1, key)
         perhaps = any(each.state == "lapsed" or (each.repeated and each.state == "waits") for each in lane)
-        return perhaps or any(self.claims.total_order or of == key for of, _ in self.unclear.values())
+        is_whole = self.claims.total_order
+        return perhaps or any(is_whole or (key is not None and of == key) for of, _ in self.unclear.values())
 
     def of_its_unit(self, key: bytes | None) -> list[Message]:
         unit_of = self.claims.unit_of
@@ -248,14 +237,6 @@ class SlowBooks:
         keys = {each.key for each in self.outstanding.values()} | {of for of, _ in self.unclear.values()}
         return any(self.is_unsure(other) for other in keys if other is not None and unit_of(other) == unit_of(key))
 
-    def window_is_full(self, loading: Message | None = None) -> bool:
-        loaded = [each for each in self.outstanding.values() if not each.is_spilled]
-        of_log = self.of_log()
-        most = self.claims.window
-        if most is not None and loading is not None and of_log and loading.offset <= min(of_log):
-            most += 1
-        return most is not None and len(loaded) >= most
-
     def of_log(self) -> list[int]:
         return sorted(each.offset for each in self.outstanding.values() if not (each.redriven or each.repeated))
 
@@ -263,12 +244,12 @@ class SlowBooks:
         member = self.consumers.get(consumer)
         return self.claims.per_consumer if member is None or member.limit is None else member.limit
 
-    def has_room(self, consumer: Consumer, *, also_for_loads: bool = True) -> bool:
+    def has_room(self, consumer: Consumer) -> bool:
         limit = self.limit(consumer.name)
         mine = [each for each in self.outstanding.values() if each.state != "waits" and each.consumer == consumer.name]
         perhaps = [name for _, name in self.unclear.values() if name == consumer.name]
         loads = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.LOADING]
-        taken = len(mine) + len(perhaps) + (len(loads) if also_for_loads else 0)
+        taken = len(mine) + len(perhaps) + len(loads)
         return not consumer.is_suspended and (limit is None or taken < limit)
 
     def is_held(self, message: Message) -> bool:
@@ -434,7 +415,6 @@ class SlowBooks:
 
     def finish(self, message: Message) -> None:
         del self.outstanding[message.offset]
-        self.ends += 1
         self.untold.add(message.offset)
         if self.claims.rewinds and message.is_published:
             self.done[message.offset] = message.key
@@ -459,7 +439,6 @@ class SlowBooks:
             return
         if message is None and isinstance(self.event, Unclear):
             self.tell(offset)
-        self.was_unclear = True
         if message is None:
             own = None if isinstance(self.event, Unclear) else self.place(offset, key)
             self.unclear[offset] = own, None
@@ -508,13 +487,8 @@ class SlowJudge(SlowBooks):
 
     def __init__(self, claims: Claims) -> None:
         super().__init__(claims)
-        self.ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
-        self.looked_ms: int | None = None
-        self.measured: tuple[int, int] | None = None
         self.not_given_up: set[int] = set()
         self.turns = SlowTurns(self)
-        self.groups = SlowGroups(self)
-        self.token_is_full = False
         self.key_sessions = SlowSessions(self)
         self.overtaken: list[tuple[int, Message, int]] = []  # in which row, what, and how often it had been delivered
         self.lost: list[tuple[Message, int]] = []
@@ -530,13 +504,11 @@ class SlowJudge(SlowBooks):
         self.turns.note_ends(open_before)
         if isinstance(event, AtRest):  # nothing more happens by itself
             self.notice_expiries()
-        broken = set(self.overdue())
+        broken: set[Promise] = set()
         if getattr(event, "offset", None) not in self.unclear.keys() | self.let_go:
             broken |= {*self.judged(event), *self.key_sessions.judged(event)}
             if isinstance(event, Delivered) and self.turns.pass_over(event):
                 broken.add(Promise.FAIRNESS)
-            if isinstance(event, Delivered) and self.groups.pass_over(event):
-                broken.add(Promise.GROUP_FAIRNESS)
         open_before = self.turns.surely_open()
         if isinstance(event, Settled) and event.reason is SettledBy.SUPERSEDED:
             superseded = self.outstanding.get(event.offset)
@@ -545,11 +517,8 @@ class SlowJudge(SlowBooks):
         self.apply(event)
         self.turns.note_ends(open_before)
         self.turns.look(event)
-        self.groups.look(event)
         self.history.append(event)
-        self.weigh(event)
         self.key_sessions.look()
-        self.look_again()
         return broken
 
     def judged(self, event: Event) -> Iterator[Promise]:  # one case for each kind
@@ -575,19 +544,6 @@ class SlowJudge(SlowBooks):
                 if self.claims.tells_done and event.offset not in self.untold:
                     if event.offset in self.outstanding or self.is_over(event.offset):
                         yield Promise.SETTLED_ONCE
-            case Held() | Freed():
-                message = self.outstanding.get(event.offset)
-                again = isinstance(event, Held) and event.reason is HoldReason.SPILLED
-                if message is not None and message.is_spilled and not again and self.window_is_full(message):
-                    yield Promise.BOUNDS
-                spilling = {HoldReason.SPILLED, HoldReason.LOADING}
-                if isinstance(event, Held) and event.reason in spilling and not self.claims.spills:
-                    yield Promise.BOUNDS
-            case Measured():
-                before, self.measured = self.measured, (event.count, self.ends)
-                if before is not None and self.claims.measures and not self.was_unclear:
-                    if event.count - before[0] != self.ends - before[1]:
-                        yield Promise.HEALTH_ADDS_UP
             case Owned():
                 yield from self.owner(event)
             case Committed():
@@ -631,8 +587,6 @@ class SlowJudge(SlowBooks):
             yield Promise.BOUNDS
         if self.claims.open_at_once is not None and len(all_open) >= self.claims.open_at_once:
             yield Promise.BOUNDS
-        if message is not None and message.is_spilled and self.window_is_full(message):
-            yield Promise.BOUNDS
 
         yield from self.place_of_a_delivery(event)
 
@@ -651,8 +605,6 @@ class SlowJudge(SlowBooks):
             yield Promise.NO_LOSS
         if is_over and offset not in self.repeatable:
             yield Promise.NO_LOSS
-        if self.token_is_full and offset in self.outstanding_of_log()[1:]:
-            yield Promise.TOKEN_BUDGET
 
     def is_next_of_a_turn(self, offset: int, key: bytes | None) -> bool:
         """Whether the row before tells of another delivery of the same key."""
@@ -707,18 +659,10 @@ class SlowJudge(SlowBooks):
             return
         if self.is_full():
             yield Promise.BOUNDS
-        waiting = [each for each in self.outstanding.values() if each.state == "waits"]
-        place, most = self.place(offset, event.key), self.claims.waiting_per_key
-        own = [each for each in waiting if place is not None and self.place(each.offset, each.key) == place]
-        if most is not None and len(own) >= most:
-            yield Promise.BOUNDS
-        of_all = self.claims.look_ahead
-        if of_all is not None and self.consumers_are_told and len(waiting) >= of_all(len(self.consumers)):
-            yield Promise.BOUNDS
 
     def is_full(self) -> bool:
         most = self.claims.max_tracked
-        return (most is not None and len(self.outstanding) >= most) or self.window_is_full()
+        return most is not None and len(self.outstanding) >= most
 
     def answer(self, event: Acked | Nacked) -> Iterator[Promise]:
         message = self.outstanding.get(event.offset)
@@ -858,12 +802,8 @@ class SlowJudge(SlowBooks):
             return
         if self.claims.cursor_keeps_up and self.cursor_lags():
             yield Promise.SAFE_CURSOR
-        if self.held_for_nothing():
-            yield Promise.TOKEN_BUDGET
         if any(self.could_go_out(key, lane) for key, lane in self.lanes()):
             yield Promise.PROGRESS
-        if self.waits_too_full():
-            yield Promise.ISOLATION
         if isinstance(event, AtRest):
             for key, lane in self.lanes():
                 if self.is_stuck(key, lane):
@@ -890,40 +830,6 @@ class SlowJudge(SlowBooks):
                 yield Promise.LATEST_ONLY
             self.not_given_up |= older
 
-    def outstanding_of_log(self) -> list[int]:
-        of_log = self.of_log()
-        return [offset for offset in self.published if offset in of_log]
-
-    def token_length(self) -> int:
-        """The length of the token that a restart would go on from, if nothing of it were left out."""
-        if not self.published:
-            return 0
-        outstanding = self.outstanding_of_log()
-        resume = outstanding[0] if outstanding else self.published[-1] + 1
-        below = [offset for offset in self.published if offset < resume]
-        settled: list[tuple[int, int]] = []
-        for before, offset in pairwise(self.published):
-            if offset > resume and offset not in outstanding:
-                start = settled.pop()[0] if settled and settled[-1][1] == before + 1 else before + 1
-                settled.append((start, offset + 1))
-        return len(write_token(Position(resume, below[-1] if below else None, settled), 100_000)[0])
-
-    def weigh(self, event: Event) -> None:
-        budget, length = self.claims.token_bytes, self.token_length() if self.claims.token_bytes else 0
-        if budget is None or self.was_unclear or 2 * length <= budget:
-            self.token_is_full = False
-        elif isinstance(event, Quiet | AtRest) and 4 * length > 3 * budget:
-            self.token_is_full = True
-
-    def held_for_nothing(self) -> bool:
-        """Whether something is held back for the token that is the lowest one, or while the token is short."""
-        budget = self.claims.token_bytes
-        held = [each for each in self.outstanding.values() if each.held and each.held.reason is HoldReason.ACK_HOLES]
-        if budget is None or self.was_unclear:
-            return False
-        lowest = self.outstanding_of_log()[:1]
-        return any([each.offset] == lowest or 2 * self.token_length() <= budget for each in held)
-
     def cursor_lags(self) -> bool:
         if self.unclear or self.is_behind():
             return False
@@ -933,24 +839,6 @@ class SlowJudge(SlowBooks):
         below = [offset for offset in self.published if lowest is None or offset < lowest]
         cursors = [earlier.resume_offset for earlier in self.history if isinstance(earlier, Committed)]
         return bool(below) and (not cursors or cursors[-1] <= below[-1])
-
-    def waits_too_full(self) -> bool:
-        """What was published alone since the last quiet waits, though what waits fills half the window without it."""
-        since: list[Event] = []
-        for event in reversed(self.history):
-            if isinstance(event, Quiet | AtRest):
-                break
-            if not isinstance(event, Owned | Committed):
-                since.append(event)
-        if self.claims.window is None or not self.claims.spills:
-            return False
-        if len(since) != 1 or not isinstance(since[0], Published):
-            return False
-        newest = self.outstanding.get(since[0].offset)
-        if newest is None or newest.state != "waits" or newest.held is not None:
-            return False
-        waiting = [each for each in self.outstanding.values() if each.state == "waits" and not each.is_spilled]
-        return 2 * (len(waiting) - 1) >= self.claims.window
 
     def could_go_out(self, key: bytes | None, lane: list[Message]) -> bool:
         alone = next(iter(self.consumers)) if len(self.consumers) == 1 else None
@@ -1010,37 +898,3 @@ class SlowJudge(SlowBooks):
         if told is not None and told[-1][1] is None:
             return False
         return bool(self.takers(key, None if told is None else told[-1][1]))
-
-    def overdue(self) -> Iterator[Promise]:
-        """What has been ready for too long by this time, before the row that tells it changes anything."""
-        within = self.claims.progress_ms
-        if within is None or self.now is None or self.claims.unit_of is not None or self.now == self.looked_ms:
-            return
-        if getattr(self.event, "offset", None) in self.unclear.keys() | self.let_go:
-            return  # such a row is not looked at
-        self.looked_ms = self.now
-        self.look_again()
-        if not self.log_is_told:
-            return
-        latest = self.now - within
-        for key, (_, owner, since_ms) in self.ready.items():
-            takers = self.takers(key, owner)
-            rooms = [taker.has_room_since_ms for taker in takers]
-            if takers and all(each is not None and each < latest for each in [since_ms, *rooms]):
-                yield Promise.PROGRESS
-
-    def look_again(self) -> None:
-        """Note what is ready and who has room, and since when."""
-        ready: dict[bytes, tuple[Message, str | None, int | None]] = {}
-        for key, lane in self.lanes():
-            found = self.readiness(key, lane)
-            if found is not None and key is not None:
-                before = self.ready.get(key)
-                same = before is not None and before[0] is found[0] and before[1] == found[1]
-                ready[key] = before if same and before is not None and before[2] is not None else (*found, self.now)
-        self.ready = ready
-        for consumer in self.consumers.values():
-            has_room = self.has_room(consumer, also_for_loads=False)
-            if has_room and (not consumer.had_room or consumer.has_room_since_ms is None):
-                consumer.has_room_since_ms = self.now
-            consumer.had_room = has_room

@@ -74,20 +74,14 @@ class SlowTurns:
         lane = judge.lane(event.offset, event.key)
         if judge.claims.batches and any(each.is_surely("open") for each in lane if each is not message):
             return False  # of a batch only the first one takes a turn
-        of_log = [each for each in judge.outstanding.values() if each.redriven is None]
-        surely = [each.offset for each in of_log if not each.repeated]
-        if judge.claims.token_bytes is not None and surely and message.offset <= min(surely):
-            return False  # the lowest one may go past all others
         began = self.began.get(judge.lane_name(message), -1)
         if not message.deliveries and message.redriven is None:
             began = max(began, self.began_to_wait[judge.lane_name(message)])
         broken = False
         for key, waiting in self.waiting.items():
             waits_longer = waiting.quiet is not None and waiting.quiet < began
-            group_of = judge.claims.group_of
-            is_beside = group_of is not None and (message.key is None or group_of(key) != group_of(message.key))
             of_owner = waiting.owner == event.consumer and judge.lane_name(message) != ("key", key)
-            if waits_longer and of_owner and not is_beside:
+            if waits_longer and of_owner:
                 waiting.passed.append(self.row)
                 broken |= len(waiting.passed) == judge.claims.fairness + 1
         return broken

@@ -18,7 +18,7 @@ def test_every_claim_that_is_no_function_can_be_written() -> None:
     text = "\n".join(lines)
     expected = Claims(**dict.fromkeys(numbers, 7), **dict.fromkeys(flags, True), tolerance_ms=6)  # type: ignore[arg-type]
     assert read_claims(text) == expected
-    functions = {"unit_of", "group_of", "weight_of", "limit_of", "look_ahead"}
+    functions = {"unit_of", "limit_of"}
     assert {each.name for each in fields(Claims)} == {*numbers, *flags, "promises", "tolerance_ms"} | functions
 
 
@@ -38,7 +38,7 @@ def test_promises_are_written_by_their_ids() -> None:
         ("per_key = 1\nper_key = 2", "text"),
         ("x = " + "[" * 100_000, "text"),
         ("per_key = 0", "per_key"),
-        ('spills = "any"', "spills"),
+        ('rewinds = "any"', "rewinds"),
         ('tolerance_ms = "any"', "tolerance_ms"),
         ("unit_of = 1", "unit_of"),
         ("[per_key]\nleast = 1", "per_key"),

@@ -7,21 +7,12 @@ from asyncio import Task, create_task, new_event_loop, sleep
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import Phase, find, settings
-from hypothesis import strategies as st
 
 from keyshared.hashing import DEFAULT_SLOT_BITS, XXH64_SEED_42
 from keyshared.testing import AsyncDriver, Delivery, Driver, UnsupportedError
-from keyshared.testing.dispatcher import DispatcherDriver, RouterDriver
-from keyshared.testing.draw import COLLIDING, FILTERS, KEYS, NAMES
+from keyshared.testing.dispatcher import DispatcherDriver
+from keyshared.testing.draw import COLLIDING
 from keyshared.testing.driver import ABILITIES, abilities, in_loop, wait_for_threads
-from keyshared.testing.strategies import (
-    cluster_trees,
-    consumer_names,
-    delays_ms,
-    filters,
-    keys,
-)
 
 DELIVERY = Delivery(0, b"a")
 CALLS: tuple[Callable[[Driver], object], ...] = (
@@ -63,7 +54,7 @@ def test_an_error_of_a_driver_survives_pickling() -> None:
 
 def test_abilities_are_what_is_overridden() -> None:
     assert frozenset(ABILITIES) == abilities(DispatcherDriver) | {"receive_some", "publish_many", "kill_at", *HALVES}
-    assert frozenset() == abilities(RouterDriver)
+    assert frozenset() == abilities(Driver)
     assert frozenset() == abilities(AsyncDriver)
 
 
@@ -71,20 +62,6 @@ def test_colliding_keys_collide() -> None:
     first, second = COLLIDING[2]
     assert XXH64_SEED_42.slot(first, DEFAULT_SLOT_BITS) == XXH64_SEED_42.slot(second, DEFAULT_SLOT_BITS)
     assert first != second
-
-
-@pytest.mark.parametrize("wanted", ["a key", "a tree"])
-def test_strategies_draw_something(wanted: str) -> None:
-    quickly = settings(max_examples=20, database=None, derandomize=True, phases=[Phase.generate])
-    if wanted == "a key":
-        drawn = st.tuples(keys(keyless=True), consumer_names(), filters(), delays_ms(100, None))
-        key, name, patterns, ms = find(drawn, lambda each: each[0] is not None, settings=quickly)
-        assert key in KEYS
-        assert name in NAMES
-        assert patterns in FILTERS
-        assert ms > 0
-    else:
-        assert isinstance(find(cluster_trees(), lambda tree: len(tree) > 1, settings=quickly), list)
 
 
 # --- in a loop ------------------------------------------------------------------------------------------------------

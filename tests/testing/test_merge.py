@@ -140,10 +140,14 @@ def test_a_moment_of_quiet_is_none_if_something_else_was_as_close() -> None:
 
 
 def test_promises_about_all_consumers_at_once_need_one_log() -> None:
-    claims = Claims(promises={"fairness", "isolation", "bounds"}, fairness=0, window=1, max_tracked=1)
+    claims = Claims(promises={"fairness", "bounds"}, fairness=0, open_at_once=1, max_tracked=1)
     merged = merge_histories([], [[delivered(0, "a", 0)], [delivered(1, "b", 0, key=b"l")]], claims, clock_error_ms=0)
-    assert {"fairness", "isolation"} == {str(each.promise) for each in merged.unjudged}
-    assert (None, None, {"bounds"}) == (merged.claims.window, merged.claims.max_tracked, set(merged.claims.promises))
+    assert {"fairness"} == {str(each.promise) for each in merged.unjudged}
+    assert (None, None, {"bounds"}) == (
+        merged.claims.open_at_once,
+        merged.claims.max_tracked,
+        set(merged.claims.promises),
+    )
     alone = merge_histories([], [[delivered(0, "a", 0)], []], claims)
     assert (alone.claims, alone.unjudged) == (claims, ())
 

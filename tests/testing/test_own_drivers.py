@@ -8,7 +8,7 @@ from keyshared.testing import Driver
 from keyshared.testing.find import BUDGET, search
 from keyshared.testing.machine import KeySharedMachine
 from keyshared.testing.steps import Connect
-from keyshared.testing.strategies import delays_ms, schedules
+from keyshared.testing.strategies import schedules
 
 FEW = BUDGET._replace(tries=30, seed=7)
 
@@ -21,4 +21,3 @@ def test_nothing_is_found_in_a_part_of_the_library(machine: type[KeySharedMachin
 def test_a_schedule_is_drawn() -> None:
     assert find(schedules(most=3), bool)[:1] == (find(schedules(Driver, most=1), bool)[0],)
     assert isinstance(find(schedules(Driver, most=1), bool)[0], Connect)
-    assert find(delays_ms(100), lambda ms: ms == 101) == 101

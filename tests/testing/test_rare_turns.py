@@ -27,6 +27,8 @@ from keyshared.testing.history import (
     Event,
     Expired,
     Gone,
+    Held,
+    HoldReason,
     Nacked,
     Owned,
     Published,
@@ -229,9 +231,28 @@ def test_what_is_not_judged_and_comes_back_takes_capacity_until_it_ends() -> Non
     assert "offset 1 waits or is lost" in late.explanation
 
 
-def test_what_an_earlier_life_has_settled_takes_no_place_of_its_key() -> None:
-    claims = Claims(waiting_per_key=1, promises={"bounds"})
+def test_what_an_earlier_life_has_settled_takes_no_place() -> None:
+    claims = Claims(max_tracked=1, promises={"bounds"})
     early: list[Event] = [Settled(offset=1, reason=SettledBy.OPERATOR), Published(offset=1, key=b"k")]
     waits: list[Event] = [Published(offset=0, key=b"k"), *early]
     assert [] == check_history(waits, claims)
     assert ["bounds"] == [found.promise for found in check_history([*waits, Published(offset=2, key=b"k")], claims)]
+
+
+def test_of_cursors_behind_a_gap_only_the_latest_are_remembered() -> None:
+    checker = Checker(Claims(promises={"safe-cursor"}))
+    done: list[Event] = [Published(offset=0, key=b"k"), Settled(offset=0, reason=SettledBy.OPERATOR)]
+    assert [] == list(checker.violations([*done, *(Committed(resume_offset=each) for each in range(2, 1_202))]))
+    assert checker.entries() < 1_100
+    (found,) = checker.feed(Published(offset=1, key=b"k"))
+    assert "passed offset 1, which was published only then" in found.explanation
+
+
+def test_what_was_held_may_be_done_before_its_time_comes() -> None:
+    checker = Checker(Claims(promises={"progress"}))
+    for offset in range(40):
+        held = Held(offset=offset, reason=HoldReason.RETRY, until_ms=1_000)
+        done = Settled(offset=offset, reason=SettledBy.OPERATOR)
+        assert [] == list(checker.violations([Published(offset=offset, key=b"k"), held, Quiet(at_ms=0), done]))
+    assert checker.entries() < 60
+    assert [] == checker.feed(Quiet(at_ms=2_000))

@@ -265,9 +265,8 @@ def test_who_asks_for_less_gets_the_rest_at_the_next_step() -> None:
 
 
 def test_before_time_passes_everybody_has_asked_for_all() -> None:
-    claims = replace(AskedMachine.claims, progress_ms=10)
     schedule = (*SOME[:-1], Wait(50), Publish(b"c"))
-    replay = run_schedule(AskedMachine.driver_class, schedule, claims)
+    replay = run_schedule(AskedMachine.driver_class, schedule, AskedMachine.claims)
     assert replay.violation is None
     assert [0, 0] == [each.at_ms for each in replay.history if isinstance(each, Delivered) and each.attempt == 1][:2]
 

@@ -24,7 +24,6 @@ from keyshared.testing.history import (
     Held,
     HoldReason,
     LimitChanged,
-    Measured,
     Nacked,
     Owned,
     PlacementChanged,
@@ -56,10 +55,6 @@ def first_byte(key: bytes) -> bytes:
     return key[:1]
 
 
-def weight_of(group: object) -> int:
-    return 2 if group == b"l" else 1
-
-
 class TinyWorld:
     """Draws events that have to do with each other: of few messages, keys and consumers, often of those at work."""
 
@@ -78,7 +73,7 @@ class TinyWorld:
         kinds: list[Callable[[], Event]] = [
             *(self.published, self.delivered, self.acked, self.nacked, self.ended, self.settled, self.given_up),
             *(self.held, self.freed, self.connected, self.gone, self.suspended, self.limit, self.placement, self.owned),
-            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done, self.measured),
+            *(self.committed, self.quiet, self.at_rest, self.redriven, self.done),
             *(self.session_begun, self.session_ending, self.session_ended, self.unclear, self.rewound),
         ]
         self.begins: list[Event] = []
@@ -96,7 +91,6 @@ class TinyWorld:
                 self.queueing,
                 self.queueing,
                 self.wishing,
-                self.grouping,
                 self.keeping,
             ]
         )
@@ -137,15 +131,6 @@ class TinyWorld:
         self.begins = [Owned(key=key, consumer="a") for key in self.keys]
         self.weights = [min(weight, 1) / 4 for weight in self.weights]
         return (self.published, self.published, self.delivered, self.quiet, self.quiet)
-
-    def grouping(self) -> Sequence[Callable[[], Event]]:
-        # as above, and one group has more to do than the other
-        self.queueing()
-        self.key_of = dict(enumerate([KEYS[0], KEYS[1], self.random.choice(KEYS), self.random.choice(KEYS)]))
-        self.begins += [Published(offset=offset, key=key) for offset, key in self.key_of.items()]
-        self.begins += [Quiet()]
-        self.next_offset = 4
-        return (self.delivered, self.delivered, self.random.choice([self.acked, self.published]))
 
     def history(self, length: int) -> list[Event]:
         return [*self.begins, *(self.random.choices(self.kinds, self.weights)[0]() for _ in range(length))]
@@ -296,19 +281,11 @@ class TinyWorld:
     def committed(self) -> Event:
         return Committed(resume_offset=self.random.randrange(self.offsets + 2), at_ms=self.at_ms)
 
-    def measured(self) -> Event:
-        return Measured(count=self.random.choice([0, 1, 1, 2]), at_ms=self.at_ms)
-
     def quiet(self) -> Event:
         return Quiet(at_ms=self.at_ms)
 
     def at_rest(self) -> Event:
         return AtRest(at_ms=self.at_ms)
-
-
-def twice(consumers: int) -> int:
-    """A look-ahead limit."""
-    return 2 * consumers
 
 
 def is_short(key: bytes) -> bool:
@@ -336,26 +313,17 @@ def claimed(random: Random) -> Claims:
         limit_of=byte_sum if not total_order and random.random() < 0.3 else None,
         latest_only=latest_only,
         per_consumer=random.choice([None, None, 0, 1, 2]),
-        window=random.choice([None, 1, 2, 3]),
         max_tracked=random.choice([None, None, 1, 2]),
-        spills=random.random() < 0.8,
-        waiting_per_key=random.choice([None, None, 1, 2]),
         rewinds=random.random() < 0.3,
-        look_ahead=random.choice([None, None, twice]),
-        token_bytes=random.choice([None, 17, 20, 24, 30]),
         unit_of=first_byte if not total_order and random.random() < 0.3 else None,
         total_order=total_order,
         open_at_once=random.choice([None, None, 1, 2]),
-        group_of=first_byte if not total_order and random.random() < 0.6 else None,
-        weight_of=weight_of if random.random() < 0.3 else None,
         fairness=random.choice([None, 0, 0, 0, 1]),
         max_attempts=random.choice([None, 1, 1, 2]),
         nack_holds_key=random.random() < 0.7,
         ack_timeout_ms=timeout,
-        progress_ms=random.choice([None, 0, 3]),
         cursor_keeps_up=random.random() < 0.5,
         tells_done=random.random() < 0.7,
-        measures=random.random() < 0.7,
         sessions=random.random() < 0.5,
         linger_ms=random.choice([None, 0, 5]),
         may_drop=random.random() < 0.5,
@@ -389,7 +357,7 @@ def tiny(seed: int) -> tuple[Claims, list[Event]]:
     return claimed(random), merged(history, random)
 
 
-LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR, Promise.TOKEN_BUDGET}
+LAZY = {Promise.PROGRESS, Promise.SAFE_CURSOR}
 """What goes on for long is said once, where it shows first: later rows would be right as well."""
 
 

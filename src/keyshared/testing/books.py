@@ -86,7 +86,7 @@ class Books:
         self.units: dict[Hashable, Holders] = {}
         self.changed: dict[LaneId, Lane] = {}  # by the latest event
         self.ended: list[int] = []  # messages, by the latest event
-        self.open = self.spilled = self.loading = 0
+        self.open = self.loading = 0
         self.first_offset: int | None = None  # the lowest that was published
         self.last_offset: int | None = None
         self.last_published: Seen | None = None
@@ -377,7 +377,6 @@ class Books:
         if message is not None:
             self._unhold(message)
             message.held = seen
-            self.spilled += event.reason is HoldReason.SPILLED
             self.loading += event.reason is HoldReason.LOADING
             self.changed[message.lane.id] = message.lane
             if event.reason in _ASKED_FOR and event.until_ms is None:
@@ -398,6 +397,7 @@ class Books:
             case h.Published():
                 self._note_published(seen, event.offset)
             case h.Redriven():
+                self.redriven_to = max(event.offset, self.redriven_to or event.offset)
                 self._unclear_again.add(event.offset)
                 if event.offset not in self.unclear.items:
                     own = self._lane(self.lane_id(event.offset, event.key))
@@ -633,9 +633,7 @@ class Books:
 
     def _unhold(self, message: Message) -> None:
         if message.held is not None:
-            reason = message.hold
-            self.spilled -= reason is HoldReason.SPILLED
-            self.loading -= reason is HoldReason.LOADING
+            self.loading -= message.hold is HoldReason.LOADING
             if message.is_kept_back:
                 message.failed = 0
             message.held = None

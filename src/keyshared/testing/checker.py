@@ -9,12 +9,12 @@ from keyshared.testing._batches import in_batches
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import Check, Handler
 from keyshared.testing.checks.deliveries import Attempts, Bounds, Fence, KeyOrder, NotEarly, OneHolder
-from keyshared.testing.checks.features import LatestOnly, OneSession, RedriveOrder, TokenBudget, WholeBatch
-from keyshared.testing.checks.outcomes import HealthAddsUp, NoLoss, ReasonTravels, SafeCursor, SettledOnce
+from keyshared.testing.checks.features import LatestOnly, OneSession, RedriveOrder, WholeBatch
+from keyshared.testing.checks.outcomes import NoLoss, ReasonTravels, SafeCursor, SettledOnce
 from keyshared.testing.checks.placement import Affinity, MinimalMove
-from keyshared.testing.checks.turns import Fairness, GroupFairness
-from keyshared.testing.checks.waiting import Isolation, Progress
-from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
+from keyshared.testing.checks.turns import Fairness
+from keyshared.testing.checks.waiting import Progress
+from keyshared.testing.claims import NEVER_JUDGED, Claims, Promise, Unjudged, Violation
 from keyshared.testing.errors import ClaimsError, HistoryError
 from keyshared.testing.history import Event
 
@@ -25,13 +25,8 @@ DEFAULT_REMEMBERED_KEYS: Final = 100_000
 # Causes before consequences: a violation is easier to read if its explanation stands before it.
 _CHECKS: Final[tuple[type[Check], ...]] = (
     *(NoLoss, SettledOnce, Fence, OneHolder, KeyOrder, Affinity, MinimalMove, Bounds, WholeBatch, LatestOnly),
-    *(OneSession, RedriveOrder, SafeCursor, Isolation, Attempts, Fairness, GroupFairness, NotEarly, ReasonTravels),
-    *(HealthAddsUp, TokenBudget, Progress),
+    *(OneSession, RedriveOrder, SafeCursor, Attempts, Fairness, NotEarly, ReasonTravels, Progress),
 )
-_NEVER_JUDGED: Final = {
-    Promise.RESUME: "compare the history after a restart with the one without",
-    Promise.DETERMINISM: "compare two histories of the same inputs",
-}
 _Write: TypeAlias = Callable[..., None]
 
 
@@ -160,7 +155,7 @@ class Checker:
     def unjudged(self) -> list[Unjudged]:
         """List the claimed promises that could not be judged so far, or not in full, and what to add."""
         reasons = {check.promise: check.missing() for check in self._checks}
-        reasons |= {promise: reason for promise, reason in _NEVER_JUDGED.items() if promise in self._claimed}
+        reasons |= {promise: reason for promise, reason in NEVER_JUDGED.items() if promise in self._claimed}
         return [Unjudged(promise, reason) for promise in Promise if (reason := reasons.get(promise)) is not None]
 
     def entries(self) -> int:

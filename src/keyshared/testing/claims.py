@@ -9,7 +9,7 @@ from typing import Any, Final
 from keyshared.testing.errors import ClaimsError
 from keyshared.testing.history import Event
 
-__all__ = ["JUDGED", "USUAL", "Claims", "Promise", "Unjudged", "Violation", "read_claims"]
+__all__ = ["JUDGED", "NEVER_JUDGED", "USUAL", "Claims", "Promise", "Unjudged", "Violation", "read_claims"]
 
 
 class Promise(StrEnum):
@@ -41,8 +41,18 @@ class Promise(StrEnum):
     DETERMINISM = "determinism"
 
 
-JUDGED: Final = frozenset(Promise) - {Promise.RESUME, Promise.DETERMINISM}
-"""What one history can show. Resume and determinism need two histories to compare."""
+NEVER_JUDGED: Final = {
+    Promise.RESUME: "compare the history after a restart with the one without",
+    Promise.DETERMINISM: "compare two histories of the same inputs",
+    Promise.ISOLATION: "a history does not tell where payloads are",
+    Promise.TOKEN_BUDGET: "a history does not tell what a token holds",
+    Promise.GROUP_FAIRNESS: "a history does not tell which groups are open",
+    Promise.HEALTH_ADDS_UP: "a history does not tell what the system counts",
+}
+"""What no history shows, and why."""
+
+JUDGED: Final = frozenset(Promise).difference(NEVER_JUDGED)
+"""What one history can show."""
 
 USUAL: Final = frozenset({Promise.ONE_HOLDER, Promise.KEY_ORDER, Promise.BOUNDS, Promise.NO_LOSS})
 """What to claim first of a system that hands the messages of a key to one handler at a time, in order."""
@@ -63,36 +73,24 @@ class Claims:
             A function says it of a key.
         per_consumer: How many deliveries a consumer may have open at once if the history tells no limit of it; None:
             any number.
-        window: How many outstanding messages may be in memory at once (those that are not spilled); the lowest one may
-            be loaded beyond that. None: any number, for instance because all messages are published first.
         max_tracked: How many messages may be outstanding at once; None: any number.
-        spills: Whether a message that waits may be without its payload. If not, isolation is not judged.
-        waiting_per_key: How many messages of a key may wait when another one of it is published; None: any number.
-        look_ahead: How many messages may wait in all when another one is published, by how many consumers are
-            connected; None: any number.
-        token_bytes: How long the text of a restart token should be at most, in the form of `CursorToken`; None: any
-            length.
         unit_of: Which unit a key is in, if several keys are handed over together (those of a slot, say): one-holder is
             then judged for units, and progress where the history says `Quiet`. None: each key is a unit.
         total_order: Whether the whole log is ordered as if it had one key, which is written ``b""`` in `Owned`.
         open_at_once: How many deliveries may be open at once, of all consumers together; None: any number.
-        group_of: Which group a key is in, if groups of keys take turns; fairness is then judged within a group only.
-        weight_of: How many turns a group may have while another one waits; None: one.
         fairness: How many times a ready key may be passed over: its consumer is handed another key whose turn began
-            later. 0: keys are served in the order in which they became ready. None: any number.
+            later. 0: keys are served in the order in which they became ready. None: any number, for instance because
+            groups of keys take turns.
         max_attempts: How many times a message may fail (be nacked, or expire) before it is not delivered again.
             None: any number.
         nack_holds_key: Whether a message that was given back, expired or released holds the newer ones of its key.
         ack_timeout_ms: Set it only if the history does not tell of expiries: a delivery that is this old has expired.
         tolerance_ms: How much earlier or later than it should something may happen that waits for a time: an expiry by
             ``ack_timeout_ms``, the end of a hold, of a delay that was asked for, and of a linger.
-        progress_ms: Within what time something that can be delivered is delivered. None: judged only where the
-            history says `Quiet`.
         cursor_keeps_up: Whether the cursor is always committed as far as it can be when the history says `Quiet`.
         rewinds: Whether the log may be read again from the cursor (see `Rewound`): messages that were done above the
             cursor may then be delivered again.
         tells_done: Whether the system reports of each message once that it is done, at the latest when it is quiet.
-        measures: Whether the system counts how many messages are done, also over a restart.
         sessions: Whether consumers keep state for keys, so that a key is delivered only within a session of it.
         linger_ms: For how long nothing of a key is open before its session ends as idle; None: that is not judged.
         may_drop: Whether a policy that gives messages up was chosen.
@@ -116,27 +114,18 @@ class Claims:
     limit_of: Callable[[bytes], int] | None = None
     latest_only: bool | Callable[[bytes], bool] = False
     per_consumer: int | None = None
-    window: int | None = None
     max_tracked: int | None = None
-    spills: bool = True
-    waiting_per_key: int | None = None
-    look_ahead: Callable[[int], int] | None = None
-    token_bytes: int | None = None
     unit_of: Callable[[bytes], Hashable] | None = None
     total_order: bool = False
     open_at_once: int | None = None
-    group_of: Callable[[bytes], Hashable] | None = None
-    weight_of: Callable[[Any], int] | None = None
     fairness: int | None = None
     max_attempts: int | None = None
     nack_holds_key: bool = True
     ack_timeout_ms: int | None = None
     tolerance_ms: int = 0
-    progress_ms: int | None = None
     cursor_keeps_up: bool = False
     rewinds: bool = False
     tells_done: bool = False
-    measures: bool = False
     sessions: bool = False
     linger_ms: int | None = None
     may_drop: bool = False
@@ -168,35 +157,24 @@ class Claims:
             raise ClaimsError("latest_only", self.latest_only, "be a bool, or a function of a key")
         if callable(self.latest_only) and self.total_order:
             raise ClaimsError("latest_only", self.latest_only, "be a bool with total_order: everything is one key")
-        for name, of in _FUNCTIONS.items():
+        for name, whole in _ONE_LANE.items():
             function = getattr(self, name)
             if function is not None and not callable(function):
-                raise ClaimsError(name, function, f"be a function of {of}, or None")
-            if function is not None and self.total_order and name in _ONE_LANE:
-                raise ClaimsError(name, function, f"be None with total_order, where everything is {_ONE_LANE[name]}")
+                raise ClaimsError(name, function, "be a function of a key, or None")
+            if function is not None and self.total_order:
+                raise ClaimsError(name, function, f"be None with total_order, where everything is {whole}")
 
 
-_FUNCTIONS: Final = {
-    "limit_of": "a key",
-    "unit_of": "a key",
-    "group_of": "a key",
-    "weight_of": "a group",
-    "look_ahead": "a number of consumers",
-}
-_ONE_LANE: Final = {"group_of": "one key", "limit_of": "one key", "unit_of": "one unit"}
+_ONE_LANE: Final = {"limit_of": "one key", "unit_of": "one unit"}
 _IDS: Final[dict[str, Promise]] = {promise.value: promise for promise in Promise}
 _LEAST: Final = {
     "per_key": 1,
     "per_consumer": 0,
-    "window": 1,
     "max_tracked": 1,
     "open_at_once": 1,
-    "waiting_per_key": 1,
-    "token_bytes": 1,
     "fairness": 0,
     "max_attempts": 1,
     "ack_timeout_ms": 1,
-    "progress_ms": 0,
     "linger_ms": 0,
 }
 
@@ -246,7 +224,7 @@ def read_claims(text: str) -> Claims:
 
     Args:
         text: Names of `Claims` with their values; a number without a limit is ``"any"``. Functions (``unit_of``,
-            ``group_of``, ``weight_of``, ``limit_of``, ``look_ahead``) cannot be written.
+            ``limit_of``) cannot be written.
 
     Raises:
         ClaimsError: The text is no TOML, or claims something that does not exist, or that can never be kept.

@@ -1,7 +1,4 @@
-"""Drivers of keyshared's own dispatcher and router: the kit proves the library, and they are examples to copy.
-
-Those of the lease queue and of the bare window stand in modules of their own.
-"""
+"""A driver of keyshared's own dispatcher: the kit proves the library, and it is an example to copy."""
 
 from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -29,12 +26,11 @@ from keyshared.effects import (
     SkipReason,
 )
 from keyshared.ring import HashRing
-from keyshared.router import KeyRouter
 from keyshared.testing import history as h
 from keyshared.testing.driver import Delivery, Driver
 from keyshared.testing.history import Event, HoldReason, SettledBy
 
-__all__ = ["DispatcherDriver", "RouterDriver", "owners_told", "told_of"]
+__all__ = ["DispatcherDriver", "owners_told", "told_of"]
 
 
 class _Owners(Protocol):
@@ -198,43 +194,6 @@ class DispatcherDriver(Driver):
                 self.inboxes[consumer] = [each for each in inbox if (each.offset, each.attempt) != (offset, attempt)]
             case _:
                 self.told += told_of(effect)
-
-
-class RouterDriver(Driver):
-    """Operates a `KeyRouter`: no acks count and nothing is tracked, so it can claim only where messages go."""
-
-    def __init__(self) -> None:
-        self.router = KeyRouter(HashRing())
-        self.inboxes: dict[str, list[Delivery]] = {}
-        self.length = 0
-
-    def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
-        """Join."""
-        self.inboxes[consumer] = []
-        self.router.add_consumer(consumer, filters=filters)
-
-    def disconnect(self, consumer: str) -> None:
-        """Leave, with everything unread."""
-        self.router.remove_consumer(consumer)
-        del self.inboxes[consumer]
-
-    def publish(self, key: bytes | None) -> int:
-        """Send it where it goes now, or drop it."""
-        offset = self.length
-        self.length += 1
-        consumer = self.router.route(key)
-        if consumer is not None:
-            self.inboxes[consumer].append(Delivery(offset, key))
-        return offset
-
-    def receive(self, consumer: str) -> Sequence[Delivery]:
-        """Empty the inbox."""
-        deliveries, self.inboxes[consumer] = self.inboxes[consumer], []
-        return deliveries
-
-    def ack(self, consumer: str, delivery: Delivery) -> bool | None:  # noqa: ARG002  # nobody listens
-        """Do nothing."""
-        return None
 
 
 def told_of(effect: Effect) -> list[Event]:

@@ -5,7 +5,8 @@ Each of them can be shown, whatever stands in it: its text is at most 500 charac
 
 import reprlib
 from dataclasses import fields, is_dataclass
-from typing import Any, Final, NamedTuple
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 __all__ = [
     "ClaimsError",
@@ -16,11 +17,15 @@ __all__ = [
     "LogEntry",
     "MergeError",
     "UnsupportedError",
+    "describe",
     "in_short",
 ]
 
 _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
+_SHORT: Final = reprlib.Repr()  # it looks at the first few parts of a value only, however large or deep it is
+_SHORT.maxlevel = 4
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _VALUE_LIMIT
 
 
 class HistoryError(ValueError):
@@ -87,7 +92,7 @@ class LogEntry(NamedTuple):
         return f"{self.log[-_VALUE_LIMIT:]} #{self.number}"
 
     def __str__(self) -> str:
-        return f"{self.place} {_call_of(self.event)}"
+        return f"{self.place} {describe(self.event)}"
 
 
 class MergeError(ValueError):
@@ -172,13 +177,17 @@ class KilledError(Exception):
     """
 
 
-def _call_of(event: object) -> str:
-    """Write an event as a call of its class, without what is not known; another value as it is."""
+def describe(event: object) -> str:
+    """Write an event as a call of its class, without what is not known; another value in short."""
     if not is_dataclass(event):
         return in_short(event)
     values = ((field.name, getattr(event, field.name)) for field in fields(event))
-    named = ", ".join(f"{name}={in_short(value)}" for name, value in values if value is not None)
+    named = ", ".join(f"{name}={_plain(value)}" for name, value in values if value is not None)
     return f"{type(event).__name__}({named})"
+
+
+def _plain(value: object) -> str:
+    return repr(str(value)) if isinstance(value, StrEnum) else in_short(value)
 
 
 def in_short(value: object) -> str:
@@ -189,24 +198,5 @@ def in_short(value: object) -> str:
         return f"<{type(value).__name__} that cannot be shown>"
 
 
-class _ShortRepr(reprlib.Repr):
-    """``repr`` that looks at the first few parts of a value only, however large or deep it is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel = 4
-        self.maxstring = self.maxother = self.maxlong = _VALUE_LIMIT
-
-    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ANN401 - as the base has it
-        names = [field.name for field in fields(x)] if is_dataclass(x) else getattr(x, "_fields", ())
-        if not names:
-            return super().repr_instance(x, level)
-        inner = [self.repr1(getattr(x, name), level - 1) for name in names] if level > 0 else ["..."]
-        return f"{type(x).__name__}({', '.join(inner)})"
-
-
 def _cut(text: str) -> str:
     return text[:_MESSAGE_LIMIT].encode(errors="backslashreplace").decode()[:_MESSAGE_LIMIT]
-
-
-_SHORT: Final = _ShortRepr()

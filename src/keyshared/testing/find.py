@@ -19,16 +19,13 @@ from keyshared.testing.errors import ClaimsError, DriverError, UnsupportedError
 from keyshared.testing.history import Connected, Event
 from keyshared.testing.steps import (
     Ack,
-    AckLate,
     AckThrough,
     BeginAck,
     BeginReceive,
     Fail,
-    FinishAck,
-    FinishReceive,
     KillAt,
     Nack,
-    NackLate,
+    OneOfSeveral,
     Poll,
     Postpone,
     Publish,
@@ -80,9 +77,6 @@ _FEW: Final = 12  # steps: so many may be tried in pairs
 _PLACES: Final = range(4)
 _PLAIN_KEYS: Final = (b"a", b"b", b"c")
 _DELAYS_MS: Final = (1, 10, 100)
-_NAMES_A_PLACE: Final = (
-    *(Ack, AckLate, AckThrough, Nack, NackLate, Postpone, Fail, BeginAck, FinishAck, FinishReceive),
-)
 _MORE: Final = (None, 2)  # as much as it may have is easier than two, and two easier than one
 _OF_THE_KIT: Final = (DriverError, UnsupportedError, ClaimsError)  # mistakes of the caller: they end a search
 _KIT: Final = str(Path(__file__).parent)
@@ -357,7 +351,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
         shorter = schedule[:left_out] + schedule[left_out + 1 :]
         for position in range(left_out, len(shorter)):
             step = shorter[position]
-            if isinstance(step, _NAMES_A_PLACE):
+            if isinstance(step, OneOfSeveral):
                 for place in _PLACES:
                     yield (*shorter[:position], replace(step, which=place), *shorter[position + 1 :])
 
@@ -403,7 +397,7 @@ def _easier_answer(step: Step) -> Iterator[Step]:
             yield from (replace(step, times=fewer) for fewer in range(2, times))
         case _:
             pass
-    if isinstance(step, _NAMES_A_PLACE):
+    if isinstance(step, OneOfSeveral):
         yield from (replace(step, which=lower) for lower in range(step.which))
 
 

@@ -33,7 +33,6 @@ __all__ = [
     "Held",
     "HoldReason",
     "LimitChanged",
-    "Measured",
     "Nacked",
     "Owned",
     "PlacementChanged",
@@ -394,14 +393,6 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """The system reported how many messages of this log are done, by its own count."""
-
-    count: int
-    at_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Quiet:
     """The system had time to act: it has delivered everything that it could deliver at this moment."""
 
@@ -443,7 +434,6 @@ Event: TypeAlias = (
     | SessionEnding
     | SessionEnded
     | Committed
-    | Measured
     | Quiet
     | AtRest
 )

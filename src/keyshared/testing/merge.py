@@ -25,9 +25,6 @@ _OF_A_CONSUMER: Final = (*_MEMBERSHIP, h.Delivered, h.Acked, h.Nacked, h.Expired
 _OF_A_KEY: Final = (h.Owned, h.SessionBegun, h.SessionEnding, h.SessionEnded)
 _ENDS: Final = (h.Acked, h.Settled, h.DeadLettered, h.Dropped, h.Skipped)
 _TOO_CLOSE: Final = "give the logs clocks that differ by less: two rows of it are closer than --clock-error-ms"
-_OF_ONE_LOG: Final = frozenset(
-    {Promise.FAIRNESS, Promise.GROUP_FAIRNESS, Promise.ISOLATION, Promise.TOKEN_BUDGET, Promise.HEALTH_ADDS_UP}
-)
 _OF_MEMBERS: Final = frozenset({Promise.AFFINITY, Promise.MINIMAL_MOVE})
 
 
@@ -112,7 +109,7 @@ def merge_logs(
         races = _Races(published, claims, clock_error_ms)
         unclear = races.find(rows)
         rows = [row for row in rows if row not in races.unquiet]
-        missing = set(map(Promise, claims.promises)) & {*_OF_ONE_LOG, *(_OF_MEMBERS if races.has_members else ())}
+        missing = set(map(Promise, claims.promises)) & {Promise.FAIRNESS, *(_OF_MEMBERS if races.has_members else ())}
         claims = _reduced(claims, missing)
     else:
         unclear = {}
@@ -268,8 +265,6 @@ def _reduced(claims: Claims, missing: set[Promise]) -> Claims:
     return replace(
         claims,
         promises=frozenset(map(Promise, claims.promises)) - missing,
-        window=None,
         max_tracked=None,
         open_at_once=None,
-        look_ahead=None,
     )

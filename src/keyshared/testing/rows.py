@@ -63,7 +63,6 @@ COLUMNS: Final = (
     Column("drains", "bool"),
     Column("resume_offset", "int64"),
     Column("session", "int64"),
-    Column("count", "int64"),
 )
 """The columns of a row, in order. What does not apply to an event is null."""
 

@@ -3,8 +3,8 @@
 A schedule is any sequence of them. It can be drawn (`keyshared.testing.strategies.schedules`), written by hand, or be
 what a search has found; `keyshared.testing.find.run_schedule` runs it. A step names consumers by their names, and
 deliveries by their place among those that are open when the step comes, because only the broker knows which those are.
-A step that is impossible when its turn comes (a consumer leaves that is not connected) is passed over: so any part of a
-schedule is a schedule.
+A step that is impossible when its turn comes (a consumer leaves that is not connected, or the driver cannot do it) is
+passed over: so any part of a schedule is a schedule.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ __all__ = [
     "KillAt",
     "Nack",
     "NackLate",
+    "OneOfSeveral",
     "Poll",
     "Postpone",
     "Publish",
@@ -44,11 +45,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """In the next step consumers are polled in another order than they joined, or ask for less than they may have.
+    """In the next step consumers are polled in another order, or each of them asks for ``most`` messages only.
 
-    Attributes:
-        first: Who is polled first, in this order; the others follow in the order in which they joined.
-        most: How many messages each of them asks for, if the driver can ask for some; None: as many as it may have.
+    Those in ``first`` come first, the others in the order in which they joined. None: for as many as it may have.
     """
 
     first: tuple[str, ...] = ()
@@ -57,12 +56,9 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class KillAt:
-    """In the next step the broker's process is killed, at the latest when the step is over, and comes back.
+    """In the next step the broker's process is killed just before a statement, from 1, and comes back.
 
-    For drivers that can kill it, and restart. Steps that begin or finish something are not killed.
-
-    Attributes:
-        statement: Just before which of the statements of the broker, from 1.
+    At the latest it is killed when the step is over. Steps that begin or finish something are not killed.
     """
 
     statement: int
@@ -70,48 +66,27 @@ class KillAt:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """A consumer joins, unless it is there.
-
-    Attributes:
-        consumer: Its name.
-        filters: Patterns of the keys that it wants; all keys if there are none, or if the driver takes no filters.
-    """
+    """A consumer joins, unless it is there. Patterns of ``filters`` say which keys it wants; none: all keys."""
 
     consumer: str
     filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnect:
-    """A consumer leaves with all messages that it has.
-
-    Attributes:
-        consumer: Its name.
-    """
-
+class _OfConsumer:
     consumer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Flap:
-    """A consumer loses its connection and comes back at once.
-
-    Attributes:
-        consumer: Its name.
-    """
-
-    consumer: str
+class Disconnect(_OfConsumer):
+    """A consumer leaves with all messages that it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopReading:
-    """A consumer stays connected and reads nothing, until others come or go, or time passes.
+class Flap(_OfConsumer):
+    """A consumer loses its connection and comes back at once."""
 
-    Attributes:
-        consumer: Its name.
-    """
 
-    consumer: str
+class StopReading(_OfConsumer):
+    """A consumer stays connected and reads nothing, until others come or go, or time passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +96,7 @@ class ReadOn:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Messages of one key enter the log, one after the other, as many as may be outstanding.
-
-    Attributes:
-        key: Their key, or None if they have none.
-        count: How many.
-    """
+    """Messages of one key, or of none, enter the log one after the other, as many as may be outstanding."""
 
     key: bytes | None
     count: int = 1
@@ -134,72 +104,26 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class PublishMany:
-    """Messages of any keys enter the log in one call. For drivers that publish many.
-
-    Attributes:
-        keys: Their keys, in order.
-    """
+    """Messages of any keys enter the log in one call, in this order."""
 
     keys: tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishLater:
-    """A message enters the log that shall not be delivered yet. For drivers that publish for later, and wait.
-
-    Attributes:
-        key: Its key, or None if it has none.
-        ms: For how many milliseconds.
-    """
+    """A message enters the log that shall not be delivered before so many milliseconds have passed."""
 
     key: bytes | None
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
-    """A consumer is done with a message.
-
-    Attributes:
-        which: Place of its delivery among the open ones, oldest first; counted round.
-    """
-
-    which: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AckLate:
-    """A consumer answers for a delivery that is over.
-
-    Attributes:
-        which: Place of the delivery among those that are over, latest first; counted round.
-    """
-
-    which: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AckThrough:
-    """A consumer is done with a message and all older ones of its key that it has, if the driver can say so at once.
-
-    Attributes:
-        which: Place of the newest of these deliveries among the open ones, oldest first; counted round.
-    """
-
-    which: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class BeginReceive:
-    """In the next step a consumer, when it is polled, begins to receive and stands still half-way, while others go on.
+    """In the next step a consumer, when it is polled, begins to receive and stands still after so many statements.
 
-    For drivers that can do so. It finishes at the latest before somebody comes or goes, and before time passes. Only
-    where one delivery of a key may be open at a time: a delivery counts when it is received, and others may have been
-    sent before it.
-
-    Attributes:
-        consumer: Its name.
-        statements: After how many statements it stands still.
+    Others go on. It finishes at the latest before somebody comes or goes, and before time passes. Only where one
+    delivery of a key may be open at a time: a delivery counts when it is received, and others may have been sent before
+    it.
     """
 
     consumer: str
@@ -207,104 +131,74 @@ class BeginReceive:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishReceive:
-    """A consumer receives what it has begun to receive.
-
-    Attributes:
-        which: Place among the receives that have begun, oldest first; counted round.
-    """
+class OneOfSeveral:
+    """A step for one of several, named by its place and counted round; 0 is the oldest, or the latest that is over."""
 
     which: int = 0
+
+
+class Ack(OneOfSeveral):
+    """A consumer is done with a message."""
+
+
+class AckLate(OneOfSeveral):
+    """A consumer answers for a delivery that is over."""
+
+
+class AckThrough(OneOfSeveral):
+    """A consumer is done with a message and all older ones of its key that it has."""
+
+
+class Nack(OneOfSeveral):
+    """A consumer gives a message back."""
+
+
+class NackLate(OneOfSeveral):
+    """A consumer gives a message back that it no longer has."""
+
+
+class FinishReceive(OneOfSeveral):
+    """A consumer receives what it has begun to receive."""
+
+
+class FinishAck(OneOfSeveral):
+    """An answer that has begun comes to its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class BeginAck:
-    """A consumer begins to answer that it is done, and stands still half-way. For drivers that can do so.
+class BeginAck(OneOfSeveral):
+    """A consumer begins to answer that it is done, and stands still after so many statements.
 
     It finishes at the latest before its consumer goes, and before the broker crashes.
-
-    Attributes:
-        which: Place of its delivery among the open ones, oldest first; counted round.
-        statements: After how many statements it stands still.
     """
 
-    which: int = 0
     statements: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FinishAck:
-    """An answer that has begun comes to its end.
+class Postpone(OneOfSeveral):
+    """A consumer gives a message back for so many milliseconds, which is no failure."""
 
-    Attributes:
-        which: Place among the answers that have begun, oldest first; counted round.
-    """
-
-    which: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Nack:
-    """A consumer gives a message back, if the driver can.
-
-    Attributes:
-        which: Place of its delivery among the open ones, oldest first; counted round.
-    """
-
-    which: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class NackLate:
-    """A consumer gives a message back that it no longer has, if the driver can.
-
-    Attributes:
-        which: Place of the delivery among those that are over, latest first; counted round.
-    """
-
-    which: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Postpone:
-    """A consumer gives a message back for later, which is no failure. For drivers that postpone, and wait.
-
-    Attributes:
-        which: Place of its delivery among the open ones, oldest first; counted round.
-        ms: For how many milliseconds.
-    """
-
-    which: int = 0
     ms: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
-    """A message fails wherever it goes, and its retries are waited for: poison. For drivers that nack and wait.
+class Fail(OneOfSeveral):
+    """A message fails wherever it goes, so often at most, and its retries are waited for: poison."""
 
-    Attributes:
-        which: Place of its delivery among the open ones, oldest first; counted round.
-        times: How often it fails, at most.
-    """
-
-    which: int = 0
     times: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Time passes, if the driver can let it: what is due by then expires, or is tried again.
-
-    Attributes:
-        ms: How many milliseconds.
-    """
+    """So many milliseconds pass: what is due by then expires, or is tried again."""
 
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The broker crashes and comes back, and so do its consumers; if the driver can."""
+    """The broker crashes and comes back, and so do its consumers."""
 
 
 Step: TypeAlias = (

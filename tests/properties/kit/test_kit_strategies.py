@@ -4,13 +4,10 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, find, given, settings
-from hypothesis import strategies as st
 from tests.kit.later_broker import LaterDriver
 from tests.kit.own_machines import DispatcherMachine
 from tests.kit.small_broker import SmallDriver, SmallMachine
 
-from keyshared.distribution import DistributionTree
-from keyshared.testing.draw import FILTERS, KEYS, NAMES
 from keyshared.testing.driver import Driver
 from keyshared.testing.find import ScheduleRun, run_schedule
 from keyshared.testing.machine import KeySharedMachine
@@ -34,15 +31,7 @@ from keyshared.testing.steps import (
     StopReading,
     Wait,
 )
-from keyshared.testing.strategies import (
-    ClusterTree,
-    cluster_trees,
-    consumer_names,
-    delays_ms,
-    filters,
-    keys,
-    schedules,
-)
+from keyshared.testing.strategies import schedules
 
 EVERY_KIND: set[type[Any]] = {
     *(Connect, Disconnect, Flap, StopReading, ReadOn, Publish, PublishLater, Ack, AckLate, AckThrough, Nack, NackLate),
@@ -54,27 +43,6 @@ def run(machine: type[KeySharedMachine], schedule: Schedule) -> ScheduleRun:
     claims, most, retry_ms, rest_ms, *_ = machine.harness()
     driver = machine.driver_class
     return run_schedule(driver, schedule, claims, max_outstanding=most, retry_ms=retry_ms, rest_ms=rest_ms)
-
-
-@given(keys(), keys(keyless=True), consumer_names(), filters())
-def test_what_is_drawn_is_what_is_listed(
-    key: bytes | None, maybe: bytes | None, name: str, patterns: tuple[str, ...]
-) -> None:
-    assert key in KEYS
-    assert maybe is None or maybe in KEYS
-    assert name in NAMES
-    assert patterns in FILTERS
-
-
-@given(delays_ms(100, None))
-def test_time_passes(ms: int) -> None:
-    assert ms > 0
-
-
-@given(st.data())
-def test_trees_of_clusters_can_be_built(data: st.DataObject) -> None:
-    tree: ClusterTree = data.draw(cluster_trees())
-    assert DistributionTree(tree).hops()
 
 
 @given(schedules(most=10))

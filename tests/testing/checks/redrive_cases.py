@@ -80,13 +80,6 @@ REDRIVE_CASES = [
         Claims(may_dead_letter=True, cursor_keeps_up=True),
     ),
     Case(
-        "one more than the window has",
-        Promise.BOUNDS,
-        [A, published(0), delivered(0), DeadLettered(offset=0), published(1), BACK],
-        (4, 5),
-        Claims(may_dead_letter=True, window=1),
-    ),
-    Case(
         "one more than may be outstanding",
         Promise.BOUNDS,
         [A, published(0), delivered(0), DeadLettered(offset=0), published(1), BACK],

@@ -142,7 +142,7 @@ def test_a_lease_that_has_ended_does_not_expire() -> None:
 
 @pytest.mark.parametrize("stuck", [False, pytest.param(True, marks=pytest.mark.no_cover)])
 def test_memory_follows_what_is_outstanding_and_not_the_length(stuck: bool) -> None:
-    claims = Claims(per_key=None, ack_timeout_ms=10**12, progress_ms=10**12)
+    claims = Claims(per_key=None, ack_timeout_ms=10**12)
     checker = Checker(claims, remembered_keys=50)
     most = 0
     for event in long_history(6_000, 3_000, 40, stuck=stuck):
@@ -182,19 +182,9 @@ QUIET = "write `quiet` where the system has had time to act"
         ([Delivered(offset=0, consumer="a")], Claims(), "minimal-move", "write `connected` and `gone`"),
         ([Connected(consumer="a")], Claims(), "minimal-move", "write `delivered`, or `owned`"),
         ([Delivered(offset=0, consumer="a")], Claims(), "fence", "number all deliveries"),
-        ([Published(offset=0)], Claims(), "isolation", "claim a window"),
-        (
-            [Published(offset=0)],
-            Claims(spills=False),
-            "isolation",
-            "nothing spills, as is claimed: that gives isolation up",
-        ),
-        ([Published(offset=0)], Claims(window=1), "isolation", QUIET),
-        ([Quiet()], Claims(window=1), "isolation", PUBLISHED),
+        ([], Claims(promises={"isolation"}), "isolation", "a history does not tell where payloads are"),
         ([Published(offset=0)], Claims(), "progress", "write `connected`, which says who has room"),
-        ([Published(offset=0, at_ms=0), A], Claims(progress_ms=1, unit_of=len), "progress", QUIET),
         ([Published(offset=0), A], Claims(), "progress", QUIET),
-        ([Published(offset=0), A], Claims(progress_ms=5), "progress", "write at_ms"),
         ([Delivered(offset=0, consumer="a"), Published(offset=5), AtRest()], Claims(), "no-loss", LOGGED),
     ],
 )
@@ -221,7 +211,7 @@ def test_a_number_of_keys_that_makes_no_sense_is_refused(value: Any) -> None:
 
 
 def test_guarantees_that_are_none_are_refused() -> None:
-    wrong: Any = {"window": 1}
+    wrong: Any = {"per_key": 1}
     with pytest.raises(ClaimsError, match=r"claims is .*; it must be Claims"):
         Checker(wrong)
 
@@ -256,15 +246,7 @@ def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> Non
 
 def test_the_claims_of_a_dispatcher_follow_its_configuration() -> None:
     assert Claims(
-        promises=JUDGED
-        - {
-            Promise.GROUP_FAIRNESS,
-            Promise.HEALTH_ADDS_UP,
-            Promise.LATEST_ONLY,
-            Promise.ONE_SESSION,
-            Promise.TOKEN_BUDGET,
-            Promise.WHOLE_BATCH,
-        },
+        promises=JUDGED - {Promise.LATEST_ONLY, Promise.ONE_SESSION, Promise.WHOLE_BATCH},
         per_consumer=50,
         max_tracked=1_000_000,
         fairness=0,
@@ -292,19 +274,12 @@ TURNS = Claims(promises={"fairness"}, fairness=0)
     ("claims", "history", "reason"),
     [
         (Claims(promises={"fairness"}), [], "claim a fairness"),
-        (Claims(promises={"group-fairness"}), [], "claim group_of"),
-        (Claims(promises={"group-fairness"}, group_of=len), [], PUBLISHED),
         (TURNS, [], PUBLISHED),
         (TURNS, [Published(offset=0)], "write `delivered`"),
         (TURNS, [Published(offset=0), Delivered(offset=0, consumer="a")], "write `owned`"),
         (TURNS, [Published(offset=0), Delivered(offset=0, consumer="a"), Owned(key=b"k", consumer="a")], QUIET),
         (Claims(promises={"settled-once"}), [], "claim tells_done"),
         (Claims(promises={"settled-once"}, tells_done=True), [], QUIET),
-        (Claims(promises={"token-budget"}), [], "claim token_bytes"),
-        (Claims(promises={"token-budget"}, token_bytes=100), [], PUBLISHED),
-        (Claims(promises={"token-budget"}, token_bytes=100), [Published(offset=0)], QUIET),
-        (Claims(promises={"health-adds-up"}), [], "claim measures"),
-        (Claims(promises={"health-adds-up"}, measures=True), [], "write `measured`"),
         (Claims(promises={"latest-only"}), [], "claim latest_only"),
         (Claims(promises={"latest-only"}, latest_only=True), [], PUBLISHED),
         (Claims(promises={"latest-only"}, latest_only=True), [Published(offset=0)], QUIET),

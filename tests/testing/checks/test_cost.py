@@ -11,8 +11,6 @@ from keyshared.testing.history import (
     Connected,
     Delivered,
     Event,
-    Held,
-    HoldReason,
     Published,
 )
 
@@ -29,21 +27,11 @@ def opened(count: int) -> list[Event]:
     return published(count) + [Delivered(offset=offset, key=b"k", consumer="c", attempt=1) for offset in range(count)]
 
 
-def spilled(count: int) -> list[Event]:
-    """All are spilled, and loaded one after the other."""
-    held = [Held(offset=offset, reason=HoldReason.SPILLED) for offset in range(count)]
-    loading = [Held(offset=offset, reason=HoldReason.LOADING) for offset in range(count)]
-    pairs = zip(published(count)[1:], held, strict=True)
-    return [event for pair in pairs for event in pair] + [*loading]
-
-
 HISTORIES: Final[dict[str, Any]] = {
     "per_key": (opened, {}, 1),
     "per_consumer": (opened, {"per_key": None, "per_consumer": 1}, 2),  # and what says the limit
     "open_at_once": (opened, {"per_key": None, "open_at_once": 3}, 3),
     "max_tracked": (published, {"max_tracked": 2}, 2),
-    "window": (published, {"window": 2, "spills": False}, 3),
-    "loaded": (spilled, {"window": 2}, 3),
 }
 
 

@@ -5,28 +5,18 @@ from tests.testing.checks.batch_cases import BATCH_CASES
 from tests.testing.checks.delay_cases import DELAY_CASES
 from tests.testing.checks.delivery_cases import DELIVERY_CASES
 from tests.testing.checks.events import Case, published
-from tests.testing.checks.group_cases import GROUP_CASES
-from tests.testing.checks.health_cases import HEALTH_CASES
 from tests.testing.checks.latest_cases import LATEST_CASES
 from tests.testing.checks.outcome_cases import OUTCOME_CASES
 from tests.testing.checks.redrive_cases import REDRIVE_CASES
 from tests.testing.checks.session_cases import SESSION_CASES
 from tests.testing.checks.settlement_cases import SETTLEMENT_CASES
-from tests.testing.checks.token_cases import TOKEN_CASES
 from tests.testing.checks.waiting_cases import WAITING_CASES
 
 from keyshared.testing import Claims, Promise, Violation, check_history
 
 CASES = [
-    *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *GROUP_CASES, *HEALTH_CASES, *LATEST_CASES),
-    *(
-        *OUTCOME_CASES,
-        *REDRIVE_CASES,
-        *SESSION_CASES,
-        *SETTLEMENT_CASES,
-        *TOKEN_CASES,
-        *WAITING_CASES,
-    ),
+    *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *LATEST_CASES),
+    *(*OUTCOME_CASES, *REDRIVE_CASES, *SESSION_CASES, *SETTLEMENT_CASES, *WAITING_CASES),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Histories about what waits: isolation, progress and fairness, kept and broken."""
+"""Histories about what waits: progress and fairness, kept and broken."""
 
 from dataclasses import replace
 
@@ -24,12 +24,12 @@ from tests.testing.checks.events import (
 from keyshared.testing import Claims, Promise
 from keyshared.testing.history import (
     AtRest,
-    Committed,
     Event,
     Freed,
     HoldReason,
     LimitChanged,
     Quiet,
+    Rewound,
     SessionEnding,
     Suspended,
 )
@@ -50,13 +50,6 @@ QUEUE: list[Event] = [
 ]
 """One is at work, a message of another key waits, and a second one of its own key behind that."""
 WAITING_CASES = [
-    Case(
-        "what waits leaves half the window free",
-        Promise.ISOLATION,
-        [published(0), Quiet(), published(1), Quiet(), published(2), held(2, HoldReason.SPILLED), Quiet()],
-        None,
-        Claims(window=4),
-    ),
     Case(
         "more of a key than it has waits for the only consumer",
         Promise.PROGRESS,
@@ -93,34 +86,6 @@ WAITING_CASES = [
         FREE,
     ),
     Case(
-        "what waits fills more than half the window",
-        Promise.ISOLATION,
-        [published(0), published(1), Quiet(), published(2), Quiet()],
-        (0, 1, 3, 4),
-        Claims(window=4),
-    ),
-    Case(
-        "what is at work may fill it",
-        Promise.ISOLATION,
-        [published(0), delivered(0), published(1), Quiet(), published(2), Quiet()],
-        None,
-        Claims(window=4),
-    ),
-    Case(
-        "what waits fills more than half the window at rest",
-        Promise.ISOLATION,
-        [published(0), published(1), Quiet(), published(2), AtRest()],
-        (0, 1, 3, 4),
-        Claims(window=4),
-    ),
-    Case(
-        "what may be done fills nothing",
-        Promise.ISOLATION,
-        [published(0), delivered(0), released(0), acked(0), Quiet(), published(1), Quiet()],
-        None,
-        Claims(window=2),
-    ),
-    Case(
         "a key that waits for another one of its unit does so rightly",
         Promise.PROGRESS,
         [A, B, published(0), delivered(0), published(1, K2), owned("b", K2), Quiet()],
@@ -133,27 +98,6 @@ WAITING_CASES = [
         [A, B, published(0), delivered(0), published(1, K2), owned("b", K2), Quiet(), acked(0), Quiet()],
         (1, 4, 5, 8),
         UNITS,
-    ),
-    Case(
-        "since when a unit is free nobody can say",
-        Promise.PROGRESS,
-        [connected("a", at_ms=0), published(0, at_ms=0), owned("a", at_ms=0), Committed(resume_offset=0, at_ms=100)],
-        None,
-        Claims(unit_of=UNITS.unit_of, progress_ms=10),
-    ),
-    Case(
-        "delivered too late",
-        Promise.PROGRESS,
-        [connected("a", at_ms=0), published(0, at_ms=0), owned("a", at_ms=0), delivered(0, at_ms=11)],
-        (0, 1, 2, 3),
-        Claims(progress_ms=10),
-    ),
-    Case(
-        "delivered when it had to be",
-        Promise.PROGRESS,
-        [connected("a", at_ms=0), published(0, at_ms=0), owned("a", at_ms=0), delivered(0, at_ms=10)],
-        None,
-        Claims(progress_ms=10),
     ),
     Case("delivered at once", Promise.PROGRESS, [A, owned("a"), published(0), delivered(0), Quiet()]),
     Case("not delivered", Promise.PROGRESS, [A, owned("a"), published(0), Quiet(), Quiet()], (0, 1, 2, 3)),
@@ -177,13 +121,6 @@ WAITING_CASES = [
     Case("its owner is suspended", Promise.PROGRESS, [A, Suspended(consumer="a"), owned("a"), published(0), Quiet()]),
     Case("it has no owner", Promise.PROGRESS, [A, owned(None), published(0), Quiet()]),
     Case("what is told of no publication", Promise.PROGRESS, [A, delivered(0), nacked(0), Quiet()]),
-    Case(
-        "what is told of no publication is not late either",
-        Promise.PROGRESS,
-        [connected("a", at_ms=0), delivered(0), nacked(0), connected("b", at_ms=9), connected("c", at_ms=20)],
-        None,
-        Claims(progress_ms=5),
-    ),
     Case(
         "whoever may own it is suspended",
         Promise.PROGRESS,
@@ -237,29 +174,6 @@ WAITING_CASES = [
         Promise.PROGRESS,
         [A, owned("a"), published(0), held(0, HoldReason.RETRY, 50), Quiet(at_ms=49), Quiet(at_ms=50)],
         (0, 1, 2, 5),
-    ),
-    Case(
-        "too late",
-        Promise.PROGRESS,
-        [
-            connected("a", at_ms=0),
-            owned("a", at_ms=0),
-            published(0, at_ms=10),
-            connected("b", at_ms=60),
-            connected("c", at_ms=61),
-        ],
-        (0, 1, 2, 4),
-        Claims(progress_ms=50),
-    ),
-    Case(
-        "late, but there was no room for long",
-        Promise.PROGRESS,
-        [
-            *(connected("a", 0, at_ms=0), owned("a", at_ms=0), published(0, at_ms=10)),
-            *(LimitChanged(consumer="a", limit=1, at_ms=40), connected("b", at_ms=80)),
-        ],
-        None,
-        Claims(progress_ms=50),
     ),
     Case(
         "keys are served in the order in which they became ready",
@@ -389,6 +303,20 @@ WAITING_CASES = [
         "what overtakes its own key passes no other",
         Promise.FAIRNESS,
         [A, owned("a"), published(0), Quiet(), published(1), delivered(1)],
+        None,
+        IN_TURN,
+    ),
+    Case(
+        "a newer message of a key passes no turn of its own key over",
+        Promise.FAIRNESS,
+        [A, owned("a"), published(0), published(1), published(2), Quiet(), delivered(1), delivered(2)],
+        None,
+        Claims(promises={"fairness"}, fairness=0, per_key=None),
+    ),
+    Case(
+        "after a rewind nobody has waited yet",
+        Promise.FAIRNESS,
+        [A, owned("a"), owned("a", K2), published(0), Quiet(), Rewound(), published(1, K2), delivered(1, key=K2)],
         None,
         IN_TURN,
     ),

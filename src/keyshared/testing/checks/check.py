@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import ClassVar, Final, TypeAlias
 
 from keyshared.testing.books import Books
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Message, Seen
+from keyshared.testing.errors import describe
 from keyshared.testing.history import Event
 
-__all__ = ["NO_DELIVERY", "NO_PUBLISHED", "NO_QUIET", "Check", "Handler", "describe", "sinces"]
+__all__ = ["NO_DELIVERY", "NO_PUBLISHED", "NO_QUIET", "Check", "Handler", "sinces"]
 
 Handler: TypeAlias = Callable[..., Iterable[Violation]]
 """Takes what was seen and its event; and, if that is of a message, the outstanding message, or None.
@@ -65,13 +65,6 @@ class Check(ABC):
         return Violation(self.promise, explanation, positions, _excerpt(positions, events), events, offset)
 
 
-def describe(event: Event) -> str:
-    """Write an event as a call of its class, without what is not known."""
-    values = ((field.name, getattr(event, field.name)) for field in fields(event))
-    named = ", ".join(f"{name}={_plain(value)!r}" for name, value in values if value is not None)
-    return f"{type(event).__name__}({named})"
-
-
 def sinces(messages: Iterable[Message]) -> list[Seen]:
     """Return what made these messages wait, or opened them."""
     return [message.since for message in messages]
@@ -87,7 +80,3 @@ def _excerpt(positions: tuple[int, ...], events: tuple[Event, ...]) -> str:
     if left_out > 0:
         lines.insert(_SHOWN // 2, f"... and {left_out} more")
     return "\n".join(lines)
-
-
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, str) else value

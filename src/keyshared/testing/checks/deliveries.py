@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final
 
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, Check, Handler, sinces
@@ -15,9 +14,6 @@ from keyshared.testing.history import (
     Delivered,
     Event,
     Expired,
-    Freed,
-    Held,
-    HoldReason,
     LimitChanged,
     Nacked,
     Published,
@@ -26,8 +22,6 @@ from keyshared.testing.history import (
 )
 
 __all__ = ["Attempts", "Bounds", "Fence", "KeyOrder", "NotEarly", "OneHolder"]
-
-_SPILLING: Final = frozenset({HoldReason.SPILLED, HoldReason.LOADING})
 
 
 class OneHolder(Check):
@@ -91,7 +85,7 @@ class KeyOrder(Check):
 
 
 class Bounds(Check):
-    """The limits of a key, of a consumer, and of what is in memory, outstanding or waiting.
+    """The limits of a key, of a consumer, and of all that is open or outstanding.
 
     As many messages as a limit allows prove that one more is too many, so a proof has no more of them.
     """
@@ -99,19 +93,12 @@ class Bounds(Check):
     promise = Promise.BOUNDS
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        return {
-            Delivered: self._delivered,
-            Published: self._published,
-            Redriven: self._redriven,
-            Held: self._unspilled,
-            Freed: self._unspilled,
-        }
+        return {Delivered: self._delivered, Published: self._one_more, Redriven: self._one_more}
 
     def missing(self) -> str | None:
         claims = self.claims
-        limits = (claims.per_key, claims.per_consumer, claims.open_at_once, claims.window, claims.max_tracked)
-        others = (claims.limit_of, claims.look_ahead, claims.waiting_per_key)
-        claimed = any(limit is not None for limit in (*limits, *others)) or not claims.spills
+        limits = (claims.per_key, claims.limit_of, claims.per_consumer, claims.open_at_once, claims.max_tracked)
+        claimed = any(limit is not None for limit in limits)
         if not (claimed or self.books.kinds & {Connected, LimitChanged}):
             return "claim a limit, or write the limits of consumers"
         return None if self.books.kinds & {Delivered, Published} else NO_DELIVERY
@@ -138,59 +125,16 @@ class Bounds(Check):
         if limit is not None and books.open - again >= limit:
             text = f"offset {offset} is open delivery {books.open - again + 1} of all, of which {limit} may be open"
             found.append(self.blame(text, *_several(books.open_at.values(), message, limit), seen))
-        if message is not None and message.hold is HoldReason.SPILLED:
-            found += self._window(seen, message)
         return found
 
-    def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:
-        if message is not None or self.books.is_late(event.offset):  # settled by an earlier life, perhaps
-            return ()
-        found = self._one_more(seen, event)
-        books, offset, look_ahead = self.books, event.offset, self.claims.look_ahead
-        if look_ahead is not None and Connected in books.kinds:
-            most, waits = look_ahead(len(books.members)), list(books.waiting())
-            if len(waits) >= most:
-                text = f"offset {offset} came while {len(waits)} wait, of which {most} may for {len(books.members)}"
-                found.append(self.blame(f"{text} consumers", *sinces(waits), seen))
-        most_of_key, lane = self.claims.waiting_per_key, books.lanes.get(books.lane_id(offset, event.key))
-        if most_of_key is not None and lane is not None and isinstance(lane.id, bytes):
-            waits = list(books.waiting(lane)) if lane.size - lane.open >= most_of_key else []
-            if len(waits) >= most_of_key:
-                text = f"offset {offset} came while {len(waits)} of its key wait, of which {most_of_key} may"
-                found.append(self.blame(text, *sinces(waits), seen))
-        return found
-
-    def _redriven(self, seen: Seen, event: Redriven, message: Message | None) -> Iterable[Violation]:
-        return self._one_more(seen, event) if message is None else ()
-
-    def _one_more(self, seen: Seen, event: Published | Redriven) -> list[Violation]:
+    def _one_more(self, seen: Seen, event: Published | Redriven, message: Message | None) -> Iterable[Violation]:
         outstanding, most = self.books.messages, self.claims.max_tracked
-        found: list[Violation] = []
-        if most is not None and len(outstanding) >= most:
-            text = f"offset {event.offset} is outstanding message {len(outstanding) + 1}; at most {most} may be"
-            found.append(self.blame(text, *islice((each.published for each in outstanding.values()), most), seen))
-        return [*found, *self._window(seen)]
-
-    def _unspilled(self, seen: Seen, event: Held | Freed, message: Message | None) -> Iterator[Violation]:
-        reason = event.reason if isinstance(event, Held) else None
-        if message is not None and message.hold is HoldReason.SPILLED and reason is not HoldReason.SPILLED:
-            yield from self._window(seen, message)
-        if reason in _SPILLING and not self.claims.spills:
-            yield self.blame(f"offset {event.offset} is {reason}, though nothing spills", seen)
-
-    def _window(self, seen: Seen, loading: Message | None = None) -> Iterable[Violation]:
-        """One more message is in memory. If it is the lowest outstanding one, it may have a slot of its own."""
-        books, most = self.books, self.claims.window
-        loaded = len(books.messages) - books.spilled
-        if most is None or loaded < most:
+        if most is None or message is not None or len(outstanding) < most:
             return ()
-        lowest = books.lowest()
-        of_its_own = loading is not None and lowest is not None and loading.offset <= lowest.offset
-        if loaded < most + of_its_own:
+        if type(event) is Published and self.books.is_late(event.offset):  # settled by an earlier life, perhaps
             return ()
-        text = f"{loaded + 1} messages are in memory; the window is {most}"
-        known = (each.published for each in books.messages.values() if each.hold is not HoldReason.SPILLED)
-        return (self.blame(text, *islice(known, most + 1), seen),)
+        text = f"offset {event.offset} is outstanding message {len(outstanding) + 1}; at most {most} may be"
+        return (self.blame(text, *islice((each.published for each in outstanding.values()), most), seen),)
 
 
 class Fence(Check):

@@ -1,10 +1,8 @@
-"""The promises of single features: whole-batch, latest-only, redrive-order, one-session and token-budget."""
+"""The promises of single features: whole-batch, latest-only, redrive-order and one-session."""
 
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Final
 
 from keyshared.testing.books import Books
@@ -18,7 +16,6 @@ from keyshared.testing.history import (
     Delivered,
     Event,
     Gone,
-    Held,
     HoldReason,
     Published,
     Quiet,
@@ -31,7 +28,7 @@ from keyshared.testing.history import (
     SettledBy,
 )
 
-__all__ = ["LatestOnly", "OneSession", "RedriveOrder", "TokenBudget", "WholeBatch", "heir_of"]
+__all__ = ["LatestOnly", "OneSession", "RedriveOrder", "WholeBatch", "heir_of"]
 
 _ON_ITS_WAY: Final = frozenset({HoldReason.DEAD_LETTERING, HoldReason.BLOCKED})
 _REMEMBERED_NUMBERS: Final = 100_000
@@ -311,127 +308,6 @@ class OneSession(Check):
         if is_busy != session.is_busy:
             session.is_busy = is_busy
             session.idle_ms = None if is_busy else seen.now
-
-
-class TokenBudget(Check):
-    """Above three quarters of the bytes of a token only the lowest outstanding message goes out, until one half.
-
-    Several answers may come in one call, and be told before all that they made possible. So what is judged is a token
-    that was too long when the system was quiet, and has not been at one half since.
-    """
-
-    promise = Promise.TOKEN_BUDGET
-
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
-        self.text = _TokenText()
-        self.full: Seen | None = None  # the moment of quiet since which it is too long
-        self.held: dict[int, None] = {}  # messages that were held back because the token is full, and perhaps are
-
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        if self.claims.token_bytes is None:
-            return {}
-        return {Delivered: self._delivered, Quiet: self._quiet, AtRest: self._quiet}
-
-    @property
-    def looks(self) -> bool:
-        return self.claims.token_bytes is not None
-
-    def after(self, seen: Seen) -> None:
-        budget, event = self.claims.token_bytes, seen.event
-        assert budget is not None
-        for offset in self.books.ended:
-            self.text.end(offset)
-        if isinstance(event, Published):
-            self.text.publish(event.offset)
-        if isinstance(event, Held) and event.reason is HoldReason.ACK_HOLES:
-            self.held[event.offset] = None
-        if self.books.reasons or 2 * self.text.length <= budget:
-            self.full = None
-        elif isinstance(event, Quiet | AtRest) and 4 * self.text.length > 3 * budget:
-            self.full = self.full or seen
-
-    def missing(self) -> str | None:
-        if self.claims.token_bytes is None:
-            return "claim token_bytes"
-        if Published not in self.books.kinds:
-            return NO_PUBLISHED
-        return None if self.books.kinds & {Quiet, AtRest} else NO_QUIET
-
-    def entries(self) -> int:
-        return len(self.text.outstanding) + len(self.text.stretches) + len(self.held)
-
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
-        lowest = self.text.lowest
-        if self.full is None or message is None or lowest is None:
-            return ()
-        if event.offset <= lowest or event.offset not in self.text.outstanding:
-            return ()
-        bytes_ = f"the token has {self.text.length} bytes of {self.claims.token_bytes}"
-        text = f"offset {event.offset} went out while {bytes_} and offset {lowest} is outstanding"
-        return (self.blame(text, self.books.messages[lowest].since, self.full, seen),)
-
-    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        books, budget, lowest = self.books, self.claims.token_bytes, self.text.lowest
-        assert budget is not None
-        messages = [books.messages.get(offset) for offset in self.held]
-        held = [each for each in messages if each is not None and each.hold is HoldReason.ACK_HOLES]
-        self.held = {each.offset: None for each in held}
-        if books.reasons or not books.log_is_told:
-            return
-        for message in held:
-            offset = message.offset
-            if offset == lowest or 2 * self.text.length <= budget:
-                del self.held[offset]  # once, until it is held again
-                what = "is the lowest one" if offset == lowest else f"needs {self.text.length} bytes of {budget}"
-                yield self.blame(f"offset {offset} is held back for the token, and {what}", message.held, seen)
-
-
-class _TokenText:
-    """What a token would say, in the form of docs/howto-restart.md, and how long that is. O(stretches) for a change."""
-
-    def __init__(self) -> None:
-        self.outstanding: OrderedDict[int, int | None] = OrderedDict()  # and what was published before each
-        self.last: int | None = None
-        self.stretches: list[tuple[int, int]] = []  # settled ones above the lowest outstanding message
-        self.length = 0
-
-    @property
-    def lowest(self) -> int | None:
-        return next(iter(self.outstanding), None)
-
-    def publish(self, offset: int) -> None:
-        before, self.last = self.last, offset
-        self.outstanding[offset] = before
-        self._measure()
-
-    def end(self, offset: int) -> None:
-        if offset not in self.outstanding:
-            return
-        before, lowest = self.outstanding.pop(offset), self.lowest
-        if lowest is not None and before is not None and lowest < offset:
-            start, stop = before + 1, offset + 1
-            first = bisect_left(self.stretches, start, key=itemgetter(1))
-            last = bisect_right(self.stretches, stop, key=itemgetter(0))
-            joined = [(start, stop), *self.stretches[first:last]]
-            self.stretches[first:last] = [(min(one[0] for one in joined), max(one[1] for one in joined))]
-        elif lowest is None:
-            self.stretches = []
-        else:
-            self.stretches = [stretch for stretch in self.stretches if stretch[0] > lowest]
-        self._measure()
-
-    def _measure(self) -> None:
-        lowest = self.lowest
-        assert self.last is not None
-        resume, safe = (self.last + 1, self.last) if lowest is None else (lowest, self.outstanding[lowest])
-        numbers = [1 + (2 * resume if resume >= 0 else -2 * resume - 1), 0 if safe is None else resume - safe]
-        below = resume
-        for start, stop in self.stretches:
-            numbers += [start - below - 1, stop - start - 1]
-            below = stop
-        size = sum(max(1, (number.bit_length() + 6) // 7) for number in numbers)
-        self.length = 5 + (4 * (size + 4) + 2) // 3
 
 
 def heir_of(message: Message, books: Books) -> Message | None:

@@ -1,6 +1,5 @@
-"""The promises about what becomes of messages: safe-cursor, no-loss, settled-once, reason-travels, health-adds-up."""
+"""The promises about what becomes of messages: safe-cursor, no-loss, settled-once, reason-travels."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -18,7 +17,6 @@ from keyshared.testing.history import (
     Done,
     Dropped,
     Event,
-    Measured,
     Nacked,
     Published,
     Quiet,
@@ -27,7 +25,7 @@ from keyshared.testing.history import (
     Skipped,
 )
 
-__all__ = ["HealthAddsUp", "NoLoss", "ReasonTravels", "SafeCursor", "SettledOnce"]
+__all__ = ["NoLoss", "ReasonTravels", "SafeCursor", "SettledOnce"]
 
 _REMEMBERED_GAPS: Final = 1_000
 
@@ -40,7 +38,7 @@ class SafeCursor(Check):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
-        self.beyond: deque[Seen] = deque(maxlen=_REMEMBERED_GAPS)  # cursors behind all that was published by then
+        self.beyond: dict[int, Seen] = {}  # cursors behind all that was published by then
 
     def handlers(self) -> Mapping[type[Event], Handler]:
         return {
@@ -69,22 +67,21 @@ class SafeCursor(Check):
             text = f"cursor {resume} passed outstanding offset {lowest.offset}"
             found.append(self.blame(text, lowest.since, seen))
         if books.last_offset is not None and resume > books.last_offset + 1:
-            self.beyond.append(seen)  # behind a gap of the log, or too far: the next publication decides
+            self.beyond.setdefault(resume, seen)  # behind a gap of the log, or too far: the next publication decides
+            if len(self.beyond) > _REMEMBERED_GAPS:
+                del self.beyond[next(iter(self.beyond))]
         return found
 
     def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
-        found: list[Violation] = []
-        while self.beyond:
-            committed = self.beyond.popleft()
-            assert isinstance(committed.event, Committed)
-            cursor = committed.event.resume_offset
-            if event.offset < cursor and not found:
-                text = f"cursor {cursor} passed offset {event.offset}, which was published only then"
-                found.append(self.blame(text, committed, seen))
-            elif event.offset + 1 < cursor:
-                self.beyond.appendleft(committed)
-                break
-        return found
+        offset, beyond = event.offset, self.beyond
+        if not beyond:
+            return ()
+        passed = next((cursor for cursor in beyond if offset < cursor), None)
+        self.beyond = {cursor: each for cursor, each in beyond.items() if cursor > offset + 1 and cursor != passed}
+        if passed is None:
+            return ()
+        text = f"cursor {passed} passed offset {offset}, which was published only then"
+        return (self.blame(text, beyond[passed], seen),)
 
     def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books
@@ -266,43 +263,6 @@ class ReasonTravels(Check):
         if event.reason != said:
             text = f"the dead letter of offset {message.offset} says {event.reason!r}, and its failure {said!r}"
             yield self.blame(text, message.named or message.published, seen)
-
-
-class HealthAddsUp(Check):
-    """What a system counts as done grows by what is done, also over a restart."""
-
-    promise = Promise.HEALTH_ADDS_UP
-
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
-        self.last: Seen | None = None  # the latest count
-        self.ended = 0  # messages since then
-
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Measured: self._measured} if self.claims.measures else {}
-
-    @property
-    def looks(self) -> bool:
-        return self.claims.measures
-
-    def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
-        self.ended += len(self.books.ended)
-
-    def missing(self) -> str | None:
-        if not self.claims.measures:
-            return "claim measures"
-        return None if Measured in self.books.kinds else "write `measured`"
-
-    def _measured(self, seen: Seen, event: Measured) -> Iterator[Violation]:
-        last, ended = self.last, self.ended
-        self.last, self.ended = seen, 0
-        if last is None or self.books.reasons:  # what became of some messages is not known
-            return
-        assert isinstance(last.event, Measured)
-        more = event.count - last.event.count
-        if more != ended:
-            text = f"{more} messages more are counted as done than before, and {ended} are done since then"
-            yield self.blame(text, last, seen)
 
 
 def is_latest_only(books: Books, lane: LaneId) -> bool:

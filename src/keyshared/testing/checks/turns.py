@@ -1,7 +1,6 @@
-"""The promises about turns: fairness and group-fairness."""
+"""The promise about turns: fairness."""
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
@@ -9,17 +8,13 @@ from keyshared.testing.checks.features import heir_of
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Lane, LaneId, Message, Seen
 from keyshared.testing.history import (
-    Acked,
     AtRest,
     Connected,
     Delivered,
     Event,
     Gone,
-    Held,
-    HoldReason,
     LimitChanged,
     Owned,
-    PlacementChanged,
     Published,
     Quiet,
     Rewound,
@@ -28,7 +23,7 @@ from keyshared.testing.history import (
     SettledBy,
 )
 
-__all__ = ["Fairness", "GroupFairness"]
+__all__ = ["Fairness"]
 
 
 class Turn:
@@ -64,11 +59,9 @@ class Fairness(Check):
         return self.claims.fairness is not None
 
     def missing(self) -> str | None:
-        return "claim a fairness" if self.claims.fairness is None else self.missing_of_turns()
-
-    def missing_of_turns(self) -> str | None:
-        """Return what the history would have to tell so that turns are judged; None: nothing."""
         kinds = self.books.kinds
+        if self.claims.fairness is None:
+            return "claim a fairness"
         if Published not in kinds:
             return NO_PUBLISHED
         if Delivered not in kinds:
@@ -91,7 +84,8 @@ class Fairness(Check):
             case Connected(consumer=consumer) | Gone(consumer=consumer) | LimitChanged(consumer=consumer):
                 self._restart_turns(consumer)
             case Rewound():
-                self._restart_all()
+                for consumer in list(self.ready):
+                    self._restart_turns(consumer)
             case SessionEnding(key=key) if (turn := self.known.get(key)) and key in self.ready.get(turn.owner, {}):
                 self._restart_turn(key, turn)  # it waits for its consumer to be done with it: that is told later
             case _:
@@ -111,10 +105,6 @@ class Fairness(Check):
         lane = message.lane
         # What comes back takes the turn of its key; what is published that of an older one which ends undelivered.
         return lane.turn if message.was_delivered else max(lane.turn, lane.waits_since)
-
-    def _restart_all(self) -> None:
-        for consumer in list(self.ready):
-            self._restart_turns(consumer)
 
     def _restart_turns(self, consumer: str) -> None:
         """Nothing has waited yet for another session of a consumer, nor for one that may now take more, or less."""
@@ -141,15 +131,12 @@ class Fairness(Check):
         waiting, most = self.ready.get(event.consumer), self.claims.fairness
         if not waiting or message is None or most is None or not self._is_a_turn(message):
             return ()
-        lowest = self.books.lowest() if self.claims.token_bytes is not None else None
-        if lowest is not None and message.offset <= lowest.offset:
-            return ()  # while the token is full it goes past all others
         began = self._began(message)
         found: list[Violation] = []
         for lane_id, turn in list(waiting.items()):
             if turn.since >= began:
                 break  # the later ones began to wait even later
-            if turn.message.lane is message.lane or not self._share_turns(lane_id, message.lane.id):
+            if turn.message.lane is message.lane:
                 continue
             turn.passed.append(seen)
             if len(turn.passed) > most:
@@ -183,13 +170,6 @@ class Fairness(Check):
         if message is not None and owner is not None and owned is not None:
             self.known[lane.id] = self.fresh[lane.id] = Turn(message, owner, owned)
 
-    def _share_turns(self, lane_id: LaneId, other: LaneId) -> bool:
-        """Whether two lanes are served in one order: groups have one each, and so have messages without a key."""
-        group_of = self.claims.group_of
-        if group_of is None or not isinstance(lane_id, bytes):
-            return True
-        return isinstance(other, bytes) and group_of(lane_id) == group_of(other)
-
     def _join(self, lane_id: LaneId, turn: Turn) -> None:
         self.ready.setdefault(turn.owner, {})[lane_id] = turn
 
@@ -207,104 +187,3 @@ class Fairness(Check):
             return None
         message = books.oldest_waiting(lane)
         return message if message is not None and message.held is None else None
-
-
-class GroupFairness(Fairness):
-    """While a consumer takes something, and a key of a group waits for it, another group gets its turns only once."""
-
-    promise = Promise.GROUP_FAIRNESS
-
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
-        self.waiting: dict[str, Counter[Hashable]] = {}  # by consumer: the ready keys of each group
-        self.turns: dict[tuple[str, Hashable], dict[Hashable, list[Seen]]] = {}  # of others, since the last own one
-        self.called: dict[int, LaneId] = {}  # what was loaded: its turn was before
-        self.heirs: set[LaneId] = set()  # keys whose loaded message was superseded: the newer one has its turn
-        self.answers = 0  # since the last moment of quiet
-
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {} if self.claims.group_of is None else {Delivered: self._delivered}
-
-    @property
-    def looks(self) -> bool:
-        return self.claims.group_of is not None
-
-    def missing(self) -> str | None:
-        return "claim group_of" if self.claims.group_of is None else self.missing_of_turns()
-
-    def entries(self) -> int:
-        counted = sum(map(len, self.waiting.values())) + len(self.called) + len(self.heirs)
-        return super().entries() + counted + sum(len(each) for turns in self.turns.values() for each in turns.values())
-
-    def after(self, seen: Seen) -> None:
-        super().after(seen)
-        ended = [self.called.pop(offset) for offset in self.books.ended if offset in self.called]
-        if self.claims.latest_only:
-            self.heirs.update(ended)
-        match seen.event:
-            case Held(offset=offset, reason=HoldReason.LOADING) if offset in self.books.messages:
-                self.called[offset] = self.books.messages[offset].lane.id
-            case Delivered(offset=offset):
-                self.called.pop(offset, None)
-            case Connected() | Gone() | PlacementChanged():
-                self._restart_all()
-            case Acked():
-                self.answers += 1
-                if self.answers > 1:  # in between, groups may have closed and opened again
-                    self._restart_all()
-            case Quiet() | AtRest():
-                self.answers = 0
-                self.heirs.clear()
-            case _:
-                pass
-
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
-        if message is None or not isinstance(message.lane.id, bytes) or not self._is_a_turn(message):
-            return ()
-        return self._took_a_turn(seen, event, message.lane.id)
-
-    def _took_a_turn(self, seen: Seen, event: Delivered, lane_id: bytes) -> Iterator[Violation]:
-        consumer, group = event.consumer, self._group(lane_id)
-        self.turns.pop((consumer, group), None)
-        if event.offset in self.called or lane_id in self.heirs:
-            self.heirs.discard(lane_id)
-            return
-        weight = 1 if self.claims.weight_of is None else self.claims.weight_of(group)
-        for other in self.waiting.get(consumer, ()):
-            if other == group:
-                continue
-            had = self.turns.setdefault((consumer, other), {}).setdefault(group, [])
-            had.append(seen)
-            if len(had) == weight + 1:  # once, until the other has a turn
-                yield self._blame_group(other, group, consumer, had)
-
-    def _blame_group(self, waiting: Hashable, group: Hashable, consumer: str, had: list[Seen]) -> Violation:
-        turn = next(turn for lane_id, turn in self.ready[consumer].items() if self._group(lane_id) == waiting)
-        text = (
-            f"offset {turn.message.offset} of group {waiting!r} waits for room at {consumer!r} only, "
-            f"and group {group!r} had {len(had)} turns there"
-        )
-        return self.blame(text, turn.message.since, turn.owned, turn.quiet, *had)
-
-    def _join(self, lane_id: LaneId, turn: Turn) -> None:
-        super()._join(lane_id, turn)
-        self.waiting.setdefault(turn.owner, Counter())[self._group(lane_id)] += 1
-
-    def _leave(self, lane_id: LaneId, turn: Turn) -> None:
-        is_ready = lane_id in self.ready.get(turn.owner, {})
-        super()._leave(lane_id, turn)
-        if not is_ready:
-            return
-        groups, group = self.waiting[turn.owner], self._group(lane_id)
-        groups[group] -= 1
-        if not groups[group]:
-            del groups[group]
-            self.turns.pop((turn.owner, group), None)
-        if not groups:
-            del self.waiting[turn.owner]
-
-    def _group(self, lane_id: LaneId) -> Hashable:
-        group_of = self.claims.group_of
-        assert group_of is not None
-        assert isinstance(lane_id, bytes)
-        return group_of(lane_id)

@@ -1,32 +1,28 @@
-"""The promises about messages that wait: progress and isolation."""
+"""The promise about messages that wait: progress."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import get_args
+from typing import NamedTuple
 
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_PUBLISHED, NO_QUIET, Check, Handler, sinces
+from keyshared.testing.checks.check import NO_PUBLISHED, NO_QUIET, Check, Handler
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import SLACK, Lane, LaneId, Member, Message, Seen
-from keyshared.testing.history import AtRest, Committed, Connected, Event, Held, HoldReason, Owned, Published, Quiet
+from keyshared.testing.history import AtRest, Connected, Event, Held, HoldReason, Published, Quiet
 
-__all__ = ["Isolation", "Progress", "is_held", "takers"]
+__all__ = ["Progress", "is_held", "takers"]
 
 
-class _Ready:
+class _Ready(NamedTuple):
     """A lane that only room at a consumer keeps from going on."""
 
-    __slots__ = ("is_beside", "message", "owner", "since_ms")
-
-    def __init__(self, message: Message, owner: str | None, since_ms: int | None, *, is_beside: bool) -> None:
-        self.message = message
-        self.owner = owner  # None: it is not known who owns the key
-        self.is_beside = is_beside  # something of the key is open, and it is not known who owns it
-        self.since_ms = since_ms
+    message: Message
+    owner: str | None  # None: it is not known who owns the key
+    is_beside: bool  # something of the key is open, and it is not known who owns it
 
 
 class Progress(Check):
-    """What can be delivered is delivered before the system falls quiet, and within the promised time."""
+    """What can be delivered is delivered before the system falls quiet."""
 
     promise = Promise.PROGRESS
 
@@ -36,14 +32,10 @@ class Progress(Check):
         self.ready: dict[str | None, dict[LaneId, _Ready]] = {}  # the same by owner
         self.beside: dict[LaneId, _Ready] = {}  # those that only a consumer that is alone has to take
         self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
-        self.first_ms: int | None = None  # lanes that were ready before the first time count from there
-        self.seen_ms: int | None = None
+        self.changed: dict[LaneId, Lane] = {}  # since the last moment of quiet
 
     def handlers(self) -> Mapping[type[Event], Handler]:
-        quiet: dict[type[Event], Handler] = {Quiet: self._quiet, AtRest: self._quiet}
-        if self.claims.progress_ms is None:
-            return quiet
-        return dict.fromkeys(get_args(Event), self._before) | quiet
+        return {Quiet: self._quiet, AtRest: self._quiet}
 
     def missing(self) -> str | None:
         kinds = self.books.kinds
@@ -51,40 +43,25 @@ class Progress(Check):
             return NO_PUBLISHED
         if Connected not in kinds:
             return "write `connected`, which says who has room"
-        if kinds & {Quiet, AtRest}:
-            return None
-        if self.claims.progress_ms is None or self.claims.unit_of is not None:
-            return NO_QUIET
-        return None if self.books.now is not None else "write at_ms"
+        return None if kinds & {Quiet, AtRest} else NO_QUIET
 
     def entries(self) -> int:
         ready = len(self.beside) + sum(1 + len(lanes) for lanes in self.ready.values())
-        return len(self.known) + len(self.wakes) + ready
+        return len(self.known) + len(self.changed) + len(self.wakes) + ready
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
-        if self.wakes:
-            self._wake()
-        for lane in self.books.changed.values():
+        for lane_id, lane in self.books.changed.items():
+            if lane.size or lane_id in self.known:
+                self.changed[lane_id] = lane
+            else:
+                self.changed.pop(lane_id, None)
+
+    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+        for lane in self.changed.values():
             self._update(lane)
-
-    def _before(self, seen: Seen, event: Event, message: Message | None = None) -> Iterable[Violation]:  # noqa: ARG002
-        """Look at what is late by now, before this event ends its waiting."""
-        now, within_ms = seen.now, self.claims.progress_ms
-        assert within_ms is not None
-        if now is None or now == self.seen_ms or self.claims.unit_of is not None:
-            return ()  # since when a unit is free is not noted
-        self.seen_ms = now
-        if self.first_ms is None:
-            self.first_ms = now
-        self.after(seen)
-        return self._overdue(seen, now - within_ms)
-
-    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:
-        late = () if self.claims.progress_ms is None else tuple(self._before(seen, event))
-        if not self.books.log_is_told:
-            return ()
-        self.after(seen)  # by the time of this moment
-        return (*late, *self._waiting(seen))
+        self.changed.clear()
+        self._wake()
+        return tuple(self._waiting(seen)) if self.books.log_is_told else ()
 
     def _waiting(self, seen: Seen) -> Iterator[Violation]:
         """Blame lanes that are ready, at consumers that have room."""
@@ -101,25 +78,6 @@ class Progress(Check):
                 if is_here and self.books.unit_is_free(lane_id, name):
                     yield self._blame_lane(seen, lane_id, entry, there)
 
-    def _overdue(self, seen: Seen, latest_ms: int) -> Iterator[Violation]:
-        """Blame lanes that have been ready, at consumers that have had room, since before that time."""
-        assert self.first_ms is not None
-        if self.first_ms >= latest_ms or not self.books.log_is_told:
-            return
-        for owner, lanes in list(self.ready.items()):
-            there = _with_room(self.books, owner)
-            if not there or any(self._from(taker.room_since) >= latest_ms for taker in there):
-                continue
-            for lane_id, entry in list(lanes.items()):
-                if entry.since_ms is not None and entry.since_ms >= latest_ms:
-                    break  # the later ones have been ready for less
-                yield self._blame_lane(seen, lane_id, entry, there)
-
-    def _from(self, since: Seen | None) -> int:
-        assert since is not None
-        assert self.first_ms is not None
-        return self.first_ms if since.now is None else since.now
-
     def _blame_lane(self, seen: Seen, lane_id: LaneId, entry: _Ready, there: list[Member]) -> Violation:
         self._drop(lane_id, entry)  # once, until something changes
         place = self.books.place_of(lane_id)
@@ -130,8 +88,6 @@ class Progress(Check):
 
     def _update(self, lane: Lane) -> None:
         known = self.known.get(lane.id)
-        if known is None and not lane.size:
-            return
         place = lane.place
         owned, owner = (None, None) if place is None else (place.owned, place.owner)
         message = None if owner is None and owned is not None else self._candidate(lane, owner)
@@ -141,7 +97,7 @@ class Progress(Check):
                 return
             self._drop(lane.id, known)
         if message is not None:
-            entry = self.known[lane.id] = _Ready(message, owner, self.books.now, is_beside=is_beside)
+            entry = self.known[lane.id] = _Ready(message, owner, is_beside)
             lanes = self.beside if is_beside else self.ready.setdefault(owner, {})
             lanes[lane.id] = entry
 
@@ -187,63 +143,6 @@ class Progress(Check):
             message = self.books.messages.get(offset)
             if message is not None:
                 self._update(message.lane)
-
-
-class Isolation(Check):
-    """What waits fills at most half the window, so that there is room for what can go out."""
-
-    promise = Promise.ISOLATION
-
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
-        self.quiet = -1  # the position of the last moment of quiet
-        self.newest: Seen | None = None  # what was published first since then
-        self.beside = 0  # events since then that make no room and take none
-
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {
-            Quiet: self._quiet,
-            AtRest: self._quiet,
-            Published: self._published,
-            Owned: self._beside,
-            Committed: self._beside,
-        }
-
-    def missing(self) -> str | None:
-        if not self.claims.spills:
-            return "nothing spills, as is claimed: that gives isolation up"
-        if self.claims.window is None:
-            return "claim a window"
-        if Published not in self.books.kinds:
-            return NO_PUBLISHED
-        return None if self.books.kinds & {Quiet, AtRest} else NO_QUIET
-
-    def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
-        self.newest = self.newest or seen
-        return ()
-
-    def _beside(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
-        self.beside += 1
-        return ()
-
-    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
-        newest, happened = self.newest, seen.position - self.quiet - 1 - self.beside
-        self.quiet, self.newest, self.beside = seen.position, None, 0
-        return self._crowded(seen, newest) if newest is not None and happened == 1 else ()
-
-    def _crowded(self, seen: Seen, newest: Seen) -> Iterator[Violation]:
-        books, window, event = self.books, self.claims.window, newest.event
-        assert isinstance(event, Published)
-        message = books.messages.get(event.offset)
-        if window is None or not self.claims.spills or message is None or not message.waits or message.held is not None:
-            return
-        if 2 * (len(books.messages) - books.spilled - 1) < window:
-            return  # that many at most
-        waiting = [each for each in books.waiting() if each.hold is not HoldReason.SPILLED]
-        others = len(waiting) - 1
-        if 2 * others >= window:
-            behind = f"behind {others} others, which fill half the window of {window}"
-            yield self.blame(f"offset {message.offset} waits in memory {behind}", *sinces(waiting), seen)
 
 
 def takers(lane: Lane, books: Books) -> list[Member]:
