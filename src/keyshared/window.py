@@ -158,18 +158,21 @@ class InFlightWindow:
             ArgumentError: The offset has more than 63 bits, or ``deadline`` is no int.
             WindowFullError: No slot is free.
         """
-        last = self._core.cursor.last
+        core, last = self._core, self._core.cursor.last
         if type(offset) is not int or not -OFFSET_STOP < offset < OFFSET_STOP:
             raise offset_error(offset, last)
-        data = key_bytes(key)
+        data = key if type(key) is bytes else key_bytes(key)
         if deadline is not None:
             check_int("deadline", deadline, alternative=", or None")
         if last is not None and offset <= last:
             raise OffsetOrderError(offset, last)
-        if not self._core.free_slots:
-            is_loaded = self._core.loaded >= self._core.capacity
-            raise WindowFullError(self._core.capacity if is_loaded else self._core.max_tracked)
-        self._core.offer(offset, data, item, deadline)
+        if core.loaded >= core.capacity or core.cursor.outstanding >= core.max_tracked:
+            raise WindowFullError(core.capacity if core.loaded >= core.capacity else core.max_tracked)
+        if data is not None and deadline is None and data not in core.lanes:
+            first = core.offer_first(offset, data, item)
+            if first is not None:
+                return [first]
+        core.offer(offset, data, item, deadline)
         return self._granted()
 
     def ripen(self, entry: Entry) -> None:
@@ -183,7 +186,8 @@ class InFlightWindow:
 
     def settle(self, entry: Entry) -> list[Entry]:
         """Settle a message, whatever its state, and return what was granted; `EntryStateError` if it is settled."""
-        self._check_outstanding(entry, State.SETTLED)
+        if type(entry) is not Entry or entry.state != IN_FLIGHT:
+            self._check_outstanding(entry, State.SETTLED)
         if entry.state == IN_FLIGHT:
             following = self._core.ack(entry)
             if following is not None:
@@ -350,6 +354,8 @@ class InFlightWindow:
     def _granted(self) -> list[Entry]:
         """Return what the core has granted, and the messages whose payload it dropped."""
         core = self._core
+        if not (core.granted or core.dropped or core.emptied):
+            return []
         # What was granted may have moved on since, and may have been granted again.
         granted = [entry for entry in dict.fromkeys(core.granted) if entry.state in _GRANTED]
         for entry in core.dropped:
