@@ -108,12 +108,10 @@ def _check(options: Namespace, parser: ArgumentParser) -> int:
 
 def _checks(options: Namespace, claims: Claims) -> Iterator[Callable[[], FileReport]]:
     for path in options.files:
-        yield partial(check_file, path, claims, most=options.most)
+        yield partial(check_file, path, claims)
     if options.producer or options.consumer:
         error_ms = options.clock_error_ms
-        yield partial(
-            check_logs, options.producer, options.consumer, claims, clock_error_ms=error_ms, most=options.most
-        )
+        yield partial(check_logs, options.producer, options.consumer, claims, clock_error_ms=error_ms)
 
 
 def _claimed(path: str | None, claims: Sequence[str]) -> Claims:
@@ -170,9 +168,6 @@ def _add_check(check: ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="one more line of it, such as per_key=8, 'per_key=\"any\"' or 'promises=[\"key-order\"]'",
-    )
-    check.add_argument(
-        "--most", type=_count, default=20, metavar="N", help="violations shown of a file (default: %(default)s)"
     )
 
 

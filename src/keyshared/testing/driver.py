@@ -90,54 +90,29 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "connect")
 
     def disconnect(self, consumer: str) -> None:
-        """Remove a consumer, or cut its connection: it answers nothing any more, and its name may come again.
-
-        Args:
-            consumer: Its name.
-        """
+        """Remove a consumer, or cut its connection: it answers nothing any more, and its name may come again."""
         raise UnsupportedError(type(self).__name__, "disconnect")
 
     def publish(self, key: bytes | None) -> int:
-        """Append a message to the log.
-
-        Args:
-            key: Its key, or None if it has none.
-
-        Returns:
-            Its offset, greater than all before.
-        """
+        """Append a message with a key, or with none, to the log; return its offset, greater than all before."""
         raise UnsupportedError(type(self).__name__, "publish")
 
     def publish_many(self, keys: Sequence[bytes | None]) -> Sequence[int]:
-        """Append messages to the log in one call.
-
-        Args:
-            keys: Their keys.
-
-        Returns:
-            Their offsets, which rise.
-        """
+        """Append messages with these keys to the log in one call; return their offsets, which rise."""
         raise UnsupportedError(type(self).__name__, "publish_many")
 
     def receive(self, consumer: str) -> Sequence[Delivery]:
         """Read what was delivered to a consumer since the last call, in order. Never waits.
 
-        In a broker that is asked: ask for as much as the consumer may have.
-
-        Args:
-            consumer: Its name; it is connected.
+        In a broker that is asked: ask for as much as the consumer, which is connected, may have.
         """
         raise UnsupportedError(type(self).__name__, "receive")
 
     def receive_some(self, consumer: str, most: int) -> Sequence[Delivery]:
-        """Ask for a few messages only, as `receive` asks for as many as the consumer may have.
+        """Ask for a few messages only, at least one, as `receive` asks for as many as the consumer may have.
 
         For a broker that is asked. What a broker has pushed to a consumer is out already, however little of it is read:
         leave this method out then.
-
-        Args:
-            consumer: Its name; it is connected.
-            most: How many, at least one.
         """
         raise UnsupportedError(type(self).__name__, "receive_some")
 
@@ -154,61 +129,25 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "ack")
 
     def nack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Hand back a delivery. As `ack`.
-
-        Args:
-            consumer: Who had it.
-            delivery: What it had got.
-
-        Returns:
-            Whether the broker took this as the end of the delivery; None: it does not say.
-        """
+        """Hand back a delivery, as `ack`; return whether the broker took this as its end, or None."""
         raise UnsupportedError(type(self).__name__, "nack")
 
     def ack_through(self, consumer: str, delivery: Delivery) -> bool | None:
-        """Report that a message and all older ones of its key that the consumer has are processed. As `ack`.
-
-        Args:
-            consumer: Who has them.
-            delivery: The newest of them.
-
-        Returns:
-            Whether the broker took this as the end of all of them; None: it does not say.
-        """
+        """Report that a message and all older ones of its key that the consumer has are processed, as `ack`."""
         raise UnsupportedError(type(self).__name__, "ack_through")
 
     def postpone(self, consumer: str, delivery: Delivery, ms: int) -> bool | None:
-        """Hand back a delivery that shall come again later, and that has not failed. As `nack`.
-
-        Args:
-            consumer: Who has it.
-            delivery: What it had got.
-            ms: Before how many milliseconds have passed it shall not come.
-
-        Returns:
-            Whether the broker took this as the end of the delivery; None: it does not say.
-        """
+        """Hand back a delivery that has not failed, as `nack`; it comes when ``ms`` milliseconds have passed."""
         raise UnsupportedError(type(self).__name__, "postpone")
 
     def publish_later(self, key: bytes | None, ms: int) -> int:
-        """Append a message to the log that shall not be delivered yet. As `publish`.
-
-        Args:
-            key: Its key, or None if it has none.
-            ms: Before how many milliseconds have passed it shall not be delivered.
-
-        Returns:
-            Its offset.
-        """
+        """Append a message, as `publish`, that is not delivered before ``ms`` milliseconds have passed."""
         raise UnsupportedError(type(self).__name__, "publish_later")
 
     def advance(self, ms: int) -> None:
-        """Move time on, all at once, and run what the broker has due then.
+        """Move time on by so many milliseconds, all at once, and run what the broker has due then.
 
         A clock goes on while a broker is dead: if it is killed in this call, what has become due runs after `restart`.
-
-        Args:
-            ms: How many milliseconds.
         """
         raise UnsupportedError(type(self).__name__, "advance")
 
@@ -231,7 +170,7 @@ class Driver:
         not reached is forgotten. For drivers that have `restart`.
 
         Args:
-            statement: The so-manyth from now on, from 1.
+            statement: Which one from now on, from 1.
         """
         raise UnsupportedError(type(self).__name__, "kill_at")
 
@@ -252,35 +191,19 @@ class Driver:
         raise UnsupportedError(type(self).__name__, "begin_receive")
 
     def finish_receive(self, begun: object) -> Sequence[Delivery]:
-        """Finish a receive that stands still, and return what it has read.
-
-        Args:
-            begun: What `begin_receive` has returned.
-        """
+        """Finish a receive that stands still, by what `begin_receive` has returned; return what it has read."""
         raise UnsupportedError(type(self).__name__, "finish_receive")
 
     def begin_ack(self, consumer: str, delivery: Delivery, statements: int) -> object:
         """Begin an `ack`, and let it stand still half-way, as `begin_receive` does. For drivers that have `finish_ack`.
 
         Others come and go meanwhile, and time passes: a consumer that is paused while it answers may find that its
-        delivery has expired.
-
-        Args:
-            consumer: Who has it.
-            delivery: What it had got.
-            statements: After how many of its statements it stands still, from 1.
-
-        Returns:
-            Whatever `finish_ack` needs.
+        delivery has expired. Returns whatever `finish_ack` needs.
         """
         raise UnsupportedError(type(self).__name__, "begin_ack")
 
     def finish_ack(self, begun: object) -> bool | None:
-        """Finish an ack that stands still, and return what `ack` would.
-
-        Args:
-            begun: What `begin_ack` has returned.
-        """
+        """Finish an ack that stands still, by what `begin_ack` has returned; return what `ack` would."""
         raise UnsupportedError(type(self).__name__, "finish_ack")
 
     def notices(self) -> Sequence[Event]:
