@@ -11,9 +11,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final, cast
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_kind
 from keyshared.effects import Effect
-from keyshared.errors import WindowFullError, shown
+from keyshared.errors import ArgumentError, WindowFullError, shown
 from keyshared.hashing.named import key_bytes
 from keyshared.simulate.group import (
     Arrival,
@@ -108,8 +108,9 @@ class Engine:
         check_kind("arrival", arrival, Arrival)
         _, _, at_ms, service_ms, not_before_ms = arrival
         for name, value in (("at_ms", at_ms), ("service_ms", service_ms), ("not_before_ms", not_before_ms)):
-            if value is not None or name == "at_ms":
-                check_int(name, value, 0, f" in {shown(arrival)}")
+            missing = value is None and name != "at_ms"
+            if not missing and (type(value) is not int or value < 0):
+                raise ArgumentError(name, value, f"be an int of at least 0 in {shown(arrival)}")
         if not self._paced:
             self.arrival_ms = self.host.now
         elif at_ms > self.arrival_ms:

@@ -271,24 +271,22 @@ class Tally:
         """Count the next row of a history."""
         if len(row) != _ROW_WIDTH:
             raise ArgumentError("row", row, "be a Row")
-        event, offset = row.event, row.offset
+        event = row.event
         if self._start_ms is None:
             self._start_ms = row.at_ms
         self._end_ms = row.at_ms
-        self._events[event] += 1
-        if event is Event.CURSOR:
-            self._safe_cursor = offset
-        elif event is Event.OFFERED:
+        if event is _CURSOR:
+            self._safe_cursor = row.offset
+        elif event is _OFFERED:
             self._keys[row.key] += 1
-        elif event is Event.DELIVERED:
+            self._curve.add(row.at_ms, 1)
+        elif event is _DELIVERED:
             self._add_delivery(row)
-        elif event in _OUTCOMES:
-            self._add_end(row)
-        elif offset is None:
-            self._add_membership(row)
-        if event in _BACKLOG and offset is not None:
-            self._curve.add(row.at_ms, _BACKLOG[event])
-            self._redriven += event is Event.REDRIVEN
+        elif event is _ACKED:
+            self._add_end(row, "acked")
+            self._curve.add(row.at_ms, -1)
+        else:
+            self._add_other(row)
 
     def add_all(self, rows: Iterable[Row]) -> None:
         """Count the next rows of a history, in their order."""
@@ -303,12 +301,12 @@ class Tally:
             wait.merge(waits)
         keyed = Counter({key: number for key, number in keys.items() if key is not None})
         return Summary(
-            messages=events[Event.OFFERED],
+            messages=sum(keys.values()),
             keys=len(keyed),
             keyless=keys[None],
-            deliveries=events[Event.DELIVERED],
+            deliveries=sum(counts["deliveries"] for counts in self._consumers.values()),
             redeliveries=self._redeliveries,
-            acked=events[Event.ACKED],
+            acked=sum(counts["acked"] for counts in self._consumers.values()),
             late_acked=events[Event.SETTLED],
             dead_lettered=events[Event.DEAD_LETTERED],
             dropped=events[Event.DROPPED],
@@ -331,8 +329,17 @@ class Tally:
         counts = {field: self._consumers[name][field] for field in _COUNTED}
         return ConsumerSummary(**counts, wait=self._waits[name].waits())
 
-    def _add_membership(self, row: Row) -> None:
-        if row.event is Event.JOINED:
+    def _add_other(self, row: Row) -> None:
+        self._events[row.event] += 1
+        if row.event in _OUTCOMES:
+            postponed = row.event is Event.RELEASED and row.reason == ReleaseReason.RELEASED
+            self._add_end(row, "postponed" if postponed else _OUTCOMES[row.event])
+        elif row.event in _SETTLING:
+            self._curve.add(row.at_ms, -1)
+        elif row.event is Event.REDRIVEN and row.offset is not None:
+            self._redriven += 1
+            self._curve.add(row.at_ms, 1)
+        elif row.event is Event.JOINED:
             self._consumers.setdefault(str(row.consumer), Counter())
             self._waits.setdefault(str(row.consumer), WaitHistogram())
         if row.moved_keys is not None:
@@ -345,27 +352,22 @@ class Tally:
         self._waits[name].add(row.at_ms - row.available_ms)  # type: ignore[operator]  # a delivery has one
         self._redeliveries += row.attempt != 1
 
-    def _add_end(self, row: Row) -> None:
+    def _add_end(self, row: Row, outcome: str) -> None:
         counts = self._consumers[str(row.consumer)]
-        postponed = row.event is Event.RELEASED and row.reason == ReleaseReason.RELEASED
-        counts["postponed" if postponed else _OUTCOMES[row.event]] += 1
+        counts[outcome] += 1
         counts["busy_ms"] += row.service_ms or 0
 
 
 _COUNTED: Final = ("deliveries", "acked", "failed", "postponed", "lost", "busy_ms")
 _OUTCOMES: Final = {
-    Event.ACKED: "acked",
     Event.NACKED: "failed",
     Event.REJECTED: "failed",
     Event.TIMED_OUT: "lost",
     Event.RELEASED: "lost",
 }
-_BACKLOG: Final[dict[Event, int]] = {
-    Event.OFFERED: 1,
-    Event.REDRIVEN: 1,
-    Event.ACKED: -1,
-    Event.SETTLED: -1,
-    Event.DEAD_LETTERED: -1,
-    Event.DROPPED: -1,
-    Event.SKIPPED: -1,
-}
+_SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED})
+# Python 3.11 takes as long to find a member of an Enum as for all else that is done with a row.
+_OFFERED: Final = Event.OFFERED
+_DELIVERED: Final = Event.DELIVERED
+_ACKED: Final = Event.ACKED
+_CURSOR: Final = Event.CURSOR
