@@ -49,8 +49,8 @@ from keyshared.testing import Promise
 LONG = 120
 ASKED_EVERY = 4  # calls: what a query writes stays written, and `test_drains.py` asks after each call
 SCHEDULES = 200  # of them the first is enough that shows what is looked for
-# Crashes are rare here: `test_a_crash_after_every_call_shows_a_snapshot_that_forgets` has more of them, and only what
-# is lost in every one of them shows here too. And a placement that moves too much is given to the model as well.
+# Crashes are rare here, so the attack has the faults of a restart. A placement that moves too much moves as much in the
+# model.
 CAUGHT = [
     fault.broken
     for promise, faults in BROKEN.items()
