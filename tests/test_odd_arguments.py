@@ -6,6 +6,7 @@ Every public callable of `public_calls` is called with every odd value of `hosti
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from itertools import islice
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.hostile import ODD
 from tests.public_calls import BUILD, REFUSED, Call, public_calls
 
 from keyshared.buckets import BucketLayout, BucketPlacement, imbalance, refit_all
+from keyshared.config import GroupLimits
 from keyshared.errors import ArgumentError, ConfigError, InvariantError, KeySharedError
 from keyshared.offsets import required_margin
 from keyshared.placement import RangeMap, gained, lost
@@ -128,7 +130,8 @@ def complaints(call: Call, tried: Subjects, parameter: str, odd: str, value: obj
 def configures(call: Call, parameter: str) -> bool:
     """Whether what is given there is a field of a configuration."""
     setting = parameter in SETTINGS and PLACEMENTS.fullmatch(call.name) is not None
-    return setting or call.name in CONFIGURATIONS
+    limit = call.name.endswith(".set_group") and parameter in {each.name for each in fields(GroupLimits)}
+    return setting or limit or call.name in CONFIGURATIONS
 
 
 def unsound(what: str, made: Any) -> Iterator[str]:
