@@ -264,7 +264,7 @@ def test_a_broken_producer_is_found_out() -> None:
         (holding(_blocked=frozenset()), "only what is blocked"),
         (holding(_blocked=frozenset({0, 1})), "under way"),
         (still_open, "which is closing"),
-        (unsealed, "nobody called sealed"),
+        (unsealed, "not sealed, is closing"),
         (kept, "sealed segment 0 is kept for its answers only"),
     ):
         with pytest.raises(InvariantError, match=fact):

@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 OFFER: Final = "offer"
-"""The command that brings a message; whoever keeps the messages that do not fit yet carries it out."""
+"""The command that brings a message; the journal carries it out, as it keeps the messages that do not fit yet."""
 
 REFUSED: Final = "refused"
 """The outcome of a command that the dispatcher does not take: it has changed nothing."""
 
 
 LATE: Final = "late"
-"""The outcome of a command that comes after one that stands behind it: it is not carried out."""
+"""The outcome of a command that comes after one with a higher sequence: it is not carried out."""
 
 
 class Command(NamedTuple):

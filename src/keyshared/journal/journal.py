@@ -436,7 +436,7 @@ def _sequence_of(command: Command) -> int:
 
 
 def _ring_for(state: Reader, placement: HashRing, joined: HashRing | None) -> HashRing:
-    """The ring that has the consumers of a state already, else the one that has nobody."""
+    """Return the ring that has the consumers of a state already, else the empty one."""
     if joined is None:
         return placement
     if not isinstance(joined, HashRing):
@@ -456,7 +456,7 @@ def _check(placement: object, config: object) -> None:
             "placement", placement, "be a HashRing without a separator: any other placement is its own history"
         )
     if placement.consumers:
-        raise ArgumentError("placement", placement.consumers, "have nobody on it: consumers come as commands")
+        raise ArgumentError("placement", placement.consumers, "be empty: consumers come as commands")
     if config is not None:
         check_kind("config", config, DispatcherConfig, ", or None")
 

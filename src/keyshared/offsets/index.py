@@ -35,7 +35,7 @@ class Bounds(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether only one answer is possible."""
+        """Whether both bounds are one."""
         return self.low == self.high
 
 

@@ -200,7 +200,7 @@ class SegmentProducer:
             if lane.closing and len(lane.batcher):
                 raise InvariantError(f"nothing is open for segment {one}, which is closing")
             if lane.closing and not (lane.unanswered or lane.sealed):
-                raise InvariantError(f"segment {one}, which nobody called sealed, is closing for its answers only")
+                raise InvariantError(f"segment {one}, which is not sealed, is closing for its answers only")
             if one not in active and not (lane.closing and lane.unanswered):
                 raise InvariantError(f"sealed segment {one} is kept for its answers only")
 

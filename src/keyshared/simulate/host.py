@@ -331,7 +331,7 @@ class Host:
         self.spilled.pop(offset, None)
 
     def moved_keys(self) -> int | None:
-        """Count the keys that have changed owners since the last call; None if nobody wants that. O(keys)."""
+        """Count the keys that have changed owners since the last call; None if they are not counted. O(keys)."""
         if self.owners is None:
             return None
         moved = 0

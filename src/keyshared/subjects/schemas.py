@@ -403,7 +403,7 @@ class _Comparison:
                 return self.here_slots[slot]
         there = self.there_users.get((delete.subject, delete.version), ())
         left = [user for user in there if user.slot not in self.deleted_there]
-        # Users that come now, and stay, are told as they will be there: so the next plan says the same.
+        # Users that come now, and stay, are reported as they will be there: so the next plan says the same.
         coming = [slot for slot in self.users.get(one.slot, ()) if slot in self.registers and slot not in self.deletes]
         left += [self._wanted(self.here_slots[slot]) for slot in coming]
         return min(left, key=_slot_of, default=None)
