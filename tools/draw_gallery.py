@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -147,23 +148,28 @@ def draw(exhibit: Exhibit, budget: Budget) -> str:
     tried = [(machine, find_violations(machine, budget)) for machine in machines(exhibit)]
     named = ", ".join(versions(exhibit))
     table = "".join(draw_rows(machine, found) for machine, found in tried)
-    ways = "".join(
-        f"### `{machine.__name__}` breaks {each.what}\n\n```text\n{each}\n```\n\n"
-        for machine, found in tried
-        for each in found
-    )
+    ways = "".join(draw_ways(machine, found) for machine, found in tried)
     return (
-        (f"Run with {named}.\n\n" if named else "")
+        (f"Run on {datetime.now(UTC):%Y-%m-%d} with {named}.\n\n" if named else "")
         + "| machine | the system | claimed | found |\n|---|---|---|---|\n"
         + f"{table}\n{ways}{draw_programs(exhibit)}"
     )
+
+
+def draw_ways(machine: type[KeySharedMachine], found: Sequence[Finding]) -> str:
+    """Return each finding under its heading; of the exceptions of one kind the first."""
+    heads: dict[str, Finding] = {}
+    for each in found:
+        breaks = f"breaks {each.what}" if each.raised is None else f"raises {type(each.raised.error).__name__}"
+        heads.setdefault(f"### `{machine.__name__}` {breaks}", each)
+    return "".join(f"{head}\n\n```text\n{each}\n```\n\n" for head, each in heads.items())
 
 
 def draw_rows(machine: type[KeySharedMachine], found: Sequence[Finding]) -> str:
     """Return a row for the promises that a machine claims and that are broken, and one for the others."""
     about = (machine.driver_class.__doc__ or "").partition("\n")[0].replace("``", "`")
     claimed = {str(promise) for promise in machine.claims.promises}
-    broken = {each.what for each in found}
+    broken = {each.what for each in found if each.raised is None}
     parts = {"breaks": sorted(broken), NOTHING: sorted(claimed - broken)}
     return "".join(
         f"| `{machine.__name__}` | {about} | {', '.join(promises)} | {said} |\n"
@@ -189,7 +195,7 @@ def draw_index() -> str:
     for exhibit in EXHIBITS:
         drawn = cut(page_of(exhibit))[1]
         said = rows(drawn)
-        named = re.match(r"Run with (.*)\.\n", drawn)
+        named = re.match(r"Run (?:on [\d-]+ )?with (.*)\.\n", drawn)
         broken = sorted({row.promise for row in said if row.schedule is not None})
         faulty = {row.machine for row in said if row.schedule is not None}
         right = list(dict.fromkeys(f"`{row.machine}`" for row in said if row.machine not in faulty))
@@ -221,7 +227,11 @@ def main() -> int:
     if unknown:
         parser.error(f"no such page: {', '.join(sorted(unknown))}")
     for exhibit in EXHIBITS if not asked.map_only else ():
-        if exhibit.page in asked.pages or not asked.pages:
+        if asked.pages and exhibit.page not in asked.pages:
+            continue
+        if sys.version_info < exhibit.python:
+            print(f"{exhibit.page} stays as it is: it takes Python {exhibit.python}", file=sys.stderr)
+        else:
             print(f"{exhibit.page} ...", file=sys.stderr, flush=True)
             write(page_of(exhibit), draw(exhibit, BUDGET._replace(tries=asked.tries)))
     write(GALLERY / "index.md", draw_index())

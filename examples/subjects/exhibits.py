@@ -16,6 +16,7 @@ class Exhibit(NamedTuple):
         modules: The files with its drivers and machines.
         packages: What of ``requirements/`` is used.
         servers: Which of `tools.find_servers.SERVERS` are started.
+        python: The oldest Python that runs it.
     """
 
     page: str
@@ -23,6 +24,7 @@ class Exhibit(NamedTuple):
     modules: tuple[str, ...]
     packages: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
+    python: tuple[int, int] = (3, 11)
 
 
 EXHIBITS: Final = (
@@ -48,4 +50,21 @@ EXHIBITS: Final = (
     ),
     Exhibit("huey", "huey, a lock for each key", ("huey_locks",), ("huey", "redis"), ("redis-server",)),
     Exhibit("confluent-kafka", "confluent-kafka, a thread for each key", ("kafka_threads",), ("confluent-kafka",)),
+    Exhibit(
+        "pyrallel-consumer",
+        "pyrallel-consumer",
+        ("pyrallel_group",),
+        ("pyrallel-consumer", "confluent-kafka"),
+        ("tansu",),
+        python=(3, 12),
+    ),
+    Exhibit(
+        "pgqueuer", "pgqueuer, an entrypoint for each key", ("pgqueuer_limits",), ("pgqueuer", "psycopg"), ("postgres",)
+    ),
+    Exhibit("dbos", "DBOS, a partition for each key", ("dbos_partitions",), ("dbos", "psycopg"), ("postgres",)),
+    Exhibit(
+        "dramatiq", "dramatiq, a mutex for each key", ("dramatiq_mutex",), ("dramatiq", "redis"), ("redis-server",)
+    ),
+    Exhibit("leasedkeyq", "leasedkeyq", ("leased_key_queue",), ("leasedkeyq",)),
+    Exhibit("lock-recipes", "A pool of threads, a lock for each key", ("lock_recipes",)),
 )

@@ -73,7 +73,7 @@ class FifoDriver(Driver):
             self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=delivery.token, VisibilityTimeout=0)
         except self.sqs.exceptions.ClientError:
             return False
-        return None
+        return True
 
     def advance(self, ms: int) -> None:
         self.now_ms += ms

@@ -1,6 +1,6 @@
 """Start the servers that the real subjects run on: fresh ones, in a temporary folder, for this process.
 
-Redis and PostgreSQL listen on sockets in that folder, NATS and RabbitMQ on ports of loopback.
+Redis and PostgreSQL listen on sockets in that folder, NATS, RabbitMQ and tansu on ports of loopback.
 """
 
 import atexit
@@ -86,6 +86,16 @@ def rabbit_address() -> str:
     for command, at in ((register, names), ([server], port)):
         _serve(command, partial(_knock, at), folder / f"log-{at}", environment=environment)
     return f"amqp://127.0.0.1:{port}/"
+
+
+@cache
+def tansu_address() -> str:
+    """Start a tansu, a broker for Kafka's clients, that keeps everything in memory; return its address."""
+    folder, port = _folder(), _free_port()
+    url = f"tcp://127.0.0.1:{port}"
+    command = [_program("tansu"), "broker", "--listener-url", url, "--advertised-listener-url", url]
+    _serve([*command, "--storage-engine", "memory://tansu/"], partial(_knock, port), folder / "log")
+    return f"127.0.0.1:{port}"
 
 
 def version_of(program: str) -> str:
