@@ -71,7 +71,7 @@ RENDERED = [
         ClockError(4, 5),
         {"now_ms": 4, "last_ms": 5},
         (
-            "now_ms is 4 but the clock already stands at 5; "
+            "now_ms is 4 but the clock is already at 5; "
             "pass whole milliseconds of a monotonic clock, or leave it out for the same instant"
         ),
     ),
@@ -158,7 +158,7 @@ RENDERED = [
         UnmatchedKeyError(b"order-1"),
         {"key": b"order-1"},
         (
-            "no consumer accepts key b'order-1', or nobody owns its slot, or those who accept it own nothing; "
+            "no consumer accepts key b'order-1', or none owns its slot, or those that accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         ),
     ),
@@ -166,7 +166,7 @@ RENDERED = [
         UnmatchedKeyError(None),
         {"key": None},
         (
-            "no consumer accepts key None, or nobody owns its slot, or those who accept it own nothing; "
+            "no consumer accepts key None, or none owns its slot, or those that accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         ),
     ),
@@ -181,7 +181,7 @@ RENDERED = [
     (
         UnownedSlotError(7),
         {"slot": 7},
-        "nobody owns slot 7; assign a range with it, or choose Unowned.HOLD or a fallback",
+        "no consumer owns slot 7; assign a range with it, or choose Unowned.HOLD or a fallback",
     ),
     (
         MissingExtraError("mmh3", "pulsar"),

@@ -220,7 +220,7 @@ class ClockError(MisuseError):
 
     def _text(self) -> str:
         return (
-            f"now_ms is {shown(self.now_ms)} but the clock already stands at {_put(self.last_ms)}; "
+            f"now_ms is {shown(self.now_ms)} but the clock is already at {_put(self.last_ms)}; "
             "pass whole milliseconds of a monotonic clock, or leave it out for the same instant"
         )
 
@@ -400,7 +400,7 @@ class UnownedSlotError(MisuseError):
     slot: int
 
     def _text(self) -> str:
-        return f"nobody owns slot {_put(self.slot)}; assign a range with it, or choose Unowned.HOLD or a fallback"
+        return f"no consumer owns slot {_put(self.slot)}; assign a range with it, or choose Unowned.HOLD or a fallback"
 
 
 @dataclass(eq=False, repr=False)
@@ -524,7 +524,7 @@ class UnmatchedKeyError(MisuseError):
     def _text(self) -> str:
         key = self.key if self.key is None else self.key[:_SHOWN_KEY_BYTES]
         return (
-            f"no consumer accepts key {shown(key)}, or nobody owns its slot, or those who accept it own nothing; "
+            f"no consumer accepts key {shown(key)}, or none owns its slot, or those that accept it own nothing; "
             "widen a filter, assign the slot, or choose Unmatched.HOLD or Unmatched.SKIP"
         )
 
@@ -566,7 +566,7 @@ class InvariantError(KeySharedError, AssertionError):
 
 
 def _put(value: object) -> str:
-    """Return a text as it stands, and anything else as it is shown."""
+    """Return a text unchanged, and anything else as `shown`."""
     return value if type(value) is str else shown(value)
 
 

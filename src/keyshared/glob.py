@@ -36,7 +36,7 @@ _Token: TypeAlias = tuple[bool, str]  # (has a special meaning, character)
 
 
 class _Chunk(Generic[AnyStr]):
-    """What stands between two stars: literal pieces at fixed places, and one-character gaps between them."""
+    """The part of a pattern between two stars: literal pieces at fixed places, and one-character gaps between them."""
 
     __slots__ = ("_anywhere", "_first", "_first_at", "_masks", "_pieces", "length")
 
@@ -207,7 +207,7 @@ class Glob:
 
     @property
     def prefix(self) -> bytes | None:
-        """What a key must start with to match, if that is all that is asked; None for other patterns."""
+        """The prefix that a key must have to match, if that is all; None for other patterns."""
         return self._prefix
 
     def matches(self, key: str | bytes) -> bool:
@@ -233,7 +233,7 @@ class Glob:
 
 
 class KeyFilter:
-    """Which keys a consumer accepts: those that match any of its patterns; an immutable value.
+    """The keys that a consumer accepts, those that match any of its patterns: an immutable value.
 
     Args:
         patterns: Patterns as in `Glob`, in any order. None at all accept every key; an empty one accepts the empty key.

@@ -256,7 +256,7 @@ class HashRing(PlacementBuilder):
 
     @property
     def separator(self) -> str | None:
-        """What ends the part of a name that points are made of, see `pulsar`; with one, who was here before matters."""
+        """The text that ends the part of a name that points are made of, see `pulsar`; None if names are whole."""
         return self._rules.separator
 
     def weight_of(self, name: str) -> Weight:

@@ -1,8 +1,7 @@
 """The non-reliable variant: which consumer a message goes to, and nothing else.
 
-No message is tracked, so nothing can be late, lost or in the wrong order on any books: `KeyRouter` answers one
-question, at once, for one key. The host says what only the host can know: whether a consumer is connected, and whether
-its channel has room.
+No message is tracked: `KeyRouter` returns the consumer of one key at once. The host reports what only the host can
+know: whether a consumer is connected, and whether its channel is full.
 """
 
 from collections import OrderedDict
@@ -20,7 +19,7 @@ __all__ = ["KeyRouter"]
 
 
 class _Member:
-    """What the host has said of one consumer."""
+    """The state of one consumer, as the host reported it."""
 
     __slots__ = ("accepts", "active", "full")
 
@@ -207,7 +206,7 @@ class KeyRouter:
         if filters != self._routing.filters or filters != self._routing.acceptance.filters:
             raise InvariantError("routing knows every consumer's filter")
         if set(self._turns) != {name for name, member in self._members.items() if member.takes_keyless}:
-            raise InvariantError("whoever may get messages without a key takes turns")
+            raise InvariantError("every consumer that may get messages without a key takes turns")
 
     def _member(self, name: str) -> _Member:
         member = self._members.get(check_kind("name", name, str))
@@ -226,7 +225,7 @@ class KeyRouter:
         self._update_turn(name, member)
 
     def _update_turn(self, name: str, member: _Member) -> None:
-        # Whoever keeps its right keeps its turn: telling the same thing twice must not push anybody back.
+        # A consumer that may still get them keeps its turn: the same report twice must not push it back.
         if not member.takes_keyless:
             self._turns.pop(name, None)
         elif name not in self._turns:

@@ -66,5 +66,5 @@ def test_a_gap_is_shown_and_can_be_an_error() -> None:
 
     assert (UPPER,) == placement.unowned()
     assert placement.owner(key) is None
-    with pytest.raises(UnownedSlotError, match="nobody owns slot 58486"):
+    with pytest.raises(UnownedSlotError, match="no consumer owns slot 58486"):
         loud.owner(key)

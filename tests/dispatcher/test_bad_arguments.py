@@ -350,7 +350,7 @@ def test_a_clock_that_goes_back_or_is_none_is_refused_by_every_method(
     caught = assert_unchanged_by(lambda dispatcher: call(dispatcher, now), ClockError)
 
     assert (now, NOW) == caught.args
-    assert f"the clock already stands at {NOW}" in str(caught)
+    assert f"the clock is already at {NOW}" in str(caught)
 
 
 @pytest.mark.parametrize("call", [call for _, call in CLOCKED], ids=[name for name, _ in CLOCKED])
@@ -358,7 +358,7 @@ def test_every_method_moves_the_clock_when_it_has_nothing_to_refuse(call: Callab
     dispatcher = prepared()
     call(dispatcher, LATER)
 
-    with pytest.raises(ClockError, match=f"stands at {LATER}"):
+    with pytest.raises(ClockError, match=f"is already at {LATER}"):
         dispatcher.handle_timeout(now_ms=LATER - 1)
 
 

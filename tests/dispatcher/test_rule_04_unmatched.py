@@ -63,7 +63,7 @@ def test_error_also_refuses_a_key_in_a_hole() -> None:
     dispatcher = with_a_hole(Unmatched.ERROR)
     before = dispatcher.snapshot()
 
-    with pytest.raises(UnmatchedKeyError, match="or nobody owns its slot"):
+    with pytest.raises(UnmatchedKeyError, match="or none owns its slot"):
         dispatcher.offer(0, "zoo")
     with pytest.raises(UnmatchedKeyError):
         dispatcher.offer_many([(0, "apple", None), (1, "zoo", None)])

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Key: TypeAlias = str | bytes | None
-"""What a caller may call a key: a ``str`` is its UTF-8 bytes (``"a"`` and ``b"a"`` are one key), None is no key."""
+"""A key: a ``str`` is its UTF-8 bytes (``"a"`` and ``b"a"`` are one key), None is no key."""
 
 DEFAULT_SLOT_BITS: Final = 16  # 65,536 slots: Pulsar's and Celeriant's space
 MAX_SLOT_BITS: Final = 32  # Danube's space
@@ -198,7 +198,7 @@ XXH64_SEED_42: Final = KeyHash("xxh64:42", 64, _xxh64_seed_42)
 """The default. Spark's built-in ``xxhash64`` of a string or binary column, read as unsigned."""
 
 DANUBE_32: Final = KeyHash("danube32", 32, danube32)
-"""What Danube v0.15.1 hashes keys with."""
+"""The hash of Danube v0.15.1."""
 
 MURMUR3_32: Final = KeyHash("murmur3:0", 32, murmur3_32)
 """Murmur3 as it is, which PIP-486 takes the segment and the bucket from. Needs ``keyshared[pulsar]``."""

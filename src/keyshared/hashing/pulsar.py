@@ -1,4 +1,4 @@
-"""What Apache Pulsar hashes of a message, and its three readings of that hash.
+"""The part of a message that Apache Pulsar hashes, and its three readings of that hash.
 
 One murmur3 of 32 bits, and three numbers made of it: on the ring, in ranges, and raw. They differ for the same key, so
 a number is only of use to the selector that it was made for. The package ``mmh3`` computes murmur3; it comes with

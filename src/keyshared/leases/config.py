@@ -16,7 +16,7 @@ _NO_LIMIT: Final = (1 << 63) - 1  # a consumer's own delay counts as it was aske
 _NOT_OF_LEASES: Final = {
     "retry": "max_delivery_attempts counts deliveries, and each nack names its delay",
     "max_in_flight": "set LeaseConfig.max_in_flight, which is answered and not waited for",
-    "on_evict": "nobody is evicted",
+    "on_evict": "no consumer is evicted",
     "unmatched": "consumers of leases have no filters",
     "inactive_grace_ms": "consumers of leases are never inactive",
     "drain_timeout_ms": "a lease ends by itself",

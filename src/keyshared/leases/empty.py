@@ -77,7 +77,7 @@ def _only_asking_is_left(dispatcher: KeySharedDispatcher[Any], message: Outstand
         return _belongs_to(dispatcher, message, consumer)  # time has brought a permit for the next consumer that asks
     is_line = dispatcher.config.ordering_required
     if is_line and why.reason in _UNOWNED:
-        return True  # nobody holds the line, so the next consumer that asks gets it
+        return True  # no consumer holds the line, so the next consumer that asks gets it
     return why.reason is BlockReason.CONSUMER_FULL and (is_line or why.consumer in {None, consumer})
 
 

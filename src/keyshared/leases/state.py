@@ -95,7 +95,7 @@ class LeaseState:
             return capacity, []
         moved: Effects = []
         if self._is_line and self.line != consumer:
-            # Nobody else holds anything, so nothing has to drain.
+            # No other consumer holds anything, so nothing has to drain.
             moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
         effects = self.machine.pull(consumer, min(most, capacity), None, per_key, self.now)
         taken = [effect for effect in effects if isinstance(effect, Deliver)]
@@ -193,7 +193,7 @@ class LeaseState:
 
     @property
     def line(self) -> str | None:
-        """With ordering_required, the consumer that owns everything: the last to ask while nobody held anything."""
+        """With ordering_required, the consumer that owns everything: the last to ask while none held anything."""
         return self.dispatcher.owner(None) if self._is_line else None
 
     @property

@@ -30,7 +30,7 @@ Handle = tuple[int, int]
 
 
 class LeaseAnswer(NamedTuple, Generic[_Result, Item]):
-    """What a call of a lease queue returns: ``result, effects = queue.ack(...)``.
+    """The result of a call of a lease queue: ``result, effects = queue.ack(...)``.
 
     Attributes:
         result: The answer to the caller.

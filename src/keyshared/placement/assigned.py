@@ -30,7 +30,7 @@ _STOP: Final = itemgetter(1)
 
 
 class Unowned(StrEnum):
-    """What a lookup answers for a slot without an owner."""
+    """The result of a lookup of a slot without an owner."""
 
     HOLD = "hold"  # None: its messages wait until it has an owner (Celeriant)
     ERROR = "error"  # it raises

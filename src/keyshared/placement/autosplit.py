@@ -52,7 +52,7 @@ class AutoSplit(PlacementBuilder):
 
     __slots__ = ("_bounds", "_first_slot")
 
-    _NO_WEIGHTS = "half of the widest range goes to whoever joins, so shares follow the order of joins"
+    _NO_WEIGHTS = "half of the widest range goes to the consumer that joins, so shares follow the order of joins"
     _consumers: dict[str, int]  # the upper bound of each
 
     def __init__(

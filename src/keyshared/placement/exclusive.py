@@ -117,9 +117,9 @@ class ExclusiveRanges(PlacementBuilder):
             What changed owners, in slot order: from no owner to it.
 
         Raises:
-            ConsumerExistsError: The name is there already; remove it first to declare anew.
+            ConsumerExistsError: The name is there already; remove it first to declare again.
             ArgumentError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
-                round or beyond the space; or two of its ranges overlap. The first of these that is true is told.
+                round or beyond the space; or two of its ranges overlap. The first of these that is true is reported.
             RangeOverlapError: Another consumer has a slot of it. Whether that consumer is still alive is for the host
                 to find out; if it is not, remove it and declare again.
         """

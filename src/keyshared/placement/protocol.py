@@ -1,4 +1,4 @@
-"""What every way to build a placement has in common."""
+"""The protocol of placements, and the base of their builders."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class Placement(Protocol):
 
     @property
     def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes."""
+        """The owner of each slot now; the same object until something changes."""
         ...
 
     @property

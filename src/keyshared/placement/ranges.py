@@ -48,7 +48,7 @@ def check_space(key_hash: object, slot_bits: object) -> None:
 
 
 class RangeMap:
-    """Who owns which slot: an immutable value.
+    """The owner of each slot: an immutable value.
 
     Slots without an owner are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
     that answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over
@@ -185,7 +185,7 @@ class RangeMap:
 
     @property
     def key_hash(self) -> KeyHash:
-        """Which hash turns a key into a slot."""
+        """The hash that turns a key into a slot."""
         return self._key_hash
 
     @property

@@ -1,7 +1,7 @@
 """The points of a ring in order, as a value that shares almost everything with the value before a change.
 
 Points lie in short sorted parts. A change puts new parts in the place of those that it touches and leaves the others as
-they are, so it costs what the changed points cost, and whoever still has the value before keeps it. All points of a
+they are, so it costs what the changed points cost, and the value before stays as it was. All points of a
 slot lie in one part. Their hashes are in arrays: to copy a part touches no object of a point.
 """
 

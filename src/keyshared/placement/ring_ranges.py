@@ -1,7 +1,7 @@
-"""Who owns which slot of a ring, without going through all of its points after each change.
+"""The owner of each slot of a ring, without going through all of its points after each change.
 
 A ring changes at the points of one consumer. So its map finds owners among the points at first, and derives its runs
-once so many were asked for that this pays; and what moved is worked out at those points only, if somebody reads it.
+once so many were asked for that this pays; and what moved is worked out at those points only, if it is read.
 """
 
 from bisect import bisect_right
@@ -105,7 +105,7 @@ class RingRanges(RangeMap):
 
 
 class RingMoves(Sequence[Moved]):
-    """What a change of a ring moved, in slot order; worked out when it is first read.
+    """The slots that a change of a ring moved, in order; worked out when it is first read.
 
     Equal to any list of the same moves.
 
