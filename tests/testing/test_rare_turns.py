@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from keyshared import effects
-from keyshared.testing import Checker, Claims, ClaimsError, Delivery, Driver, books, check_history, merge_histories
+from keyshared.testing import (
+    Checker,
+    Claims,
+    ClaimsError,
+    Delivery,
+    Driver,
+    check_history,
+    merge_histories,
+    outstanding,
+)
 from keyshared.testing.__main__ import main
 from keyshared.testing._given import check_count
 from keyshared.testing.claims import read_claims
@@ -126,7 +135,7 @@ def test_a_nack_of_what_must_have_expired_that_says_nothing_leaves_its_message_u
 
 
 def test_few_messages_that_are_not_judged_are_remembered_when_they_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books, "_REMEMBERED_UNJUDGED", 1)
+    monkeypatch.setattr(outstanding, "_REMEMBERED_UNJUDGED", 1)
     begin: list[Event] = [Published(offset=offset, key=b"k") for offset in range(3)]
     begin += [Unclear(offset=offset) for offset in range(3)]
     assert [] == check_history([*begin, *(Dropped(offset=offset) for offset in range(3))], Claims(promises={"no-loss"}))

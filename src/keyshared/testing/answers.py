@@ -1,17 +1,36 @@
 """What the methods of a driver may return: anything else is refused, or its own fault would look like the broker's."""
 
 from collections.abc import Container, Iterable, Iterator
-from typing import Any, Final, TypeGuard, get_args
+from typing import Any, Final, NamedTuple, TypeGuard, get_args
 
 from keyshared.testing.driver import Delivery
 from keyshared.testing.errors import DriverError
 from keyshared.testing.history import Acked, AtRest, Committed, Delivered, Event, Nacked, Published, Quiet
+from keyshared.testing.log import UnderWay
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "Begun", "Receipt"]
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # what a history can hold
 _SEEN: Final = frozenset({Published, Delivered, Acked, Nacked, Committed, Quiet, AtRest})
 _SAID: Final = frozenset(get_args(Event)) - _SEEN
+
+
+class Receipt(NamedTuple):
+    """A delivery that a consumer got: its number by the driver or by the bench, and when."""
+
+    consumer: str
+    delivery: Delivery
+    attempt: int
+    at_ms: int
+
+
+class Begun(NamedTuple):
+    """An ack that stands half-way: what the driver needs to finish it, and what the log keeps rows for."""
+
+    receipt: Receipt
+    handle: object
+    answer: UnderWay
+    at_ms: int
 
 
 class Answers:

@@ -8,19 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, TypeVar, assert_never
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 from keyshared.testing import history as h
 from keyshared.testing import steps
-from keyshared.testing.answers import Answers
-from keyshared.testing.claims import Claims, Violation
-from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, abilities, in_loop
-from keyshared.testing.errors import KilledError, UnsupportedError
+from keyshared.testing.answers import Answers, Begun, Receipt
+from keyshared.testing.claims import Violation
+from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, checked_abilities, in_loop
+from keyshared.testing.errors import KilledError
+from keyshared.testing.harness import Harness
 from keyshared.testing.history import Event, HoldReason
-from keyshared.testing.log import Log, UnderWay
+from keyshared.testing.log import Log
 from keyshared.testing.steps import NEEDS, Step
 
-__all__ = ["LAST", "Bench", "Harness"]
+__all__ = ["LAST", "Bench"]
 
 _Answer = TypeVar("_Answer")
 _Option = TypeVar("_Option")
@@ -44,62 +45,7 @@ _OF_A_MESSAGE: Final = (
     *(h.Redriven, h.Released, h.Settled, h.Skipped),
 )
 _REMEMBERED_RECEIPTS: Final = 16
-_NEEDED: Final = (
-    ("kill_at", "restart"),
-    ("postpone", "advance"),
-    ("publish_later", "advance"),
-    ("begin_receive", "finish_receive"),
-    ("finish_receive", "begin_receive"),
-    ("begin_ack", "finish_ack"),
-    ("finish_ack", "begin_ack"),
-)
 _KILLED: Final = "its process was killed in a call for this message"
-
-
-class Harness(NamedTuple):
-    """What a broker claims, and how much of it is tried.
-
-    Attributes:
-        claims: What it claims.
-        max_outstanding: How many messages are published and not done at once; more are not published.
-        retry_ms: How long a message may wait at most after it was nacked or has expired.
-        rest_ms: How long the broker may need at most for anything.
-        untried: Kinds of steps that are passed over.
-        max_consumers: How many consumers are connected at once. None: any number.
-    """
-
-    claims: Claims = Claims()
-    max_outstanding: int = 8
-    retry_ms: int = 0
-    rest_ms: int = 1_000
-    untried: frozenset[type[Step]] = frozenset()
-    max_consumers: int | None = None
-
-    @property
-    def timeouts(self) -> tuple[int, ...]:
-        """The times that matter: just before, at and after them something may happen."""
-        times = (self.claims.ack_timeout_ms, self.retry_ms, self.rest_ms)
-        slack = self.claims.tolerance_ms
-        exact = [ms for ms in times if ms is not None]
-        return tuple([near for ms in exact for near in (ms - slack, ms, ms + slack)] if slack else exact)
-
-
-class Receipt(NamedTuple):
-    """A delivery that a consumer got: its number by the driver or by the bench, and when."""
-
-    consumer: str
-    delivery: Delivery
-    attempt: int
-    at_ms: int
-
-
-class Begun(NamedTuple):
-    """An ack that stands half-way: what the driver needs to finish it, and what the log keeps rows for."""
-
-    receipt: Receipt
-    handle: object
-    answer: UnderWay
-    at_ms: int
 
 
 class Bench:
@@ -122,10 +68,7 @@ class Bench:
 
     def __init__(self, start: Callable[[], AnyDriver], harness: Harness, blame: Callable[[Violation], None]) -> None:
         driver = start()
-        self.abilities = abilities(type(driver))
-        for half, other in _NEEDED:
-            if half in self.abilities and other not in self.abilities:
-                raise UnsupportedError(type(driver).__name__, f"{other}, which {half} needs")
+        self.abilities = checked_abilities(type(driver))
         self.takes_filters = driver.takes_filters
         self._remembers_acks, self._resumes_at_cursor = driver.remembers_acks, driver.resumes_at_cursor
         self.driver = in_loop(driver, new_event_loop()) if isinstance(driver, AsyncDriver) else driver
@@ -249,7 +192,7 @@ class Bench:
                 self._pass_time(max(self._harness.timeouts) + 1)
             if not answered and not self.open:
                 break
-        self._write(h.AtRest(at_ms=self._now))
+        self.log.write(h.AtRest(at_ms=self._now))
 
     def _held(self) -> list[Receipt]:
         """Return the open deliveries for which no answer is under way, oldest first."""
@@ -292,7 +235,7 @@ class Bench:
                 self._connect(consumer, filters)
             case steps.StopReading(consumer):
                 self._unread[consumer] = None
-                self._write(h.LimitChanged(consumer=consumer, limit=0, at_ms=self._now))
+                self.log.write(h.LimitChanged(consumer=consumer, limit=0, at_ms=self._now))
             case steps.ReadOn():
                 self._read_on()
             case steps.Publish(key, count):
@@ -347,7 +290,7 @@ class Bench:
         else:
             self.driver.connect(name)
         self.members[name] = filters
-        self._write(h.Connected(consumer=name, at_ms=self._now))
+        self.log.write(h.Connected(consumer=name, at_ms=self._now))
         if self._resumes_at_cursor:
             self._rewind()
 
@@ -363,7 +306,7 @@ class Bench:
         """The broker reads on from its cursor, and may number deliveries from 1 again."""
         self.over.clear()
         self._look_at_cursor()
-        self._write(h.Rewound(resume_offset=0 if self._committed is None else self._committed, at_ms=self._now))
+        self.log.write(h.Rewound(resume_offset=0 if self._committed is None else self._committed, at_ms=self._now))
 
     def _forget(self, name: str) -> None:
         """Forget a consumer that is gone, and everything that it had open."""
@@ -371,7 +314,7 @@ class Bench:
         self._unread.pop(name, None)
         for receipt in [each for each in self.open.values() if each.consumer == name]:
             self._end(receipt)
-        self._write(h.Gone(consumer=name, at_ms=self._now))
+        self.log.write(h.Gone(consumer=name, at_ms=self._now))
 
     def _read_on(self) -> None:
         """Make the history complete: no consumer comes or goes, and no time passes, while something is not read."""
@@ -379,7 +322,7 @@ class Bench:
             self._finish_receive(name)
         if self._unread:
             for name in self._unread:
-                self._write(h.LimitChanged(consumer=name, at_ms=self._now))
+                self.log.write(h.LimitChanged(consumer=name, at_ms=self._now))
             self._unread.clear()
             self._look_fully()
 
@@ -434,7 +377,7 @@ class Bench:
         self._keys[offset] = key
         self._outstanding.add(offset)
         later = until_ms if until_ms is not None and until_ms > self._now else None
-        self._write(h.Published(offset=offset, key=key, until_ms=later, at_ms=self._now))
+        self.log.write(h.Published(offset=offset, key=key, until_ms=later, at_ms=self._now))
         if later is not None:
             self._hold(offset, HoldReason.NOT_BEFORE, later)
 
@@ -454,12 +397,12 @@ class Bench:
 
     def _unclear(self, *receipts: Receipt) -> None:
         for receipt in receipts:
-            self._write(h.Unclear(offset=receipt.delivery.offset, reason=_KILLED, at_ms=self._now))
+            self.log.write(h.Unclear(offset=receipt.delivery.offset, reason=_KILLED, at_ms=self._now))
 
     def _ack(self, receipt: Receipt) -> None:
         ack = partial(self.driver.ack, receipt.consumer, receipt.delivery)
         counted = self._ask(ack, partial(self._unclear, receipt))
-        self._write(self._acked(receipt, counted, self._now))
+        self.log.write(self._acked(receipt, counted, self._now))
 
     def _ack_through(self, receipt: Receipt) -> None:
         key, offset = self._keys[receipt.delivery.offset], receipt.delivery.offset
@@ -474,7 +417,7 @@ class Bench:
         ack = partial(self.driver.ack_through, receipt.consumer, receipt.delivery)
         counted = self._ask(ack, partial(self._unclear, *receipts))
         for each in receipts:
-            self._write(self._acked(each, counted, self._now))
+            self.log.write(self._acked(each, counted, self._now))
 
     def _acked(self, receipt: Receipt, counted: bool | None, at_ms: int) -> h.Acked:
         consumer, delivery, attempt, _ = receipt
@@ -498,7 +441,7 @@ class Bench:
         postpone = partial(self.driver.postpone, consumer, delivery, ms)
         counted = self._answers.counted("postpone", self._ask(postpone, partial(self._unclear, receipt)))
         if self._is_open(receipt) and counted is not False:
-            self._write(
+            self.log.write(
                 h.Released(offset=offset, consumer=consumer, attempt=attempt, until_ms=until_ms, at_ms=self._now)
             )
             self._end(receipt)
@@ -510,7 +453,7 @@ class Bench:
         is_open = self._is_open(receipt)
         nack = partial(self.driver.nack, consumer, delivery)
         counted = self._answers.counted("nack", self._ask(nack, partial(self._unclear, receipt)))
-        self._write(
+        self.log.write(
             h.Nacked(offset=delivery.offset, consumer=consumer, attempt=attempt, counted=counted, at_ms=self._now)
         )
         if is_open and counted is not False:
@@ -531,7 +474,7 @@ class Bench:
             self._hold(offset, HoldReason.RETRY, self._now + self._harness.retry_ms)
 
     def _hold(self, offset: int, reason: HoldReason, until_ms: int) -> None:
-        self._write(h.Held(offset=offset, reason=reason, until_ms=until_ms, at_ms=self._now))
+        self.log.write(h.Held(offset=offset, reason=reason, until_ms=until_ms, at_ms=self._now))
 
     def _is_open(self, receipt: Receipt) -> bool:
         return self.open.get((receipt.consumer, receipt.delivery.offset)) == receipt
@@ -594,14 +537,14 @@ class Bench:
             else:
                 self._receive(name, self.driver.receive(name) if most is None else self.driver.receive_some(name, most))
         if not (self._asked_for_less or self._receiving or self._answering):
-            self._write(h.Quiet(at_ms=self._now))
+            self.log.write(h.Quiet(at_ms=self._now))
 
     def _look_at_cursor(self) -> None:
         if "cursor" in self.abilities:
             cursor = self._answers.cursor(self.driver.cursor())
             if cursor is not None and cursor != self._committed:
                 self._committed = cursor
-                self._write(h.Committed(resume_offset=cursor, at_ms=self._now))
+                self.log.write(h.Committed(resume_offset=cursor, at_ms=self._now))
 
     def _ask_for_the_rest(self) -> None:
         """Look fully, so that nothing waits only because no consumer has asked for it."""
@@ -633,7 +576,7 @@ class Bench:
             self._end(receipt)
         elif isinstance(event, h.DeadLettered | h.Dropped | h.Skipped | h.Settled):
             self._outstanding.discard(event.offset)
-        self._write(event)
+        self.log.write(event)
         if isinstance(event, h.Expired):
             self._hold_for_retry(event.offset)
 
@@ -645,14 +588,11 @@ class Bench:
             key = delivery.key.encode() if isinstance(delivery.key, str) else delivery.key
             self._deliveries[offset] += 1
             attempt = self._deliveries[offset] if delivery.attempt is None else delivery.attempt
-            self._write(h.Delivered(offset=offset, key=key, consumer=name, attempt=attempt, at_ms=self._now))
+            self.log.write(h.Delivered(offset=offset, key=key, consumer=name, attempt=attempt, at_ms=self._now))
             before = self.open.pop((name, offset), None)
             if before is not None:
                 self._end(before)
             self.open[name, offset] = Receipt(name, delivery, attempt, self._now)
-
-    def _write(self, event: Event) -> None:
-        self.log.write(event)
 
 
 def _pick(options: list[_Option], which: int) -> _Option:

@@ -5,110 +5,38 @@ whether it may be so is for the checks. A message of which the history cannot sa
 counted: it proves nothing against any other, and its key and its consumer are not expected to go on because of it.
 """
 
-from collections import Counter, OrderedDict, deque
-from collections.abc import Hashable, Iterator
-from heapq import heapify, heappop, heappush
-from typing import Final, NoReturn, TypeAlias
+from collections.abc import Iterator
+from heapq import heappop
+from typing import Final, NoReturn
 
 from keyshared.testing import history as h
 from keyshared.testing.claims import Claims
-from keyshared.testing.entries import SLACK, ByOffset, Holders, Lane, LaneId, Member, Message, Place, Places, Seen
+from keyshared.testing.entries import Changes, Lane, LaneId, Member, Message, Place, Seen
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Event, HoldReason
+from keyshared.testing.outstanding import WHOLE_LOG, Outstanding
 
-__all__ = ["Books", "Changes"]
+__all__ = ["Books"]
 
-_WHOLE_LOG: Final = b""
-_REMEMBERED_LEAVERS: Final = 1_000
-_REMEMBERED_UNJUDGED: Final = 100_000
 _ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
 _LATE_ROW: Final = "write its `published` row before all others of it"
 _NO_NUMBER: Final = "number its deliveries, and name the number in each answer"
 _NOT_SAID: Final = "say whether a late answer counted"
-_Lease: TypeAlias = tuple[int, Message, Seen]  # when something becomes of which delivery
 
 
-class Changes:
-    """Joins, leaves and changes of the placement: what may have moved keys."""
-
-    def __init__(self) -> None:
-        self.last: Seen | None = None
-        self.by_hand: Seen | None = None
-        self.leavers: OrderedDict[str, Seen] = OrderedDict()
-        self.latest_join_of_a_leaver = -1
-        self.block: dict[tuple[type[Event], str], Seen] = {}  # the latest ones, which follow each other
-        self.in_block = False  # whether only `Owned` and ends of deliveries have followed them
-        self.block_is_told = False  # whether an `Owned` has followed them
-
-    def __len__(self) -> int:
-        return len(self.leavers) + len(self.block)
-
-    def join(self, name: str, before: Member | None, seen: Seen) -> None:
-        """Note that a consumer is connected, with its earlier session, if there was one."""
-        self._end_session(before)
-        self.leavers.pop(name, None)
-        self.note(name, seen)
-
-    def leave(self, name: str, member: Member | None, seen: Seen) -> None:
-        """Note that a consumer is gone."""
-        self._end_session(member)
-        self.leavers[name] = seen
-        self.leavers.move_to_end(name)
-        if len(self.leavers) > _REMEMBERED_LEAVERS:
-            self.leavers.popitem(last=False)
-        self.note(name, seen)
-
-    def note(self, name: str, seen: Seen) -> None:
-        """Note a change; one of the placement has no name."""
-        self.last = seen
-        if self.block_is_told or not self.in_block:
-            self.block.clear()
-        self.in_block, self.block_is_told = True, False
-        self.block[type(seen.event), name] = seen
-
-    def _end_session(self, member: Member | None) -> None:
-        if member is not None:
-            self.latest_join_of_a_leaver = max(self.latest_join_of_a_leaver, member.connected.position)
-
-
-class Books:
+class Books(Outstanding):
     """What is known by now."""
 
     def __init__(self, claims: Claims, remembered_keys: int) -> None:
-        self.claims = claims
-        self.position = 0
-        self.now: int | None = None
+        super().__init__(claims, remembered_keys)
         self.kinds: set[type[Event]] = set()
-        self.messages: dict[int, Message] = {}
-        self.lanes: dict[LaneId, Lane] = {}
-        self.members: dict[str, Member] = {}
-        self.open_at: Holders = {}
-        self.units: dict[Hashable, Holders] = {}
-        self.changed: dict[LaneId, Lane] = {}  # by the latest event
-        self.ended: list[int] = []  # messages, by the latest event
-        self.open = self.loading = 0
-        self.first_offset: int | None = None  # the lowest that was published
-        self.last_offset: int | None = None
         self.last_published: Seen | None = None
         self.redriven_to: int | None = None
         self.committed: Seen | None = None
         self.resume_offset: int | None = None
         self.changes = Changes()
-        self.places = Places(remembered_keys)
-        self.outstanding: ByOffset[Message] = ByOffset()
-        # messages that may be outstanding, and are not judged: their lane, and who may have them
-        self.unclear: ByOffset[tuple[Lane | None, str | None]] = ByOffset()
-        self.doubt_at: Counter[str] = Counter()  # messages that may be open at a consumer, or not
-        self.doubt_in: Counter[Hashable] = Counter()  # likewise, of a unit
-        self.let_go: OrderedDict[int, None] = OrderedDict()  # messages that were not judged, and are surely done
-        self._unclear_again: set[int] = set()  # of the unclear ones, those that no cursor ends: they were redriven
-        self.reasons: Counter[str] = Counter()  # why messages are not judged, and how many
         self.unlogged = 0  # messages of which the history does not tell the publication
-        self._highest_told: int | None = None  # the greatest offset that was told of before it was published
-        self._done_above: ByOffset[tuple[bytes | None]] = ByOffset()  # the keys of what is done above the cursor
         self._repeatable: set[int] = set()  # of these, what may be delivered again
-        self._leases: deque[_Lease] = deque()
-        self._overdue: deque[_Lease] = deque()  # those that may have expired, and when they surely have
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
@@ -116,12 +44,6 @@ class Books:
     def log_is_told(self) -> bool:
         """Whether the history tells what was published, which many promises need."""
         return self.last_offset is not None
-
-    def lane_id(self, offset: int, key: bytes | None) -> LaneId:
-        """Return which lane a message is in: its key's, or its own if it has none."""
-        if self.claims.total_order:
-            return _WHOLE_LOG
-        return offset if key is None else key
 
     def lane_of(self, message: Message | None, event: h.Delivered) -> Lane | None:
         """Return where a delivered message belongs; None if nothing else is there."""
@@ -143,17 +65,9 @@ class Books:
             heappop(listed)
         return None
 
-    def holds_its_key(self, message: Message) -> bool:
-        """Whether newer messages of its key wait for a message that waits."""
-        return not (message.repeated or (message.came_back and not self.claims.nack_holds_key))
-
     def lowest(self) -> Message | None:
         """Return the oldest message that holds the cursor."""
         return self.outstanding.first(_holds_the_cursor)
-
-    def busy(self, name: str) -> int:
-        """Return how many deliveries a consumer may have open."""
-        return len(self.open_at.get(name, ())) + self.doubt_at[name]
 
     def has_room(self, member: Member) -> bool:
         """Whether a consumer surely may get one more, even if all messages that are being loaded are for it."""
@@ -171,13 +85,9 @@ class Books:
         """Whether no other consumer than the owner may have a message of a lane's unit open."""
         return self.open_in_unit(lane_id, owner) is None and not self.doubt_in[self._unit(lane_id)]
 
-    def waiting(self, lane: Lane | None = None) -> Iterator[Message]:
-        """Yield the messages that surely wait, of a lane or of all: O(outstanding messages)."""
-        return (each for each in self.messages.values() if each.waits and (lane is None or each.lane is lane))
-
-    def is_over(self, offset: int) -> bool:
-        """Whether an offset that is not outstanding is done, or was never published."""
-        return self.first_offset is not None and self.first_offset <= offset <= (self.last_offset or 0)
+    def waiting(self) -> Iterator[Message]:
+        """Yield the messages that surely wait: O(outstanding messages)."""
+        return (each for each in self.messages.values() if each.waits)
 
     def is_late(self, offset: int) -> bool:
         """Whether the publication of an offset is told only after something that came later: it proves nothing."""
@@ -369,7 +279,7 @@ class Books:
             self._make_unclear(message, reason)
         elif not self.is_over(event.offset):
             self._note_told(event.offset)
-            lane = self._lane(_WHOLE_LOG) if self.claims.total_order else None
+            lane = self._lane(WHOLE_LOG) if self.claims.total_order else None
             self._note_unclear(event.offset, lane, None, reason)
 
     def held(self, seen: Seen, event: h.Held, message: Message | None) -> None:
@@ -502,243 +412,6 @@ class Books:
     def _limit_of(self, event: h.Connected | h.LimitChanged) -> int | None:
         return self.claims.per_consumer if event.limit is None else event.limit
 
-    # --- the life of a message --------------------------------------------------------------------------------------
-
-    def _add(
-        self, seen: Seen, offset: int, key: bytes | None, previous: int | None, *, repeated: bool = False
-    ) -> Message:
-        lane = self._lane(self.lane_id(offset, key))
-        if not lane.size:
-            lane.turn = self.position
-        if lane.size == lane.open:
-            lane.waits_since = self.position
-        lane.size += 1
-        message = self.messages[offset] = Message(offset, key, lane, seen, previous)
-        message.repeated = repeated
-        self.outstanding.add(offset, message)
-        self._list(message)
-        return message
-
-    def _lane(self, lane_id: LaneId) -> Lane:
-        lane = self.lanes.get(lane_id)
-        if lane is None:
-            place = self.places.wake(lane_id) if isinstance(lane_id, bytes) else None
-            lane = self.lanes[lane_id] = Lane(lane_id, self.claims, place)
-        return lane
-
-    def _list(self, message: Message) -> None:
-        """Hold back newer messages of a key behind one that waits."""
-        lane = message.lane
-        self.changed[lane.id] = lane
-        if message.listed or not (message.repeated or self.holds_its_key(message)):
-            return
-        message.listed = True
-        if message.repeated:  # it may hold its key for the system, and proves nothing
-            self._doubt(lane, None, 1)
-            return
-        heappush(lane.listed, message.offset)
-        if len(lane.listed) > 2 * lane.size + SLACK:  # what was settled out of order is still in the heap
-            lane.listed = [offset for offset in lane.listed if offset in self.messages]
-            heapify(lane.listed)
-
-    def _unlist(self, message: Message) -> None:
-        """A message that was done before goes out, or is done again."""
-        if message.repeated and message.listed:
-            message.listed = False
-            self._doubt(message.lane, None, -1)
-
-    def _open(self, message: Message, event: h.Delivered, seen: Seen) -> None:
-        name, lane, number = event.consumer, message.lane, event.attempt
-        self._unlist(message)
-        message.consumer, message.attempt = name, number
-        message.deliveries += 1
-        message.had[name] = max(message.had.get(name, number or 0), number or 0)
-        message.since = message.delivered = seen
-        message.asked, message.revoked = None, False
-        lane.open += 1
-        lane.turn = self.position
-        _enter(lane.holders, name, message)
-        self.open += 1
-        _enter(self.open_at, name, message)
-        if (unit := self._unit(lane.id)) is not None:
-            _enter(self.units.setdefault(unit, {}), name, message)
-        self.changed[lane.id] = lane
-        self._note_room(name, seen)
-        timeout = self.claims.ack_timeout_ms
-        if timeout is not None and seen.now is not None:
-            self._leases.append((seen.now + timeout - self.claims.tolerance_ms, message, seen))
-            self._leases = self._running(self._leases)
-
-    def _close(self, message: Message) -> None:
-        """End an open delivery, whatever comes then."""
-        lane, name = message.lane, message.consumer
-        assert name is not None
-        message.consumer = None
-        if lane.turn_limit and lane.open >= lane.turn_limit:
-            lane.turn = self.position
-        if lane.size == lane.open:
-            lane.waits_since = self.position
-        lane.open -= 1
-        self.open -= 1
-        _strike(lane.holders, name, message)
-        _strike(self.open_at, name, message)
-        unit = self._unit(lane.id)
-        if unit is not None:
-            _strike(self.units[unit], name, message)
-            if not self.units[unit]:
-                del self.units[unit]
-        self.changed[lane.id] = lane
-
-    def _end(self, message: Message, seen: Seen) -> None:
-        """End a delivery; its message is still outstanding."""
-        name = message.lapsed if message.consumer is None else message.consumer
-        assert name is not None
-        if message.consumer is not None:
-            self._close(message)
-        self._make_sure(message)
-        message.since = seen
-        message.came_back, message.revoked = True, False
-        self._list(message)
-        self._note_room(name, seen)
-
-    def _settle(self, message: Message, seen: Seen) -> None:
-        name = message.consumer
-        self._remove(message)
-        self.ended.append(message.offset)
-        if name is not None:
-            self._note_room(name, seen)
-        if self.claims.rewinds and message.logged:
-            self._done_above.add(message.offset, (message.key,))
-
-    def _remove(self, message: Message) -> None:
-        """Take a message out of the books."""
-        lane, offset = message.lane, message.offset
-        if message.consumer is not None:
-            self._close(message)
-        self._unlist(message)
-        self._make_sure(message)
-        self._unhold(message)
-        del self.messages[offset], self.outstanding.items[offset]
-        self.changed[lane.id] = lane
-        lane.size -= 1
-        self._tidy(lane)
-
-    def _tidy(self, lane: Lane) -> None:
-        """Forget a lane of which nothing is outstanding."""
-        if not lane.size and not lane.doubt:
-            self.lanes.pop(lane.id, None)
-            lane.newest = None  # which knows its lane: nothing may be left for the garbage collector
-            if lane.place is not None and isinstance(lane.id, bytes):
-                self.places.rest(lane.id)
-
-    def _unhold(self, message: Message) -> None:
-        if message.held is not None:
-            self.loading -= message.hold is HoldReason.LOADING
-            if message.is_kept_back:
-                message.failed = 0
-            message.held = None
-
-    def _note_room(self, name: str, seen: Seen) -> None:
-        """Remember since when a consumer has room. Loads come and go too often to count here."""
-        member = self.members.get(name)
-        if member is None:
-            return
-        if member.suspended is not None or (member.limit is not None and self.busy(name) >= member.limit):
-            member.room_since = None
-        elif member.room_since is None:
-            member.room_since = seen
-
-    def _note_told(self, offset: int) -> None:
-        """Remember what was told of before its publication, if that still comes."""
-        if not self.is_over(offset):
-            self._highest_told = offset if self._highest_told is None else max(offset, self._highest_told)
-
-    def _unit(self, lane_id: LaneId) -> Hashable:
-        unit_of = self.claims.unit_of
-        return None if unit_of is None or not isinstance(lane_id, bytes) else (unit_of(lane_id),)
-
-    # --- what nobody can know ---------------------------------------------------------------------------------------
-
-    def _expire(self, now: int) -> None:
-        """Deliveries may have expired: the system may have noticed, or not."""
-        leases, tolerance = self._leases, self.claims.tolerance_ms
-        while leases and leases[0][0] <= now:
-            due, message, seen = leases.popleft()
-            name = message.consumer
-            if message.delivered is seen and name is not None:
-                self._close(message)
-                message.lapsed = name
-                self._doubt(message.lane, name, 1)
-                self._overdue.append((due + 2 * tolerance, message, seen))
-
-    def _notice_expiries(self) -> None:
-        """Deliveries that may have expired for longer than the tolerance have."""
-        while self._overdue and self.now is not None and self._overdue[0][0] <= self.now:
-            _, message, seen = self._overdue.popleft()
-            if message.delivered is seen and message.lapsed is not None:
-                self._end(message, message.since)
-
-    def _running(self, leases: deque[_Lease]) -> deque[_Lease]:
-        """Drop deliveries that have ended, if they are most of them."""
-        is_long = len(leases) > 2 * len(self.messages) + SLACK
-        return (
-            deque(each for each in leases if each[1].delivered is each[2] and each[1].consumer) if is_long else leases
-        )
-
-    def _make_sure(self, message: Message) -> None:
-        """A delivery that may have expired has ended by now."""
-        if message.lapsed is not None:
-            self._doubt(message.lane, message.lapsed, -1)
-            message.lapsed = None
-
-    def _doubt(self, lane: Lane | None, name: str | None, step: int) -> None:
-        if name is not None:
-            self.doubt_at[name] += step
-        if lane is not None:
-            lane.doubt += step
-            self.changed[lane.id] = lane
-            if (unit := self._unit(lane.id)) is not None:
-                self.doubt_in[unit] += step
-
-    def _make_unclear(self, message: Message, reason: str, consumer: str | None = None) -> None:
-        name, lane = consumer or message.consumer or message.lapsed, message.lane
-        lane.doubt += 1  # so that the lane stays
-        self._remove(message)
-        lane.doubt -= 1
-        self._note_unclear(message.offset, lane, name, reason)
-        if message.redriven:
-            self._unclear_again.add(message.offset)
-
-    def _note_unclear(self, offset: int, lane: Lane | None, name: str | None, reason: str) -> None:
-        self.reasons[reason] += 1
-        self.unclear.add(offset, (lane, name))
-        self._doubt(lane, name, 1)
-
-    def _forget_unclear(self, offset: int, lane: Lane | None, name: str | None) -> None:
-        """A message that is not judged is surely done; what is still told of it is not judged either."""
-        self._unclear_again.discard(offset)
-        self.let_go[offset] = None
-        if len(self.let_go) > _REMEMBERED_UNJUDGED:
-            self.let_go.popitem(last=False)
-        self._doubt(lane, name, -1)
-        if lane is not None:
-            self._tidy(lane)
-
 
 def _holds_the_cursor(message: Message) -> bool:
     return not (message.redriven or message.repeated)
-
-
-def _enter(holders: Holders, name: str, message: Message) -> None:
-    held = holders.get(name)
-    if held is None:
-        holders[name] = {message.offset: message}
-    else:
-        held[message.offset] = message
-
-
-def _strike(holders: Holders, name: str, message: Message) -> None:
-    held = holders[name]
-    del held[message.offset]
-    if not held:
-        del holders[name]

@@ -18,7 +18,17 @@ from keyshared.testing._given import check_class, check_kind
 from keyshared.testing.errors import UnsupportedError
 from keyshared.testing.history import Event
 
-__all__ = ["ABILITIES", "AnyDriver", "AsyncDriver", "Delivery", "Driver", "abilities", "in_loop", "wait_for_threads"]
+__all__ = [
+    "ABILITIES",
+    "AnyDriver",
+    "AsyncDriver",
+    "Delivery",
+    "Driver",
+    "abilities",
+    "checked_abilities",
+    "in_loop",
+    "wait_for_threads",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +273,15 @@ ABILITIES: Final = (
     *("receive_some", "kill_at", "begin_receive", "finish_receive", "begin_ack", "finish_ack"),
 )
 """The methods that a driver may leave out."""
+_NEEDED: Final = (
+    ("kill_at", "restart"),
+    ("postpone", "advance"),
+    ("publish_later", "advance"),
+    ("begin_receive", "finish_receive"),
+    ("finish_receive", "begin_receive"),
+    ("begin_ack", "finish_ack"),
+    ("finish_ack", "begin_ack"),
+)
 _SAMPLE_S: Final = 0.001
 
 
@@ -275,6 +294,19 @@ def abilities(driver: type[AnyDriver]) -> frozenset[str]:
     check_class("driver", driver, Driver, AsyncDriver)
     base = AsyncDriver if issubclass(driver, AsyncDriver) else Driver
     return frozenset(name for name in ABILITIES if getattr(driver, name, None) is not getattr(base, name, None))
+
+
+def checked_abilities(driver: type[AnyDriver]) -> frozenset[str]:
+    """Return the abilities of a driver.
+
+    Raises:
+        UnsupportedError: It has only one of two methods that need each other.
+    """
+    found = abilities(driver)
+    for half, other in _NEEDED:
+        if half in found and other not in found:
+            raise UnsupportedError(driver.__name__, f"{other}, which {half} needs")
+    return found
 
 
 def wait_for_threads(*, still_ms: int = 10, timeout_ms: int = 5_000) -> None:

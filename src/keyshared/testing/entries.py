@@ -8,10 +8,11 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from keyshared.testing.claims import Claims
 from keyshared.testing.history import Event, Held, HoldReason
 
-__all__ = ["SLACK", "ByOffset", "Holders", "Lane", "LaneId", "Member", "Message", "Place", "Places", "Seen"]
+__all__ = ["SLACK", "ByOffset", "Changes", "Holders", "Lane", "LaneId", "Member", "Message", "Place", "Places", "Seen"]
 
 LaneId: TypeAlias = bytes | int
 SLACK: Final = 16  # a list with dead entries may be this much longer than twice its living ones
+_REMEMBERED_LEAVERS: Final = 1_000
 _DECIDED_OUTSIDE: Final = frozenset({HoldReason.BLOCKED, HoldReason.OTHER})
 _Value = TypeVar("_Value")
 
@@ -225,6 +226,49 @@ class Places:
             oldest, _ = self._idle.popitem(last=False)
             del self._places[oldest]
             self.forgotten += 1
+
+
+class Changes:
+    """Joins, leaves and changes of the placement: what may have moved keys."""
+
+    def __init__(self) -> None:
+        self.last: Seen | None = None
+        self.by_hand: Seen | None = None
+        self.leavers: OrderedDict[str, Seen] = OrderedDict()
+        self.latest_join_of_a_leaver = -1
+        self.block: dict[tuple[type[Event], str], Seen] = {}  # the latest ones, which follow each other
+        self.in_block = False  # whether only `Owned` and ends of deliveries have followed them
+        self.block_is_told = False  # whether an `Owned` has followed them
+
+    def __len__(self) -> int:
+        return len(self.leavers) + len(self.block)
+
+    def join(self, name: str, before: Member | None, seen: Seen) -> None:
+        """Note that a consumer is connected, with its earlier session, if there was one."""
+        self._end_session(before)
+        self.leavers.pop(name, None)
+        self.note(name, seen)
+
+    def leave(self, name: str, member: Member | None, seen: Seen) -> None:
+        """Note that a consumer is gone."""
+        self._end_session(member)
+        self.leavers[name] = seen
+        self.leavers.move_to_end(name)
+        if len(self.leavers) > _REMEMBERED_LEAVERS:
+            self.leavers.popitem(last=False)
+        self.note(name, seen)
+
+    def note(self, name: str, seen: Seen) -> None:
+        """Note a change; one of the placement has no name."""
+        self.last = seen
+        if self.block_is_told or not self.in_block:
+            self.block.clear()
+        self.in_block, self.block_is_told = True, False
+        self.block[type(seen.event), name] = seen
+
+    def _end_session(self, member: Member | None) -> None:
+        if member is not None:
+            self.latest_join_of_a_leaver = max(self.latest_join_of_a_leaver, member.connected.position)
 
 
 def most_open(claims: Claims, lane: LaneId) -> int | None:

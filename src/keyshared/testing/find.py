@@ -11,11 +11,12 @@ from random import Random
 from traceback import walk_tb
 from typing import Final, NamedTuple
 
-from keyshared.testing.bench import LAST, Bench, Harness
+from keyshared.testing.bench import LAST, Bench
 from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
 from keyshared.testing.draw import draw_schedule
 from keyshared.testing.driver import AnyDriver
 from keyshared.testing.errors import ClaimsError, DriverError, UnsupportedError
+from keyshared.testing.harness import Harness
 from keyshared.testing.history import Connected, Event
 from keyshared.testing.steps import (
     Ack,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from keyshared.testing._given import check_class, check_kind
-from keyshared.testing.bench import Harness
 from keyshared.testing.claims import Claims
 from keyshared.testing.draw import DELAYS_MS, FILTERS, KEYS, NAMES, World
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver, abilities
 from keyshared.testing.errors import ClaimsError
+from keyshared.testing.harness import Harness
 from keyshared.testing.steps import Step
 
 __all__ = ["Subject", "subject_of"]
