@@ -68,6 +68,7 @@ def lives() -> None:
         run(Random(seed).choice, 60)
 
 
+@pytest.mark.interpreted("replaces a class of the core")
 @pytest.mark.parametrize("broken", BROKEN)
 def test_the_book_catches_a_broken_window(broken: type[Window], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faces, "Window", broken)
