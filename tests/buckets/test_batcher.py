@@ -125,19 +125,6 @@ def test_a_delay_of_zero_is_due_at_once_and_none_never() -> None:
     assert [] == filled(FOUR, 0).handle_timeout(now_ms=10**9)
 
 
-def test_another_layout_sorts_what_is_open_anew_and_sends_nothing() -> None:
-    batcher = filled(TWO, 40_000, 0, 20_000, 1)
-    batcher.set_layout(FOUR)
-    batcher.check_invariants()
-
-    assert (FOUR, 4) == (batcher.layout, len(batcher))
-    assert [] == batcher.add(message(4, 16_384))
-    assert [(40_000, 40_000, 0, [0]), (0, 1, 3, [1, 3]), (16_384, 20_000, 4, [2, 4])] == stamps(batcher.flush())
-    batcher.add(message(5))
-    batcher.set_layout(ONE)
-    assert [(0, 0, 5, [5])] == stamps(batcher.flush())
-
-
 def test_what_is_open_can_be_taken_back_in_order() -> None:
     batcher = filled(FOUR, 40_000, 0, 20_000, 1)
 
@@ -233,10 +220,7 @@ def test_a_batcher_has_a_layout_and_limits() -> None:
         BucketBatcher([0])  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ArgumentError, match="be a BatchLimits, or None"):
         BucketBatcher(TWO, 1_000)  # type: ignore[arg-type]  # on purpose
-    batcher = filled(TWO, 0)
-    with pytest.raises(ArgumentError, match="be a BucketLayout"):
-        batcher.set_layout([0])  # type: ignore[arg-type]  # on purpose
-    assert TWO == batcher.layout
+    assert TWO == filled(TWO, 0).layout
 
 
 @pytest.mark.parametrize(

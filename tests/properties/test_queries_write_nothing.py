@@ -133,10 +133,9 @@ def message(choose: Choose, step: int) -> BatchMessage:
 
 
 def of_batcher(choose: Choose, step: int) -> list[Call]:
-    layout = BucketLayout.equal_width(choose([1, 2, 4]))
     return [
         *[call("add", message(choose, step), now_ms=step)] * 5,
-        *[call("flush"), call("handle_timeout", now_ms=step), call("set_layout", layout), call("take_open")],
+        *[call("flush"), call("handle_timeout", now_ms=step), call("take_open")],
     ]
 
 
@@ -318,7 +317,7 @@ SUBJECTS = {
     ),
     "BucketBatcher": Subject(
         lambda: BucketBatcher(BucketLayout.equal_width(2), BatchLimits(max_messages=4, max_delay_ms=5)),
-        inputs("add", "flush", "handle_timeout", "set_layout", "take_open"),
+        inputs("add", "flush", "handle_timeout", "take_open"),
         of_batcher,
         {},
     ),

@@ -295,15 +295,6 @@ class BucketBatcher:
         deadline = self.next_deadline_ms()
         return self.flush() if deadline is not None and deadline <= self._now else []
 
-    def set_layout(self, layout: BucketLayout) -> None:
-        """Sort what is open into the buckets of a successor with the same range. O(m log n)."""
-        self._layout = _checked_layout(layout)
-        self._splits = layout.splits
-        still_open = self.open_messages
-        self._open = {}
-        for message in still_open:
-            self._open.setdefault(bisect_right(self._splits, message.bucket_hash), []).append(message)
-
     def take_open(self) -> list[BatchMessage]:
         """Return what is open, unsent, for the batchers of several successors or of another layout.
 
