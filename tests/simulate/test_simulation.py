@@ -581,9 +581,12 @@ def test_every_message_is_settled_once_through_joins_leaves_crashes_and_failures
 
 
 def test_nothing_is_remembered_of_messages_that_are_settled() -> None:
-    _, simulation = run(ROUGH, rough_arrivals())
-    host = simulation._engine.host
-    assert [0] * 4 == [len(books) for books in (host.open, host.again, host.spilled, host.blocked)]
+    poisonous = one(config=DispatcherConfig(retry=RetryPolicy(max_redeliveries=0)), answers=[FailFirst(1)])
+    for plan, arrivals in ((ROUGH, rough_arrivals()), (poisonous, [Arrival(0, "k")])):
+        _, simulation = run(plan, arrivals)
+        host = simulation._engine.host
+        assert simulation.state.at_rest
+        assert [0] * 4 == [len(books) for books in (host.open, host.again, host.spilled, host.blocked)]
 
 
 @pytest.mark.no_cover

@@ -96,6 +96,7 @@ def test_keys_and_keyless_messages_are_counted_apart() -> None:
 def test_as_many_hot_keys_as_asked_for_are_named() -> None:
     arrivals = [Arrival(i, key) for i, key in enumerate([None, None, None, "a", "b", "b"])]
     summary, _ = summarize(Group(consumers=[SimulatedConsumer("c", Fixed(1))]), arrivals, hottest=1)
+    assert () == Tally(hottest=0).summary().hottest_keys
     assert ((b"b", 2),) == summary.hottest_keys
 
 
