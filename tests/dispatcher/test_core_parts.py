@@ -7,7 +7,7 @@ from tests.alphabet import AlphabetRing, fill
 from keyshared import DispatcherConfig, HashRing, KeySharedDispatcher
 from keyshared._core.feature import Feature
 from keyshared.config import Poison, RetryPolicy, Unmatched
-from keyshared.effects import CursorAdvanced, Deliver, Load, Resumed
+from keyshared.effects import Call, CursorAdvanced, Deliver, Ignored, IgnoredReason, Load, Resumed
 
 
 def subscription(*names: str, **config: Any) -> KeySharedDispatcher:
@@ -225,3 +225,19 @@ def test_what_was_known_of_the_capacity_of_a_consumer_is_forgotten_now_and_then(
         assert 1 == len(dispatcher.offer(200 + number, None))
     assert len(dispatcher._machine.window.rooms._heap) < 70
     dispatcher.check_invariants()
+
+
+def test_late_and_stale_acks_among_several_settle_and_are_ignored_as_single_ones() -> None:
+    answers = []
+    for at_once in (False, True):
+        dispatcher = subscription("ann", ack_timeout_ms=10)
+        dispatcher.offer(0, "a", now_ms=0)
+        dispatcher.handle_timeout(now_ms=10)  # it waits for its retry, so its late ack settles it
+        dispatcher.offer(1, "b")
+        receipts = [(0, "ann", 1), (1, "ann", 1), (1, "ann", 1)]
+        calls = [dispatcher.ack_many(receipts)] if at_once else [dispatcher.ack(*receipt) for receipt in receipts]
+        dispatcher.check_invariants()
+        answers.append((dispatcher.safe_cursor, [each for call in calls for each in call if isinstance(each, Ignored)]))
+
+    assert answers[0] == answers[1]
+    assert (1, [Ignored(1, "ann", 1, Call.ACK, IgnoredReason.UNKNOWN_OFFSET)]) == answers[1]
