@@ -180,7 +180,6 @@ class KeySharedDispatcher(Queries[Item]):
             rules: Of the same mark as the original's.
 
         Raises:
-            ConfigError: ``rules`` and ``config`` contradict each other.
             SnapshotError: The state was cut or damaged, is of another version, placement, drain unit or mark of rules,
                 or does not fit the configuration.
         """
@@ -192,8 +191,6 @@ class KeySharedDispatcher(Queries[Item]):
         new = cls(placement, config, rules=rules)
         restore(new._machine, state, epoch=epoch, items=known, now=now)
         return new
-
-    # messages in
 
     def offer(
         self,
@@ -292,16 +289,12 @@ class KeySharedDispatcher(Queries[Item]):
     ) -> list[Effect[Item]]:
         """Report that a delivery failed: the message is retried after a delay, or its retries are exhausted.
 
-        Its key waits behind it (Pulsar issue 23480: a nack must not reorder its key).
-
         Args:
             delay_ms: A delay that the consumer asks for; makes the policy's longer, never shorter.
-            reason: What went wrong, in at most 500 characters, for `DeadLetter`, `Blocked` and `describe`. None keeps
-                the reason of the failure before.
+            reason: What went wrong, in at most 500 characters; None keeps the reason of the failure before.
 
         Returns:
-            `Released`, the effect of the poison policy, and the deliveries that the freed consumer gets; `Ignored`
-            alone if the receipt does not name the current delivery.
+            `Released`, the effect of the poison policy, and the deliveries that the freed consumer gets; or `Ignored`.
         """
         now = checked_now(now_ms, self._machine.now)
         check_receipt(offset, consumer, attempt)
@@ -432,9 +425,7 @@ class KeySharedDispatcher(Queries[Item]):
             weight: Its share relative to the others'; by default 1, or what a placement that already names it gives it.
             limit: Deliveries it may have open; by default the configured limit. 0 to begin with lets it pull.
 
-        Raises:
-            ConsumerExistsError: The name is connected.
-            ArgumentError: The name, a pattern, the weight or the limit can never work.
+        Raises `ConsumerExistsError` if the name is connected.
         """
         patterns = checked_list("patterns", filters, "patterns")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
@@ -533,8 +524,6 @@ class KeySharedDispatcher(Queries[Item]):
             check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=most_per_key)
         return self._machine.pull(check_kind("name", name, str), most, only, per_key, now)
 
-    # groups and sessions of keys
-
     def set_group(
         self,
         name: str,
@@ -582,8 +571,6 @@ class KeySharedDispatcher(Queries[Item]):
         check_int("session", session, 1)
         return self._machine.flushed(data, session, now)
 
-    # time
-
     def next_deadline_ms(self) -> int | None:
         """Return when `handle_timeout` has something to do next, or None. Exact. O(log n) amortised."""
         return self._machine.timers.next_deadline
@@ -596,8 +583,6 @@ class KeySharedDispatcher(Queries[Item]):
         ``max(deadline, now)``.
         """
         return self._machine.handle_timeout(checked_now(now_ms, self._machine.now))
-
-    # arguments
 
     def _checked_offset(self, offset: int, now_ms: int | None) -> tuple[int, int]:
         """Return the offset and the instant of a call about one message."""
