@@ -54,7 +54,7 @@ from keyshared._queries import Queries
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.rules import check_rules
 from keyshared.effects import Effect, Item
-from keyshared.errors import ArgumentError, ClockError
+from keyshared.errors import ArgumentError, ClockError, SnapshotError
 from keyshared.hashing.named import Key, key_bytes
 from keyshared.placement.protocol import Placement, check_name
 from keyshared.placement.ranges import Weight
@@ -148,6 +148,8 @@ class KeySharedDispatcher(Queries[Item]):
         check_members("placement", placement, Placement)
         self._machine = Machine(placement, config, None if rules is None else check_rules(rules, config))
         if resume_from is not None:
+            if not isinstance(resume_from, str):
+                raise SnapshotError("token", resume_from, "be a str")
             self._machine.resume_from(resume_from)
 
     @classmethod
@@ -244,8 +246,6 @@ class KeySharedDispatcher(Queries[Item]):
         given = checked_list("messages", messages, "messages")  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
         return self._machine.offer_many(checked_messages(given, self._machine.window.cursor.last), now)
-
-    # answers
 
     def ack(self, offset: int, consumer: str, attempt: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle one delivery and hand out what it was holding back. O(1) amortised plus what is delivered.
