@@ -6,7 +6,7 @@ Each of them can be shown, whatever stands in it: its text is at most 500 charac
 import reprlib
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 __all__ = [
     "ClaimsError",
@@ -23,9 +23,6 @@ __all__ = [
 
 _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
-_SHORT: Final = reprlib.Repr()  # it looks at the first few parts of a value only, however large or deep it is
-_SHORT.maxlevel = 4
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _VALUE_LIMIT
 
 
 class HistoryError(ValueError):
@@ -198,5 +195,24 @@ def in_short(value: object) -> str:
         return f"<{type(value).__name__} that cannot be shown>"
 
 
+class _ShortRepr(reprlib.Repr):
+    """``repr`` that looks at the first few parts of a value only, however large or deep it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxstring = self.maxother = self.maxlong = _VALUE_LIMIT
+
+    def repr_instance(self, x: Any, level: int) -> str:  # noqa: ANN401 - as the base has it
+        names = [field.name for field in fields(x)] if is_dataclass(x) else getattr(x, "_fields", ())
+        if not names:
+            return super().repr_instance(x, level)
+        inner = [self.repr1(getattr(x, name), level - 1) for name in names] if level > 0 else ["..."]
+        return f"{type(x).__name__}({', '.join(inner)})"
+
+
 def _cut(text: str) -> str:
     return text[:_MESSAGE_LIMIT].encode(errors="backslashreplace").decode()[:_MESSAGE_LIMIT]
+
+
+_SHORT: Final = _ShortRepr()
