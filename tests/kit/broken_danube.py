@@ -243,7 +243,7 @@ FAULTS = (
     Fault(ParksWhileItReads, Promise.PROGRESS, "Danube"),
     Fault(ParksWhileItSends, Promise.PROGRESS, "Danube"),
     Fault(RateLimiterLoses, Promise.PROGRESS, "Danube"),
-    Fault(SkipsWhatNobodyWants, Promise.SAFE_CURSOR, "Danube", or_else=Promise.PROGRESS),
+    Fault(SkipsWhatNobodyWants, Promise.SAFE_CURSOR, "Danube", or_else=Promise.NO_LOSS),
     Fault(TakesStaleAcks, Promise.FENCE, "Danube"),
     Fault(StaleNacksCount, Promise.FENCE, "Danube"),
     Fault(CountersDrift, Promise.PROGRESS, "Danube"),
