@@ -32,12 +32,14 @@ from keyshared.testing.history import (
     Committed,
     Connected,
     Delivered,
+    Done,
     Dropped,
     Event,
     Expired,
     Gone,
     Held,
     HoldReason,
+    LimitChanged,
     Nacked,
     Owned,
     Published,
@@ -46,6 +48,7 @@ from keyshared.testing.history import (
     Rewound,
     Settled,
     SettledBy,
+    Suspended,
     Unclear,
 )
 from keyshared.testing.log import Log
@@ -265,3 +268,34 @@ def test_what_was_held_may_be_done_before_its_time_comes() -> None:
         assert [] == list(checker.violations([Published(offset=offset, key=b"k"), held, Quiet(at_ms=0), done]))
     assert checker.entries() < 60
     assert [] == checker.feed(Quiet(at_ms=2_000))
+
+
+def test_what_is_told_of_messages_that_are_not_judged_accuses_nobody() -> None:
+    claims = Claims(
+        promises={"progress", "fence", "settled-once", "affinity"}, unit_of=len, tells_done=True, ack_timeout_ms=10
+    )
+    history: list[Event] = [
+        *(Connected(consumer="a"), Connected(consumer="b"), Suspended(consumer="x"), LimitChanged(consumer="x")),
+        *(Owned(key=b"k", consumer="a"), Published(offset=0, key=b"k"), Unclear(offset=0)),
+        *(Published(offset=1, key=b"l"), Quiet()),  # another message of its unit may be open
+        Acked(offset=0, consumer="a", counted=True),
+        *(Redriven(offset=0, key=b"k"), Redriven(offset=0, key=b"k"), Delivered(offset=0, key=b"k", consumer="a")),
+        *(Unclear(offset=9), Published(offset=9, key=b"k"), Delivered(offset=9, key=b"k", consumer="b")),
+        *(
+            Gone(consumer="a"),
+            Connected(consumer="a"),
+            Unclear(offset=5),
+            Unclear(offset=20),
+            Committed(resume_offset=21),
+        ),
+        *(Delivered(offset=20, key=b"k", consumer="a"), Done(offset=99), Quiet()),
+        *(Published(offset=30, key=b"m"), Settled(offset=30, reason=SettledBy.OPERATOR), Done(offset=30)),
+        *(Redriven(offset=30, key=b"m"), Unclear(offset=30), Committed(resume_offset=31)),
+        *(Published(offset=31, key=b"m"), Quiet(), Owned(key=b"long", consumer="a")),
+        *(Published(offset=32, key=b"long", at_ms=0), Delivered(offset=32, key=b"long", consumer="a", attempt=1)),
+        *(Quiet(at_ms=5), Published(offset=33, key=b"longer", at_ms=10)),
+        Nacked(offset=32, consumer="a", attempt=1, counted=False),
+        Nacked(offset=50, consumer="a", attempt=1, counted=True),
+        Delivered(offset=40, key=b"other", consumer="a", attempt=1),
+    ]
+    assert [] == check_history(history, claims)
