@@ -110,6 +110,17 @@ def test_without_slow_ms_only_the_timeout_is_told() -> None:
     assert [report.event for report in engine.reports] == ["replaced"]
 
 
+def test_the_timeout_counts_from_the_start_of_the_handler() -> None:
+    engine = engine_of("log", timeout_ms=1_000, slow_ms=None, workers=2)
+    engine.submit_many("log", [(0, "a", 0), (1, "b", 0)])
+    first, second = begun(engine, 0)
+    first.started_ms = 0  # the other one is on its way to a thread
+    assert [action.run for action in engine.advance(now_ms=1_000) if isinstance(action, Overdue)] == [first]
+    second.started_ms = 1_500
+    assert [action.run for action in engine.advance(now_ms=2_000) if isinstance(action, Overdue)] == [first]
+    assert second in [action.run for action in engine.advance(now_ms=2_500) if isinstance(action, Overdue)]
+
+
 def test_the_age_of_the_oldest_unfinished_message_is_known_for_days() -> None:
     engine = engine_of("log", max_tracked=1_000_000)
     for second in range(0, 20_000, 2):
