@@ -660,7 +660,11 @@ class Judge:
         self.check(effect.key == self.key_told(book), "the key of a delivery", effect)
         self.check(effect.item == book.item and book.memory == "loaded", "bounds: delivered without payload", effect)
         self.check(not (book.dead or book.blocked), "key-order: it is held", effect)
-        in_steps = name in ("ack_many", "ack_through", "offer_many")  # between its steps there may have been fewer holes
+        in_steps = name in (
+            "ack_many",
+            "ack_through",
+            "offer_many",
+        )  # between its steps there may have been fewer holes
         self.check(not self.full or in_steps or book.offset == min(self.books), "token-budget", effect)
         if book.waits is not None:
             self.check(False, "not-early", effect, book.until)

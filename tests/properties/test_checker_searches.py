@@ -89,7 +89,7 @@ def cases(seeds: range) -> Iterator[tuple[Claims, list[Event]]]:
 
 def test_the_checker_agrees_with_the_slow_judge_on_histories_with_mistakes() -> None:
     found = Counter[Promise]()
-    for claims, history in cases(range(880, 1_215)):
+    for claims, history in cases(range(335)):
         if contradicts(history):
             with pytest.raises(HistoryError, match=r"offset of event \d+ is -?\d+; it must be (greater|at most)"):
                 check_history(history, claims)
