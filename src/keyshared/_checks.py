@@ -256,8 +256,8 @@ def check_members(parameter: str, value: object, kind: type) -> None:
     if isinstance(value, type):
         raise ArgumentError(parameter, value, f"be an instance, such as {value.__name__}(...), and not the class")
     for member, what in vars(kind).items():
-        asked = callable(what) or isinstance(what, property)
-        if asked and not member.startswith("_") and not hasattr(value, member):
+        asked = hasattr(what, "__get__") and not member.startswith("_")  # a method or property, compiled or not
+        if asked and not hasattr(value, member):
             raise ArgumentError(parameter, value, f"be what {kind.__name__} describes: it has no {member}")
 
 

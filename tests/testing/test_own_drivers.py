@@ -19,5 +19,5 @@ def test_nothing_is_found_in_a_part_of_the_library(machine: type[KeySharedMachin
 
 
 def test_a_schedule_is_drawn() -> None:
-    assert find(schedules(most=3), bool)[:1] == (find(schedules(Driver, most=1), bool)[0],)
-    assert isinstance(find(schedules(Driver, most=1), bool)[0], Connect)
+    assert isinstance(find(schedules(most=3), bool)[0], Connect)
+    assert len(find(schedules(Driver, most=1), bool)) == 1
