@@ -110,6 +110,15 @@ def test_without_slow_ms_only_the_timeout_is_told() -> None:
     assert [report.event for report in engine.reports] == ["replaced"]
 
 
+def test_without_slow_ms_and_timeout_no_handler_is_watched() -> None:
+    engine = engine_of("log", slow_ms=None, commits=False)
+    engine.submit("log", 0, "key", 0)
+    (run,) = begun(engine, 0)
+    run.started_ms = 0
+    assert engine.next_deadline_ms() is None
+    assert engine.advance(now_ms=10**9) == []
+
+
 def test_the_timeout_counts_from_the_start_of_the_handler() -> None:
     engine = engine_of("log", timeout_ms=1_000, slow_ms=None, workers=2)
     engine.submit_many("log", [(0, "a", 0), (1, "b", 0)])

@@ -91,8 +91,8 @@ class Watch(Generic[Message]):
         self.due_ms: int | None = None
 
     def begin(self, *, now_ms: int) -> bool:
-        """Return whether ``due_ms`` is new, now that a run begins. A later run is due later."""
-        if self._first_ms == _NEVER or self.due_ms is not None:
+        """Return whether there is a ``due_ms``, now that the first of several runs begins; the others are due later."""
+        if self._first_ms == _NEVER:
             return False
         self.due_ms = now_ms + self._first_ms
         return True
