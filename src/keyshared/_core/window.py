@@ -62,8 +62,8 @@ class Window(Lanes):
             lane.fresh = entry
         if (
             lane.spilled is not None
-            or lane.loaded >= lane.rule.loaded
-            or (lane.back and not all(map(holds_slot, lane.back)))  # it goes out after what is to be loaded again
+            or lane.loaded >= lane.rule.loaded  # `_has_room`, written out for each offer
+            or (lane.back and not all(map(holds_slot, lane.back)))
         ):
             entry.deadline = deadline
             self._spill(lane, entry)

@@ -1,4 +1,4 @@
-"""The safe cursor: how far everything is settled, in whatever order, and the token from which a restart goes on.
+"""The safe cursor: how far everything is settled, in any order, and the token from which a restart goes on.
 
 >>> cursor = ContiguousCursor()
 >>> _ = [cursor.offer(offset) for offset in range(4)]

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
+from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
 from keyshared.placement.sole_owner import SoleOwner
@@ -112,6 +113,17 @@ class Trouble:
         self.state, self.since_ms, self.due_ms = state, now_ms, due_ms
 
 
+def _dispatcher_of_pool(
+    config: DispatcherConfig, rules: Rules | None, resume_from: str | None
+) -> KeySharedDispatcher[Message]:
+    """Return a dispatcher whose only consumer is the pool of workers, which pulls."""
+    dispatcher: KeySharedDispatcher[Message] = KeySharedDispatcher(
+        SoleOwner(POOL), config, rules=rules, resume_from=resume_from
+    )
+    dispatcher.add_consumer(POOL, limit=0)
+    return dispatcher
+
+
 class Assignment(Generic[Message]):
     """A log from `Engine.add_log` until it leaves; when it comes again, that is another assignment.
 
@@ -164,13 +176,8 @@ class Assignment(Generic[Message]):
         # A dispatcher spills what waits in more than half of its window, and refuses follow-ups if all of it is open.
         self._window = 2 * (self.part + 2 * config.workers)
         cursor, record = read_token(resume_from) if isinstance(resume_from, str) else (resume_from, "")
-        self.dispatcher: KeySharedDispatcher[Message] = KeySharedDispatcher(
-            SoleOwner(POOL),
-            dispatcher_config(config, self._window, start, tell_settled=tells_settled),
-            rules=config.rules,
-            resume_from=cursor,
-        )
-        self.dispatcher.add_consumer(POOL, limit=0)
+        below = dispatcher_config(config, self._window, start, tell_settled=tells_settled)
+        self.dispatcher: KeySharedDispatcher[Message] = _dispatcher_of_pool(below, config.rules, cursor)
         self.runs: dict[Run[Message], None] = {}
         self.has_batches = config.batch is not None
         self.waiting: set[int] = set()

@@ -141,7 +141,7 @@ class _NotedDispatcher:
         self._sequence = 0
         self.commands: list[Command] = []
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever the dispatcher has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # any member of the dispatcher
         found = getattr(self._dispatcher, name)
         return self._noting(name, found) if name in _NOTED else found
 
