@@ -51,7 +51,7 @@ class WaitsWithoutItsKey(SmallBroker):
         )
 
 
-class EvictionWakesNobody(SmallBroker):
+class EvictsWithoutWaking(SmallBroker):
     """What a consumer had that is thrown out goes to the others with the next message or ack, not before."""
 
     def leave(self, name: str) -> None:
@@ -120,7 +120,7 @@ class RateLimiterLoses(SmallBroker):
         return [message for message in self.messages.values() if message.state == "open"]
 
 
-class SkipsWhatNobodyWants(SmallBroker):
+class SkipsUnwanted(SmallBroker):
     """A message is settled because the only consumer that wants its key is away."""
 
     def dispatch(self) -> None:
@@ -236,14 +236,14 @@ class DeadLetterIsNeverWritten(SmallBroker):
 FAULTS = (
     Fault(PutsBackAtTheTail, Promise.KEY_ORDER, "Danube"),
     Fault(WaitsWithoutItsKey, Promise.KEY_ORDER, "Danube"),
-    Fault(EvictionWakesNobody, Promise.PROGRESS, "Danube"),
+    Fault(EvictsWithoutWaking, Promise.PROGRESS, "Danube"),
     Fault(EvictionLoses, Promise.SAFE_CURSOR, "Danube", or_else=Promise.NO_LOSS),
     Fault(PoisonTakesItsKeyAlong, Promise.PROGRESS, "Danube"),
     Fault(BlockedShareTheWindow, Promise.PROGRESS, "Danube"),
     Fault(ParksWhileItReads, Promise.PROGRESS, "Danube"),
     Fault(ParksWhileItSends, Promise.PROGRESS, "Danube"),
     Fault(RateLimiterLoses, Promise.PROGRESS, "Danube"),
-    Fault(SkipsWhatNobodyWants, Promise.SAFE_CURSOR, "Danube", or_else=Promise.NO_LOSS),
+    Fault(SkipsUnwanted, Promise.SAFE_CURSOR, "Danube", or_else=Promise.NO_LOSS),
     Fault(TakesStaleAcks, Promise.FENCE, "Danube"),
     Fault(StaleNacksCount, Promise.FENCE, "Danube"),
     Fault(CountersDrift, Promise.PROGRESS, "Danube"),

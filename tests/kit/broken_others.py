@@ -62,7 +62,7 @@ class MovesWithoutDraining(SmallBroker):
         )
 
 
-class WhoeverHasRoom(SmallBroker):
+class IgnoresOwnership(SmallBroker):
     """A key whose owner is full goes to somebody else."""
 
     def owner(self, message: Message) -> str | None:
@@ -144,7 +144,7 @@ FAULTS = (
     Fault(LimitForgottenOnRetry, Promise.BOUNDS, "Danube"),
     Fault(OneTooManyOfAKey, Promise.BOUNDS, "by one"),
     Fault(MovesWithoutDraining, Promise.ONE_HOLDER, "pools that rebalance"),
-    Fault(WhoeverHasRoom, Promise.AFFINITY, "work stealing"),
+    Fault(IgnoresOwnership, Promise.AFFINITY, "work stealing"),
     Fault(ModuloOfTheConsumers, Promise.MINIMAL_MOVE, "lane pools"),
     Fault(AttemptsStandStill, Promise.FENCE, "queues without receipts"),
     Fault(TimeoutForgetsTheMessage, Promise.PROGRESS, "timers"),

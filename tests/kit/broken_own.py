@@ -114,7 +114,7 @@ class LeasesAllOfThem(LeaseQueue):
         dispatcher._machine._has_latest = False
 
 
-class SettlesAndWakesNobody(InFlightWindow):
+class SettlesWithoutWaking(InFlightWindow):
     """What an ack makes possible waits for the next change."""
 
     def settle(self, entry: Entry) -> list[Entry]:
@@ -174,5 +174,5 @@ OWN_FAULTS = (
         Promise.PROGRESS,  # where nothing newer comes, nobody wakes what was postponed
     ),
     _fault(AckThroughSkipsOne, BatchingMachine, BatchingDriver, "dispatcher_class", *AN_ACK_IS_LOST),
-    _fault(SettlesAndWakesNobody, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
+    _fault(SettlesWithoutWaking, WindowMachine, WindowDriver, "window_class", Promise.PROGRESS),
 )

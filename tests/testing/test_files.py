@@ -175,6 +175,12 @@ def test_the_command_prints_a_report_of_each_file(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out == "".join(f"{each}\n" for each in reports)
 
 
+def test_the_command_judges_the_usual_promises_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(written(tmp_path / "broken.jsonl", BROKEN))]) == 1
+    judged = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert judged == ["one-holder", "key-order", "safe-cursor", "no-loss", "bounds", "fence"]
+
+
 def test_the_command_merges_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     producer = written(tmp_path / "p.jsonl", [Published(offset=0, key=b"k")])
     consumer = written(tmp_path / "c.jsonl", [Delivered(offset=0, key=b"k", consumer="a")])

@@ -98,8 +98,8 @@ def test_a_correct_broker_is_tried_as_often_as_the_budget_says() -> None:
 
 
 def test_other_seeds_draw_other_schedules_and_the_same_ones_the_same() -> None:
-    tries = {seed: search(broken("EvictionWakesNobody"), BUDGET._replace(seed=seed, shortens=False)) for seed in (0, 1)}
-    again = search(broken("EvictionWakesNobody"), BUDGET._replace(shortens=False))
+    tries = {seed: search(broken("EvictsWithoutWaking"), BUDGET._replace(seed=seed, shortens=False)) for seed in (0, 1)}
+    again = search(broken("EvictsWithoutWaking"), BUDGET._replace(shortens=False))
     assert tries[0].tries == again.tries
     assert tries[0].finding is not None
     assert tries[0].finding.schedule != (tries[1].finding and tries[1].finding.schedule)
@@ -184,6 +184,19 @@ def test_no_correct_queue_is_accused_whose_late_answers_are_not_tried_or_say_not
     late = search(machine(Hidden, claims=claims, rest_ms=60_000), QUICK)
     assert late.finding is None, "what becomes of a message after a late answer of which nothing is said is not known"
     assert "say whether a late answer counted" in late.unjudged_messages
+
+
+class Timeless(Hidden):
+    """A message is hidden until time has passed, and no time passes."""
+
+    advance = Driver.advance
+
+
+def test_a_loss_where_no_time_passes_says_so() -> None:
+    finding = find_violation(machine(Timeless, claims=Claims(promises={"no-loss"}), untried=LATE_ANSWERS))
+    assert finding is not None
+    assert "(then all consumers answer what comes until nothing comes any more" in str(finding)
+    assert "write advance, and claim ack_timeout_ms)" in str(finding)
 
 
 # --- exceptions -------------------------------------------------------------------------------------------------------
@@ -400,7 +413,7 @@ def test_a_survey_goes_from_plain_use_to_crashes() -> None:
     assert not result.findings
     assert {each.outcome for each in result.verdicts[:-1]} == {"holds"}
     assert str(result.verdicts[-1]) == str(
-        ("timeouts", "not judged", "time does not pass: the driver has no advance")
+        ("timeouts", "not judged", "time does not pass: give the driver advance, and claim ack_timeout_ms")
     ).replace("(", "Verdict(promise=", 1).replace(", 'not", ", outcome='not", 1).replace(", 'time", ", detail='time", 1)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from keyshared.testing.claims import Claims, read_claims
+from keyshared.testing.claims import USUAL, Claims, Promise, read_claims
 from keyshared.testing.driver import AsyncDriver, Driver
 from keyshared.testing.errors import ClaimsError, HistoryFileError, MergeError
 from keyshared.testing.files import FileReport, check_file, check_logs
@@ -24,6 +24,7 @@ _KEPT: Final = 0
 _BROKEN: Final = 1
 _BAD: Final = 2  # as argparse has it
 _DIGITS: Final = 6
+_UNCLAIMED: Final = Claims(promises=USUAL | {Promise.SAFE_CURSOR, Promise.FENCE})  # what `try` judges of a bare driver
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,6 +116,8 @@ def _checks(options: Namespace, claims: Claims) -> Iterator[Callable[[], FileRep
 
 
 def _claimed(path: str | None, claims: Sequence[str]) -> Claims:
+    if path is None and not claims:
+        return _UNCLAIMED
     written = "" if path is None else Path(path).read_text("utf-8-sig")
     return read_claims("\n".join([written, *claims]))
 
@@ -161,7 +164,11 @@ def _add_check(check: ArgumentParser) -> None:
         metavar="MS",
         help="how wrong the times of two such logs may be against each other; needed for several consumers",
     )
-    check.add_argument("--claims", metavar="TOML", help="file with what the system claims, by the names of Claims")
+    check.add_argument(
+        "--claims",
+        metavar="TOML",
+        help="file with what the system claims, by the names of Claims (default: the usual promises)",
+    )
     check.add_argument(
         "--claim",
         action="append",

@@ -283,6 +283,9 @@ _NEEDED: Final = (
     ("finish_ack", "begin_ack"),
 )
 _SAMPLE_S: Final = 0.001
+_STILL_MS: Final = 3
+_STILL_WITHOUT_STATES_MS: Final = 10  # for a thread that waits for a processor looks like one that has nothing to do
+_TASKS: Final = Path("/proc/self/task")
 
 
 def abilities(driver: type[AnyDriver]) -> frozenset[str]:
@@ -309,19 +312,22 @@ def checked_abilities(driver: type[AnyDriver]) -> frozenset[str]:
     return found
 
 
-def wait_for_threads(*, still_ms: int = 10, timeout_ms: int = 5_000) -> None:
+def wait_for_threads(*, still_ms: int | None = None, timeout_ms: int = 5_000) -> None:
     """Wait until no other thread of this process moves: for drivers of pools, whose methods return when all is done.
 
     A thread does not move while it waits for a lock, a queue or an event. Handlers that the kit has in hand have to
     wait in such a way, too.
 
     Args:
-        still_ms: For how long they have to stand still.
+        still_ms: For how long they have to stand still; None: 3 where the system says which threads want a processor,
+            as Linux does, else 10.
         timeout_ms: How long to wait at most.
 
     Raises:
         TimeoutError: They still move.
     """
+    if still_ms is None:
+        still_ms = _STILL_MS if _TASKS.exists() else _STILL_WITHOUT_STATES_MS
     end, before, since = time.monotonic() + timeout_ms / 1_000, None, time.monotonic()
     while True:
         own = threading.get_ident()
@@ -338,7 +344,7 @@ def wait_for_threads(*, still_ms: int = 10, timeout_ms: int = 5_000) -> None:
 def _is_any_other_running() -> bool:
     """On Linux: whether a thread waits for a processor, which stands still as one that has nothing to do."""
     own = str(threading.get_native_id())
-    others = (task for task in Path("/proc/self/task").glob("[0-9]*") if task.name != own)
+    others = (task for task in _TASKS.glob("[0-9]*") if task.name != own)
     return any(_state_of(task) in "RD" for task in others)
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from keyshared.testing.bench import LAST, Bench
 from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
 from keyshared.testing.draw import draw_schedule
-from keyshared.testing.driver import AnyDriver
+from keyshared.testing.driver import AnyDriver, abilities
 from keyshared.testing.errors import ClaimsError, DriverError, UnsupportedError
 from keyshared.testing.harness import Harness
 from keyshared.testing.history import Connected, Event
@@ -80,6 +80,11 @@ _PLAIN_KEYS: Final = (b"a", b"b", b"c")
 _DELAYS_MS: Final = (1, 10, 100)
 _MORE: Final = (None, 2)  # as much as it may have is easier than two, and two easier than one
 _OF_THE_KIT: Final = (DriverError, UnsupportedError, ClaimsError)  # mistakes of the caller: they end a search
+_OF_WAITING: Final = frozenset({Promise.NO_LOSS, Promise.PROGRESS})
+_NO_TIME: Final = (
+    "(no time passes, as the driver has no advance: if the message would come after a timeout, as of a lease, "
+    "write advance, and claim ack_timeout_ms)"
+)
 _KIT: Final = str(Path(__file__).parent)
 _STDLIB: Final = sysconfig.get_paths()["stdlib"]
 _SITE: Final = sysconfig.get_paths()["purelib"]
@@ -143,6 +148,7 @@ class Finding:
         in_the_end: Whether it shows only after the last of them, when all consumers answer everything.
         replayed: Whether it was seen again when the same steps were taken again. If not, chance decides, or it was
             something from outside.
+        passes_time: Whether the driver can let time pass (`Driver.advance`).
     """
 
     violation: Violation | None
@@ -152,6 +158,7 @@ class Finding:
     schedule: Schedule
     in_the_end: bool = False
     replayed: bool = True
+    passes_time: bool = True
 
     @property
     def steps(self) -> int:
@@ -165,8 +172,13 @@ class Finding:
 
     def __str__(self) -> str:
         once = [] if self.replayed else ["(seen once: the same steps did not show it again)"]
-        end = [_explain_end(self.history)] if self.in_the_end else []
-        return "\n".join([*once, *map(repr, self.schedule), *end, str(self.violation or self.raised)])
+        end = [_explain_end(self.history, passes_time=self.passes_time)] if self.in_the_end else []
+        return "\n".join([*once, *map(repr, self.schedule), *end, str(self.violation or self.raised), *self._hint])
+
+    @property
+    def _hint(self) -> list[str]:
+        waits = self.violation is not None and self.violation.promise in _OF_WAITING
+        return [_NO_TIME] if waits and not self.passes_time else []
 
 
 class Search(NamedTuple):
@@ -289,8 +301,8 @@ def _is_of_python(file: str) -> bool:
     return file.startswith(_KIT) or (file.startswith(_STDLIB) and not file.startswith(_SITE))
 
 
-def _explain_end(history: Iterable[Event]) -> str:
-    end = "then all consumers answer what comes, and time passes, until nothing comes any more"
+def _explain_end(history: Iterable[Event], *, passes_time: bool) -> str:
+    end = f"then all consumers answer what comes{', and time passes,' * passes_time} until nothing comes any more"
     joined = any(isinstance(each, Connected) and each.consumer == LAST for each in history)
     return f"({end}; {LAST!r} is the kit's own consumer for this, and takes all keys)" if joined else f"({end})"
 
@@ -515,7 +527,8 @@ def _shortened(run: ScheduleRun, tries: int, machine: type[Subject], harness: Ha
 
         shortest = _run(machine.driver_class, shorten(again.taken, breaks), harness)
         run = shortest if _is_like(shortest, run) else again
-    return Finding(run.violation, run.raised, tries, run.history, run.taken, run.in_the_end, replayed)
+    passes_time = "advance" in abilities(machine.driver_class)
+    return Finding(run.violation, run.raised, tries, run.history, run.taken, run.in_the_end, replayed, passes_time)
 
 
 def _is_like(run: ScheduleRun, found: ScheduleRun) -> bool:

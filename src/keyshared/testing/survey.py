@@ -17,7 +17,7 @@ __all__ = ["Survey", "survey"]
 
 _GOING: Final[frozenset[type[Step]]] = frozenset({Disconnect, Flap})
 _CRASHES: Final[frozenset[type[Step]]] = frozenset({Restart, KillAt})
-_NO_TIME: Final = "time does not pass: the driver has no advance"
+_NO_TIME: Final = "time does not pass: give the driver advance, and claim ack_timeout_ms"
 _NO_CLAIMS: Final = "time does not pass: write a KeySharedMachine whose claims say ack_timeout_ms"
 
 
