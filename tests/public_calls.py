@@ -34,7 +34,6 @@ from keyshared.distribution import (
     Hop,
     Quiescence,
     RecordArrival,
-    RecordProduced,
     Replication,
     ReplicationReport,
     TreeChange,
@@ -106,6 +105,7 @@ __all__ = ["BUILD", "REFUSED", "Call", "public_calls", "public_modules"]
 PRIVATE = frozenset(
     [
         "buckets.load_spread",
+        "buckets.segment_cursors",
         "cursor.token",
         "distribution.shape",
         "errors",
@@ -142,6 +142,7 @@ RUN = frozenset(["run.values"])
 UNCHECKED = frozenset(
     [
         *(f"cursor.contiguous.ContiguousCursor.{name}" for name in ("append", "close", "pass_to", "recall", "skip")),
+        "buckets.batcher.BucketBatcher.put",
         *(f"window.InFlightWindow.{name}" for name in ("move", "provide", "pull", "remove", "ripen", "settle")),
         *("config.dispatcher.settings_from_json", "config.dispatcher.settings_to_json", "config.rules.check_rules"),
     ]
@@ -531,7 +532,6 @@ BY_NAME: dict[str, Make] = {
     "reservation_id": lambda: 2,
     "rules": lambda: RULES,
     "samples": lambda: [1, 2],
-    "schedule": lambda: [RecordProduced(1, "a")],
     "schema": lambda: "{}",
     "second": lambda: 1,
     "seed": lambda: 0,

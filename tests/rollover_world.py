@@ -205,7 +205,7 @@ class World:
             tuple((s, tuple(q)) for s, q in sorted(self.answers.items()) if q),
             tuple((s, e.sequence_id) for s, e in producer.unanswered),
             tuple(
-                (s, lane.closing, lane.sealed, tuple(lane.batcher.open_messages)) for s, lane in producer._lanes.items()
+                (s, lane.closing, lane.sealed, tuple(lane.batcher._in_order())) for s, lane in producer._lanes.items()
             ),
             tuple(sorted(producer._held, key=lambda message: message.sequence_id)),  # it is sorted when it goes out
             tuple(sorted(self.position.items())),

@@ -10,9 +10,8 @@ from zlib import crc32
 
 import pytest
 from tests.leasing import lease_config
-from tests.public_calls import checkpoints, dispatcher, progress, queue, segment_map
+from tests.public_calls import dispatcher, queue
 
-from keyshared.buckets import BucketCheckpoints
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
@@ -22,7 +21,6 @@ from keyshared.leases import Lease, LeaseQueue
 from keyshared.offsets import ProvenanceVector
 from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
-from keyshared.segments import SegmentMap, SegmentProgress
 
 NUMBERS = (-1, 0, 1, 5, 2**63, 2**64, 2**256, 0.5, float("nan"))
 ODD: tuple[object, ...] = (None, True, False, *NUMBERS, "", "odd", "\ud800", [], [None], {}, {"a": 1})
@@ -107,14 +105,6 @@ def batches() -> LeaseQueue:
     assert isinstance(refused, Lease)
     made.reject(4, refused.id, reason="refused", now_ms=2)
     made.remove_consumer("ann", drain_ms=7, now_ms=2)
-    return made
-
-
-def to_the_end() -> SegmentProgress:
-    """One segment was read to its end before the map that seals it, and of the other one something is outstanding."""
-    made = SegmentProgress(SegmentMap.equal_width(2))
-    made.reached_end(0)
-    made.offer(1, 3, 0, 0)
     return made
 
 
@@ -226,18 +216,6 @@ STORED = {
         lambda made: made.snapshot(),
     ),
     "ranges": Stored(RangeMap([(HashRange(0, 9), "ann")]).to_json, RangeMap.from_json, RangeMap.to_json),
-    "segments": Stored(segment_map().to_json, SegmentMap.from_json, SegmentMap.to_json),
-    "checkpoints": Stored(lambda: checkpoints().snapshot(), BucketCheckpoints.restore, lambda made: made.snapshot()),
-    "progress": Stored(
-        lambda: progress().snapshot(),
-        lambda state: SegmentProgress.restore(state, segment_map()),
-        lambda made: made.snapshot(),
-    ),
-    "progress to the end": Stored(
-        lambda: to_the_end().snapshot(),
-        lambda state: SegmentProgress.restore(state, SegmentMap.equal_width(2)),
-        lambda made: made.snapshot(),
-    ),
     "provenance": Stored(ProvenanceVector({"a": 3}).to_json, ProvenanceVector.from_json, ProvenanceVector.to_json),
 }
 

@@ -8,23 +8,15 @@ from tests.distribution.trees import BALANCED
 
 from keyshared.copyflags import CopyFlags
 from keyshared.distribution import (
-    ClusterDestroyed,
-    ClusterDown,
-    ClusterUp,
     Copy,
     DistributionTree,
     Hop,
-    LinkStep,
     RecordArrival,
     RecordFault,
-    RecordProduced,
     Replication,
     ReplicationReport,
-    ReplicationStep,
     TreeChange,
-    TreeChanged,
     judge,
-    replicate,
 )
 from keyshared.errors import ArgumentError, ClockError
 
@@ -333,7 +325,6 @@ class TestReplication:
             (ArgumentError, lambda: clusters.work(Hop("9", 3, "1"))),
             (ArgumentError, lambda: clusters.work(tuple(FIRST))),  # type: ignore[arg-type]  # that is the point
             (ArgumentError, lambda: clusters.settle(max_copies=-1)),
-            (ArgumentError, lambda: replicate(TREE, [], max_copies=-1)),
             (ArgumentError, lambda: clusters.down("9")),
             (ArgumentError, lambda: clusters.up("9")),
             (ArgumentError, lambda: clusters.destroy("9")),
@@ -359,46 +350,3 @@ class TestReplication:
                 mistake()
             assert before == (clusters.log_ends(), clusters.positions(), clusters.arrivals)
         assert [FIRST, Hop("1", 1, "2")] == clusters.ready()
-
-
-class TestSchedules:
-    def test_a_schedule_is_data(self) -> None:
-        schedule: list[ReplicationStep] = [
-            LinkStep(0, 5),  # nobody has anything to read
-            RecordProduced(1, "1"),
-            LinkStep(2, 2),  # of two: the first
-            ClusterDown(3, "2"),
-            LinkStep(4, -1),
-            ClusterUp(5, "2"),
-            RecordProduced(6, "4"),
-        ]
-        report = replicate(TREE, schedule)
-
-        assert report.exactly_once_in_order
-        assert (2, 6) == (report.produced, report.copies)
-        assert report == replicate(TREE, schedule)
-
-    def test_the_clock_tells_how_long_records_take(self) -> None:
-        assert 9 == replicate(TREE, [RecordProduced(1, "1"), LinkStep(10, 0)], settle=False).max_lag_ms
-
-    def test_without_settling_what_is_under_way_counts_as_lost(self) -> None:
-        assert 3 == len(replicate(TREE, [RecordProduced(0, "1")], settle=False).lost)
-
-    def test_every_kind_of_step_is_taken(self) -> None:
-        crash = replicate(TREE, [RecordProduced(0, "1"), LinkStep(1, 0, crash=True)])
-        assert (RecordFault("1", 0, "3"), RecordFault("1", 0, "4")) == crash.duplicated
-        header = replicate(TREE, [RecordProduced(0, "1", flags=0b100)])
-        assert (RecordFault("1", 0, "3"), RecordFault("1", 0, "4")) == header.lost
-        loss = replicate(
-            TREE, [RecordProduced(0, "1"), ClusterDestroyed(1, "3"), TreeChanged(2, TREE.propose_loss("3"))]
-        )
-        assert loss.exactly_once_in_order
-
-    def test_a_loop_ends_where_it_is_told_to(self) -> None:
-        report = replicate(TREE, [RecordProduced(0, "1")], max_copies=2)
-        assert 2 == report.copies
-
-    @pytest.mark.parametrize("step", [None, "step", (0, "1"), FIRST])
-    def test_what_is_no_step_is_refused(self, step: Any) -> None:
-        with pytest.raises(ArgumentError, match="schedule"):
-            replicate(TREE, [step])

@@ -1,6 +1,6 @@
 """Exactly once from every origin: in all small trees, in random ones in any interleaving, and through changes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
@@ -21,15 +21,7 @@ from tests.distribution.trees import (
     traffic,
 )
 
-from keyshared.distribution import (
-    DistributionTree,
-    LinkStep,
-    RecordProduced,
-    Replication,
-    ReplicationStep,
-    TreeChange,
-    replicate,
-)
+from keyshared.distribution import DistributionTree, Replication, ReplicationReport, TreeChange
 from keyshared.errors import TopologyError
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
@@ -42,17 +34,26 @@ def assert_everywhere_once(tree: DistributionTree) -> None:
         assert once == arrivals(tree.hops(), origin), (tree, origin)
 
 
+def interleaved(tree: DistributionTree, moves: Iterable[tuple[bool, int]]) -> ReplicationReport:
+    """Produce records, or let one of the links work that have something to read, and in the end all of them."""
+    world = Replication(tree.clusters, tree.hops())
+    for at, (fresh, number) in enumerate(moves):
+        ready = world.ready()
+        if fresh:
+            world.produce(tree.clusters[number % len(tree.clusters)], now_ms=at)
+        elif ready:
+            world.work(ready[number % len(ready)], now_ms=at)
+    assert world.settle()
+    return world.report()
+
+
 @pytest.mark.parametrize("shape", [BALANCED, UNBALANCED], ids=["balanced", "unbalanced"])
 def test_all_targets_of_the_trees_of_the_page_under_every_first_choice(shape: object) -> None:
     for hops in all_plans(shape):
         tree = DistributionTree.from_hops(shape, hops)
         for origin in tree.clusters:
-            steps: list[ReplicationStep] = [
-                RecordProduced(0, origin),
-                RecordProduced(0, origin),
-                *(LinkStep(0, pick) for pick in range(9)),
-            ]
-            assert replicate(tree, steps).exactly_once_in_order
+            twice = [(True, tree.clusters.index(origin))] * 2
+            assert interleaved(tree, [*twice, *((False, pick) for pick in range(9))]).exactly_once_in_order
 
 
 @pytest.mark.parametrize("size", range(1, 7))
@@ -88,7 +89,6 @@ def test_random_trees_and_targets(nested: object, seed: int) -> None:
     shape = DistributionTree(nested).nested
     tree = DistributionTree.from_hops(shape, chosen_hops(shape, dice(seed)))
 
-    tree.check_invariants()
     assert_everywhere_once(tree)
     assert tree == DistributionTree(tree.nested, tree.hops())
 
@@ -97,15 +97,10 @@ def test_random_trees_and_targets(nested: object, seed: int) -> None:
 def test_random_trees_under_random_interleavings(nested: object, seed: int, moves: Sequence[tuple[bool, int]]) -> None:
     shape = DistributionTree(nested).nested
     tree = DistributionTree(shape, chosen_hops(shape, dice(seed)))
-    clusters = tree.clusters
-    steps: list[ReplicationStep] = [
-        RecordProduced(at, clusters[number % len(clusters)]) if fresh else LinkStep(at, number)
-        for at, (fresh, number) in enumerate(moves)
-    ]
-    report = replicate(tree, steps)
+    report = interleaved(tree, moves)
 
     assert report.exactly_once_in_order
-    assert report.produced * (len(clusters) - 1) == report.copies
+    assert report.produced * (len(tree.clusters) - 1) == report.copies
 
 
 def a_change(tree: DistributionTree, kind: str, random: Random) -> TreeChange[DistributionTree] | None:

@@ -10,7 +10,6 @@ from tests.rollover_world import Change, Key, World, explore, merge_lowest, rebu
 from keyshared.buckets import BatchLimits, BucketLayout
 from keyshared.errors import KeySharedError
 from keyshared.segments import PublishEntry, SegmentMap, SegmentProducer, SegmentProgress
-from keyshared.segments.rollover import _Reading
 
 LOW, LOW_OTHER_BUCKET, HIGH = (0, 0), (0, 40_000), (40_000, 0)
 SINGLE, PAIRS = BatchLimits(max_messages=1), BatchLimits(max_messages=2)
@@ -108,7 +107,7 @@ class ReadsParentsToTheirEnd(SegmentProgress):
 
     @property
     def drained(self) -> tuple[int, ...]:
-        return tuple(sorted(one for one, reading in self._readings.items() if reading.ended))
+        return tuple(sorted(self._ended))
 
     def reached_end(self, segment: int) -> tuple[int, ...]:
         super().reached_end(segment)
@@ -123,14 +122,8 @@ class AppliesTheNewLayout(SegmentProgress):
 
     __slots__ = ()
 
-    def _layout_to_read(self, segment: int) -> BucketLayout:
-        super()._layout_to_read(segment)
+    def _layout(self, segment: int) -> BucketLayout:
         return self._segments.segment_at(self._segments.segment(segment).range.start).layout
-
-    def _reading(self, segment: int) -> _Reading:
-        if segment not in self._readings:
-            self._readings[segment] = _Reading(BucketLayout.equal_width(4))
-        return self._readings[segment]
 
     def check_invariants(self) -> None:
         pass

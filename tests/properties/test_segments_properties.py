@@ -108,7 +108,6 @@ class SegmentMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        self.segments.check_invariants()
         segments = SegmentMap.__new__(self.map_class)
         for slot in SegmentMap.__slots__:
             setattr(segments, slot, getattr(self.segments, slot))

@@ -262,9 +262,9 @@ def test_a_broken_producer_is_found_out() -> None:
     for producer, fact in (
         (holding(_held=[message(2), message(2)]), "held once"),
         (holding(_blocked=frozenset()), "only what is blocked"),
-        (holding(_blocked=frozenset({0, 1})), "under way"),
+        (holding(_blocked=frozenset({0, 1})), "shares its range with"),
         (still_open, "which is closing"),
-        (unsealed, "not sealed, is closing"),
+        (unsealed, "is closing for its answers only"),
         (kept, "sealed segment 0 is kept for its answers only"),
     ):
         with pytest.raises(InvariantError, match=fact):

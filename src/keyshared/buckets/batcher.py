@@ -15,9 +15,9 @@ from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, check_several, checked_now, configuration
+from keyshared._checks import check_int, check_kind, check_several, checked_now, configuration, require
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ArgumentError, InvariantError, SequenceOrderError
+from keyshared.errors import ArgumentError, SequenceOrderError
 
 __all__ = [
     "DEFAULT_BATCH_BYTES",
@@ -131,12 +131,10 @@ class BatchLimits:
 
     @configuration()
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("max_messages", self.max_messages, 1),
-            ("max_bytes", self.max_bytes, 1),
-            ("max_delay_ms", 0 if self.max_delay_ms is None else self.max_delay_ms, 0),
-        ):
-            check_int(name, value, least)
+        check_int("max_messages", self.max_messages, 1)
+        check_int("max_bytes", self.max_bytes, 1)
+        if self.max_delay_ms is not None:
+            check_int("max_delay_ms", self.max_delay_ms, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,36 +200,16 @@ class BucketBatcher:
         7 9 2 2
     """
 
-    __slots__ = (
-        "_bytes",
-        "_containers",
-        "_count",
-        "_entries",
-        "_last",
-        "_layout",
-        "_limits",
-        "_max_bytes",
-        "_max_messages",
-        "_now",
-        "_open",
-        "_sent_bytes",
-        "_sent_messages",
-        "_since",
-        "_splits",
-    )
+    __slots__ = ("_bytes", "_count", "_last", "_layout", "_limits", "_now", "_open", "_sent", "_since")
 
     def __init__(self, layout: BucketLayout, limits: BatchLimits | None = None) -> None:
-        if limits is not None:
-            check_kind("limits", limits, BatchLimits, ", or None")
-        self._layout = _checked_layout(layout)
-        self._splits = layout.splits
-        self._limits = limits or BatchLimits()
-        self._max_messages, self._max_bytes = self._limits.max_messages, self._limits.max_bytes
+        self._layout = check_kind("layout", layout, BucketLayout)
+        self._limits = BatchLimits() if limits is None else check_kind("limits", limits, BatchLimits, ", or None")
         self._open: dict[int, list[BatchMessage]] = {}
         self._count = self._bytes = self._since = 0  # of the container
         self._last: int | None = None
         self._now = 0
-        self._sent_messages = self._sent_bytes = self._entries = self._containers = 0
+        self._sent = BatchStats(0, 0, 0, 0, self._limits)
 
     def add(self, message: BatchMessage, *, now_ms: int | None = None) -> list[EntryBatch]:
         """Take the next message of the producer; return the entries of the container that it completes.
@@ -242,38 +220,25 @@ class BucketBatcher:
         Raises:
             SequenceOrderError: Its sequence id is not above the one before.
         """
-        last, now = self._last, self._now
-        if message.__class__ is not BatchMessage:
-            check_message(message)
-        sequence_id, _, size, bucket_hash, _ = message
-        # check_message() written out: the call and its unpacking are a fifth of the cost of a message
-        if not (
-            sequence_id.__class__ is int
-            and (last is None or sequence_id > last)
-            and size.__class__ is int
-            and size >= 0
-            and bucket_hash.__class__ is int
-            and 0 <= bucket_hash < HASH_STOP
-        ):
-            check_message(message)
-            raise SequenceOrderError(sequence_id, last)
-        if now_ms is not None and now_ms is not now:
-            self._now = checked_now(now_ms, self._now)
-        count, total = self._count, self._bytes + size
+        check_message(message)
+        if self._last is not None and message.sequence_id <= self._last:
+            raise SequenceOrderError(message.sequence_id, self._last)
+        now = checked_now(now_ms, self._now)
+        self._last = message.sequence_id
+        return self.put(message, now_ms=now)
+
+    def put(self, message: BatchMessage, *, now_ms: int) -> list[EntryBatch]:
+        """Do as `add`, unchecked: for `keyshared.segments.SegmentProducer`, which has checked the message."""
+        self._now = now_ms
         full: list[EntryBatch] = []
-        if total > self._max_bytes and count:
-            full, count, total = self.flush(), 0, size
-        if not count:
-            self._since = self._now
-        self._last = sequence_id
-        bucket = bisect_right(self._splits, bucket_hash)
-        batch = self._open.get(bucket)
-        if batch is None:
-            self._open[bucket] = [message]
-        else:
-            batch.append(message)
-        self._count, self._bytes = count + 1, total
-        if count + 1 >= self._max_messages or total >= self._max_bytes:
+        if self._count and self._bytes + message.size > self._limits.max_bytes:
+            full = self.flush()
+        if not self._count:
+            self._since = now_ms
+        self._open.setdefault(bisect_right(self._layout.splits, message.bucket_hash), []).append(message)
+        self._count += 1
+        self._bytes += message.size
+        if self._count >= self._limits.max_messages or self._bytes >= self._limits.max_bytes:
             full += self.flush()
         return full
 
@@ -282,10 +247,7 @@ class BucketBatcher:
         if not self._count:
             return []
         entries = sorted(map(_entry, map(tuple, self._open.values())), key=_sequence_id)
-        self._sent_messages += self._count
-        self._sent_bytes += self._bytes
-        self._entries += len(entries)
-        self._containers += 1
+        self._sent += BatchStats(self._count, self._bytes, len(entries), 1, self._limits)
         self._clear()
         return entries
 
@@ -301,7 +263,7 @@ class BucketBatcher:
         In the order of the sequence ids. The batcher is empty afterwards, and does not take them again: its sequence
         ids go on from where they were.
         """
-        taken = self.open_messages
+        taken = self._in_order()
         self._clear()
         return taken
 
@@ -310,11 +272,6 @@ class BucketBatcher:
         """The buckets that are filled now."""
         return self._layout
 
-    @property
-    def open_messages(self) -> list[BatchMessage]:
-        """What is open, in the order of the sequence ids. O(m log m), m messages."""
-        return sorted((message for batch in self._open.values() for message in batch), key=_sequence_id)
-
     def next_deadline_ms(self) -> int | None:
         """Return when `handle_timeout` will send something; None if nothing waits for time to pass."""
         delay = self._limits.max_delay_ms
@@ -322,7 +279,7 @@ class BucketBatcher:
 
     def stats(self) -> BatchStats:
         """Return the figures so far; open batches do not count."""
-        return BatchStats(self._sent_messages, self._sent_bytes, self._entries, self._containers, self._limits)
+        return self._sent
 
     def __len__(self) -> int:
         return self._count
@@ -331,15 +288,17 @@ class BucketBatcher:
         """Check what must hold between any two calls; an InvariantError is a bug in this library."""
         for bucket, batch in self._open.items():
             ids = [message.sequence_id for message in batch]
-            if not ids or ids != sorted(set(ids)):
-                raise InvariantError(f"bucket {bucket} holds messages in the order of their sequence ids")
-            if any(self._layout.bucket_of(message.bucket_hash) != bucket for message in batch):
-                raise InvariantError(f"bucket {bucket} holds its own messages only")
-        still_open = self.open_messages
-        if (len(still_open), sum(message.size for message in still_open)) != (self._count, self._bytes):
-            raise InvariantError("what is open is counted")
-        if self._count and (self._count >= self._limits.max_messages or self._bytes >= self._limits.max_bytes):
-            raise InvariantError("a full container goes out at once")
+            require(ids and ids == sorted(set(ids)), f"bucket {bucket} holds messages in the order of their ids")
+            own = all(self._layout.bucket_of(message.bucket_hash) == bucket for message in batch)
+            require(own, f"bucket {bucket} holds its own messages only")
+        still_open = self._in_order()
+        counted = (len(still_open), sum(message.size for message in still_open))
+        require(counted == (self._count, self._bytes), "what is open is counted")
+        full = self._count >= self._limits.max_messages or self._bytes >= self._limits.max_bytes
+        require(not (self._count and full), "a full container goes out at once")
+
+    def _in_order(self) -> list[BatchMessage]:
+        return sorted((message for batch in self._open.values() for message in batch), key=_sequence_id)
 
     def _clear(self) -> None:
         self._open = {}
@@ -372,7 +331,8 @@ def refit(entry: EntryBatch, layout: BucketLayout) -> tuple[EntryBatch, ...]:
         True
     """
     check_kind("entry", entry, EntryBatch)
-    if isinstance(_checked_layout(layout).route(entry.hash_min, entry.hash_max), int):
+    check_kind("layout", layout, BucketLayout)
+    if isinstance(layout.route(entry.hash_min, entry.hash_max), int):
         return (entry,)
     parts = layout.split((message.bucket_hash, message) for message in map(check_message, entry.messages))
     fitted = [_entry(tuple(message for _, message in part.messages)) for part in parts]
@@ -399,19 +359,13 @@ def _entry(messages: tuple[BatchMessage, ...]) -> EntryBatch:
     return EntryBatch(min(hashes), max(hashes), messages[-1].sequence_id, messages)
 
 
-def _checked_layout(layout: object) -> BucketLayout:
-    return check_kind("layout", layout, BucketLayout)
-
-
 def check_message(message: object) -> BatchMessage:
     """Check that a message can be batched."""
-    if not isinstance(message, BatchMessage):
-        raise ArgumentError("message", message, "be a BatchMessage")
-    sequence_id, _, size, bucket_hash, _ = message
+    sequence_id, _, size, bucket_hash, _ = checked = check_kind("message", message, BatchMessage)
     if type(sequence_id) is not int:
         raise ArgumentError("sequence_id", sequence_id, "be an int")
     if type(size) is not int or size < 0:
         raise ArgumentError("size", size, "be an int of at least 0")
     if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
         raise ArgumentError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
-    return message
+    return checked

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from keyshared._checks import check_int, check_kind, check_several, checked_rows
-from keyshared.errors import ArgumentError, InvariantError, LayoutMismatchError
+from keyshared.errors import ArgumentError, LayoutMismatchError
 from keyshared.hashing.named import KeyHash, required_key_bytes
 from keyshared.placement.spans import HashRange
 
@@ -45,9 +45,8 @@ T = TypeVar("T")
 
 
 def _identity(key: bytes) -> int:
-    if (
-        type(key) is not bytes or len(key) != _BUCKET_KEY_BYTES
-    ):  # a key of a message: hashed by nothing, it would land anywhere
+    # A key of a message is hashed by nothing, and would land anywhere.
+    if type(key) is not bytes or len(key) != _BUCKET_KEY_BYTES:
         raise ArgumentError("bucket key", key, f"be {_BUCKET_KEY_BYTES} bytes, as BucketLayout.bucket_key() gives them")
     return int.from_bytes(key, "big")
 
@@ -319,20 +318,6 @@ class BucketLayout:
         check_kind("declared", declared, BucketLayout)
         if declared != self:
             raise LayoutMismatchError(declared.starts, self.starts)
-
-    def check_invariants(self) -> None:
-        """Check what must always be true of a layout; for tests and for the suspicious.
-
-        Raises:
-            InvariantError: Something is not; a bug in this library.
-
-        Complexity:
-            O(n), n buckets.
-        """
-        try:
-            _check_splits(self._splits)
-        except ArgumentError as error:
-            raise InvariantError(f"the buckets tile the hashes: {error}") from error
 
     def _start_of(self, bucket: int) -> int:
         check_int("bucket", bucket, 0, most=len(self._splits))

@@ -12,10 +12,10 @@ from heapq import heapify, heapreplace
 from math import lcm
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_kind, check_number, check_several, configuration, java_order
+from keyshared._checks import check_kind, check_number, check_several, configuration, java_order, require
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
-from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
+from keyshared.errors import ArgumentError, ConsumerExistsError
 from keyshared.hashing.named import KeyHash
 from keyshared.placement.protocol import check_name, find_consumer
 from keyshared.placement.ranges import RangeMap, Weight, check_space
@@ -266,13 +266,11 @@ class BucketPlacement:
 
     def check_invariants(self) -> None:
         """Check that every bucket has an owner that is there; an InvariantError is a bug in this library."""
-        if len(self._owners) != len(self._layout):
-            raise InvariantError("every bucket has a place for its owner")
-        if not self._weights.keys() >= {owner for owner in self._owners if owner is not None}:
-            raise InvariantError("buckets belong to consumers that are there")
-        starts = self._layout.starts
-        if tuple(self.ranges.owner(start) for start in starts) != self._owners:
-            raise InvariantError("the ranges are those of the buckets")
+        there = self._weights.keys() | {None}
+        require(len(self._owners) == len(self._layout), "every bucket has a place for its owner")
+        require(there >= set(self._owners), "buckets belong to consumers that are there")
+        owners = tuple(self.ranges.owner(start) for start in self._layout.starts)
+        require(owners == self._owners, "the ranges are those of the buckets")
 
     def _change(self, weights: dict[str, Weight], changed: str | None) -> list[Moved]:
         owners = self._spread(self._owners, weights, changed)  # may refuse the weights: nothing has changed yet

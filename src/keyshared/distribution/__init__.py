@@ -11,17 +11,7 @@ from keyshared.distribution.arrivals import RecordArrival, RecordFault, Replicat
 from keyshared.distribution.change import LinkMove, LinkStart, Quiesced, Quiescence, TreeChange
 from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop
 from keyshared.distribution.pictures import dot, mermaid
-from keyshared.distribution.replication import (
-    ClusterDestroyed,
-    ClusterDown,
-    ClusterUp,
-    LinkStep,
-    RecordProduced,
-    Replication,
-    ReplicationStep,
-    TreeChanged,
-    replicate,
-)
+from keyshared.distribution.replication import Replication
 from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node, Path, count_links, places
 from keyshared.distribution.tree import MAX_LINKS, DistributionTree
 
@@ -30,9 +20,6 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_LINKS",
     "Branch",
-    "ClusterDestroyed",
-    "ClusterDown",
-    "ClusterUp",
     "Copy",
     "CopyDecision",
     "DistributionTree",
@@ -40,7 +27,6 @@ __all__ = [
     "Hop",
     "LinkMove",
     "LinkStart",
-    "LinkStep",
     "Nested",
     "Node",
     "Path",
@@ -48,16 +34,12 @@ __all__ = [
     "Quiescence",
     "RecordArrival",
     "RecordFault",
-    "RecordProduced",
     "Replication",
     "ReplicationReport",
-    "ReplicationStep",
     "TreeChange",
-    "TreeChanged",
     "count_links",
     "dot",
     "judge",
     "mermaid",
     "places",
-    "replicate",
 ]

@@ -1,15 +1,14 @@
 """A simulation of clusters that distribute to one another: on a virtual clock, exact.
 
 In `Replication` each cluster has a log, each link a position in the log of its cluster, and every input says when it
-happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks. `replicate` puts a
-schedule through it. Nothing is random: an interleaving is data. `judge` judges what arrived.
+happens. It obeys any links, wrong ones too, and asks for no proof: it is there to show what breaks. Nothing is random:
+an interleaving is the order of the calls. `judge` judges what arrived.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import count
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from keyshared._checks import check_int, check_kind, checked_kinds, checked_now
 from keyshared.copyflags import CopyFlags
@@ -19,79 +18,9 @@ from keyshared.distribution.distributor import Hop
 from keyshared.distribution.tree import DistributionTree
 from keyshared.errors import ArgumentError, shown
 
-__all__ = [
-    "ClusterDestroyed",
-    "ClusterDown",
-    "ClusterUp",
-    "LinkStep",
-    "RecordProduced",
-    "Replication",
-    "ReplicationStep",
-    "TreeChanged",
-    "replicate",
-]
+__all__ = ["Replication"]
 
 DEFAULT_MAX_COPIES: Final = 100_000  # far beyond any tree that is right; so only a loop reaches it
-
-
-@dataclass(frozen=True, slots=True)
-class RecordProduced:
-    """A step: a record is produced, with flags if an application made it of another one and kept the header."""
-
-    at_ms: int
-    cluster: str
-    flags: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LinkStep:
-    """A step: one link takes one record.
-
-    Attributes:
-        at_ms: When.
-        pick: Which of the links that have something to read, counted round and round; so any int is a schedule.
-        crash: Whether it dies between the copy and the commit of its position: it will take the record again.
-    """
-
-    at_ms: int
-    pick: int
-    crash: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDown:
-    """A step: a cluster cannot be reached; it keeps its log."""
-
-    at_ms: int
-    cluster: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterUp:
-    """A step: a cluster is back, with its log."""
-
-    at_ms: int
-    cluster: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDestroyed:
-    """A step: a cluster is gone for ever, with its log."""
-
-    at_ms: int
-    cluster: str
-
-
-@dataclass(frozen=True, slots=True)
-class TreeChanged:
-    """A step: a change of the tree comes into force, with or without a drain before."""
-
-    at_ms: int
-    change: TreeChange[DistributionTree]
-
-
-ReplicationStep: TypeAlias = RecordProduced | LinkStep | ClusterDown | ClusterUp | ClusterDestroyed | TreeChanged
-"""One thing that happens. Schedules have them in the order of time; any sequence of picks is an interleaving."""
 
 
 class _Record(NamedTuple):
@@ -343,61 +272,3 @@ class Replication:
         self._checked("cluster", cluster)
         if cluster in self._down:
             raise ArgumentError("cluster", cluster, "be up")
-
-
-def replicate(
-    tree: DistributionTree,
-    schedule: Iterable[ReplicationStep],
-    *,
-    settle: bool = True,
-    max_copies: int = DEFAULT_MAX_COPIES,
-) -> ReplicationReport:
-    """Put a schedule through a tree, and judge what arrived. O(copies + steps x links).
-
-    Args:
-        tree: The tree at the start.
-        schedule: The steps, in order of time.
-        settle: Whether all links then work until none has anything left to read.
-        max_copies: How many copies that may take.
-
-    Example:
-        >>> tree = DistributionTree([["c1", "c2"], ["c3", "c4"]])
-        >>> replicate(tree, [RecordProduced(0, "c1"), LinkStep(1, 0), RecordProduced(2, "c1")]).exactly_once_in_order
-        True
-        >>> move = tree.propose_move(Hop("c1", 32, "c3"), "c4")  # while the first is on its way from c3 to c4
-        >>> early, late = [RecordProduced(0, "c1"), LinkStep(1, 0)], [RecordProduced(3, "c1"), LinkStep(4, 0)]
-        >>> replicate(tree, [*early, TreeChanged(2, move), *late]).reordered
-        (RecordFault(origin='c1', sequence=0, cluster='c4'),)
-    """
-    check_kind("tree", tree, DistributionTree)
-    check_int("max_copies", max_copies, 0)
-    world = Replication(tree.clusters, tree.hops())
-    for step in schedule:
-        _take(world, step)
-    if settle:
-        world.settle(max_copies=max_copies)
-    return world.report()
-
-
-def _take(world: Replication, step: object) -> None:
-    match step:
-        case RecordProduced(at_ms, cluster, flags):
-            world.produce(cluster, flags=flags, now_ms=at_ms)
-        case LinkStep(at_ms, pick, crash):
-            ready = world.ready()
-            if ready:
-                world.work(ready[pick % len(ready)], crash=crash, now_ms=at_ms)
-        case ClusterDown(at_ms, cluster):
-            world.down(cluster, now_ms=at_ms)
-        case ClusterUp(at_ms, cluster):
-            world.up(cluster, now_ms=at_ms)
-        case ClusterDestroyed(at_ms, cluster):
-            world.destroy(cluster, now_ms=at_ms)
-        case TreeChanged(at_ms, change):
-            world.apply(change, now_ms=at_ms)
-        case _:
-            raise ArgumentError(
-                "schedule",
-                step,
-                "hold RecordProduced, LinkStep, ClusterDown, ClusterUp, ClusterDestroyed and TreeChanged only",
-            )

@@ -11,7 +11,7 @@ policy allows, but never one that a consumer has.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
@@ -181,13 +181,9 @@ class LastActions:
     merge_ms: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("split_ms", self.split_ms),
-            ("rebucket_ms", self.rebucket_ms),
-            ("merge_ms", self.merge_ms),
-        ):
-            if value is not None:
-                check_int(name, value, alternative=", or None for never")
+        for name in ("split_ms", "rebucket_ms", "merge_ms"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), alternative=", or None for never")
 
 
 _NEVER: Final = LastActions()
@@ -237,10 +233,7 @@ class _Situation:
     policy: AutoScale
     now: int
     last: LastActions
-    capacity: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "capacity", sum(len(segment.layout) for segment in self.segments.active))
+    capacity: int  # buckets of all active segments
 
     def rates(self, segment: Segment) -> Rates:
         load = self.loads.get(segment.id)
@@ -306,7 +299,7 @@ def decide(
     for name, count in check_mapping("consumers", consumers).items():
         check_int(f"consumers of {shown(name)}", count, 0)
     most = max(consumers.values(), default=0)
-    situation = _Situation(segments, loads, most, policy, now_ms, last)
+    situation = _Situation(segments, loads, most, policy, now_ms, last, segments.stats().buckets)
     for_consumers = _serve_consumers(situation)
     if not isinstance(for_consumers, ScaleReason):
         return for_consumers
@@ -391,7 +384,9 @@ def _merge_coldest(now: _Situation) -> Merge | ScaleReason:
     pairs = [
         pair
         for pair in pairwise(active)
-        if all(_is_cold(now, each) for each in pair) and _keeps_buckets(now, *pair) and _messages_in(now, *pair) < most
+        if all(_is_cold(now, each) for each in pair)
+        and _keeps_buckets(now, *pair)
+        and sum(Fraction(now.rates(each).msg_in) for each in pair) < most
     ]
     if not pairs:
         return ScaleReason.NO_COLD_PAIR
@@ -416,10 +411,6 @@ def _most_that_consumers_leave(now: _Situation) -> Weight:
         return inf
     busy = any(now.rates(segment).msg_in >= now.policy.split_floor for segment in now.divisible)
     return 0 if busy else now.policy.split_floor
-
-
-def _messages_in(now: _Situation, lower: Segment, upper: Segment) -> Fraction:
-    return Fraction(now.rates(lower).msg_in) + Fraction(now.rates(upper).msg_in)
 
 
 def _keeps_buckets(now: _Situation, lower: Segment, upper: Segment) -> bool:

@@ -13,19 +13,11 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind, check_several, checked_state
+from keyshared._checks import check_int, check_kind, check_several, checked_kinds, checked_state
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
-from keyshared.errors import ArgumentError, InvariantError, SegmentSealedError, SnapshotError, UnknownSegmentError
+from keyshared.errors import ArgumentError, SegmentSealedError, SnapshotError, UnknownSegmentError
 from keyshared.placement.spans import HashRange
-from keyshared.segments.segment import (
-    Segment,
-    check_families,
-    check_segment,
-    check_tiles,
-    children_of,
-    plain_segment,
-    segment_in,
-)
+from keyshared.segments.segment import Segment, plain_segment, segment_in
 
 __all__ = [
     "DEFAULT_BUCKET_BUDGET",
@@ -94,8 +86,7 @@ class SegmentMap:
         rollovers: Rebucketings so far.
 
     Raises:
-        ArgumentError: A segment is not one, an id is taken twice, children do not take over exactly their parents'
-            range, or the active segments do not tile the ring.
+        ArgumentError: An id is taken twice, or the active segments do not tile the ring.
 
     Complexity:
         O(n log n), n segments; so are the changes. They happen a few times an hour.
@@ -125,13 +116,11 @@ class SegmentMap:
         next_id: int | None = None,
         rollovers: int = 0,
     ) -> None:
-        given: list[Segment] = list(check_several("segments", segments, "segments"))
-        for segment in given:
-            check_segment(segment)
+        given = list(checked_kinds("segment", check_several("segments", segments, "segments"), Segment))
         self._segments = {segment.id: segment for segment in sorted(given, key=lambda s: s.id)}
         if not given or len(self._segments) < len(given):
             raise ArgumentError("segments", given, "be at least one, each with an id of its own")
-        self._children = children_of(self._segments.values())
+        self._children = _children_of(given)
         latest = max(segment.epoch for segment in given)
         self._epoch = latest if epoch is None else check_int("epoch", epoch, latest)
         above = max(self._segments) + 1
@@ -140,8 +129,13 @@ class SegmentMap:
         active = (segment for segment in given if segment.id not in self._children)
         self._active = tuple(sorted(active, key=lambda s: s.range))
         self._stops = tuple(segment.range.stop for segment in self._active)
-        check_families(self._segments, self._children)
-        check_tiles(self._active)
+        end = 0
+        for segment in self._active:
+            if segment.range.start != end:
+                raise ArgumentError("start", segment.range.start, f"be {end}, where the active segment before it ends")
+            end = segment.range.stop
+        if end != HASH_STOP:
+            raise ArgumentError("last stop", end, f"be {HASH_STOP}: the active segments cover the whole ring")
 
     @classmethod
     def equal_width(cls, n: int = 1, *, budget: int = DEFAULT_BUCKET_BUDGET) -> "SegmentMap":
@@ -391,23 +385,9 @@ class SegmentMap:
         try:
             segments = [segment_in(one) for one in state["segments"]]
             epoch, next_id = check_int("epoch", state["epoch"], 0), check_int("next_id", state["next_id"], 0)
-            built = cls(segments, epoch=epoch, next_id=next_id, rollovers=state["rollovers"])
-        except SnapshotError:
-            raise
+            return cls(segments, epoch=epoch, next_id=next_id, rollovers=state["rollovers"])
         except ArgumentError as error:
             raise SnapshotError(*error.args) from error
-        if built.to_json()["segments"] != [dict(one) for one in state["segments"]]:
-            raise SnapshotError("segments", state["segments"], "be in the order of their ids")
-        return built
-
-    def check_invariants(self) -> None:
-        """Check that all is read off the segments; an InvariantError is a bug in this library. O(n log n)."""
-        try:
-            fresh = SegmentMap(self.segments, epoch=self._epoch, next_id=self._next_id, rollovers=self._rollovers)
-        except ArgumentError as error:
-            raise InvariantError(f"the segments fit together: {error}") from error
-        if (fresh._active, fresh._stops, fresh._children) != (self._active, self._stops, self._children):
-            raise InvariantError("what is active and who comes after whom is read off the segments")
 
     def _open(self, segment: int) -> Segment:
         found = self.segment(segment)
@@ -444,6 +424,15 @@ class SegmentMap:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickle, self._state
+
+
+def _children_of(segments: Iterable[Segment]) -> dict[int, tuple[int, ...]]:
+    """Return the children of each segment that has some, in the order of their ranges; pruned parents included."""
+    children: dict[int, tuple[int, ...]] = {}
+    for segment in sorted(segments, key=lambda s: s.range):
+        for parent in segment.parents:
+            children[parent] = (*children.get(parent, ()), segment.id)
+    return children
 
 
 def _unpickle(epoch: int, next_id: int, rollovers: int, segments: tuple[Segment, ...]) -> SegmentMap:

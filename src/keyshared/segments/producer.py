@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_bool, check_kind, checked_now
+from keyshared._checks import check_bool, check_kind, checked_now, require
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
-from keyshared.errors import InvariantError, SequenceOrderError
+from keyshared.errors import SequenceOrderError
 from keyshared.placement.spans import HashRange
 from keyshared.segments.map import SegmentMap
 from keyshared.segments.segment import Segment
@@ -78,10 +78,8 @@ class SegmentProducer:
 
     def __init__(self, segments: SegmentMap, limits: BatchLimits | None = None) -> None:
         check_kind("segments", segments, SegmentMap)
-        if limits is not None:
-            check_kind("limits", limits, BatchLimits, ", or None")
         self._segments = segments
-        self._limits = limits or BatchLimits()
+        self._limits = BatchLimits() if limits is None else check_kind("limits", limits, BatchLimits, ", or None")
         self._lanes: dict[int, _Lane] = {}
         self._held: list[BatchMessage] = []
         self._blocked: frozenset[int] = frozenset()
@@ -141,7 +139,7 @@ class SegmentProducer:
         self._held += entry.messages
         if not lane.closing:
             self._close(lane)
-            self._block()
+            self._blocked = self._now_blocked()
         return self._settle(lane)
 
     def update(self, segments: SegmentMap) -> list[PublishEntry]:
@@ -188,27 +186,23 @@ class SegmentProducer:
     def check_invariants(self) -> None:
         """Check what must hold between any two calls; an InvariantError is a bug in this library."""
         ids = [message.sequence_id for message in self._held]
-        if len(ids) != len(set(ids)):
-            raise InvariantError("what is held is held once")
-        if any(self._segments.segment_at(message.segment_hash).id not in self._blocked for message in self._held):
-            raise InvariantError("only what is blocked is held")
-        if self._blocked != self._now_blocked():
-            raise InvariantError("a segment is blocked while something it shares its range with is under way")
+        require(len(ids) == len(set(ids)), "what is held is held once")
+        held = {self._segments.segment_at(message.segment_hash).id for message in self._held}
+        require(held <= self._blocked, "only what is blocked is held")
+        require(self._blocked == self._now_blocked(), "a segment is blocked while one it shares its range with closes")
         active = set(self._segments.active_ids)
         for one, lane in self._lanes.items():
             lane.batcher.check_invariants()
-            if lane.closing and len(lane.batcher):
-                raise InvariantError(f"nothing is open for segment {one}, which is closing")
-            if lane.closing and not (lane.unanswered or lane.sealed):
-                raise InvariantError(f"segment {one}, which is not sealed, is closing for its answers only")
-            if one not in active and not (lane.closing and lane.unanswered):
-                raise InvariantError(f"sealed segment {one} is kept for its answers only")
+            require(not (lane.closing and len(lane.batcher)), f"nothing is open for segment {one}, which is closing")
+            waits = bool(lane.unanswered)
+            require(waits or lane.sealed or not lane.closing, f"segment {one} is closing for its answers only")
+            require(one in active or (lane.closing and waits), f"sealed segment {one} is kept for its answers only")
 
     def _add(self, target: Segment, message: BatchMessage) -> list[PublishEntry]:
         lane = self._lanes.get(target.id)
         if lane is None:
             lane = self._lanes[target.id] = _Lane(target, self._limits)
-        return self._sending(lane, lane.batcher.add(message, now_ms=self._now))
+        return self._sending(lane, lane.batcher.put(message, now_ms=self._now))
 
     def _sending(self, lane: _Lane, entries: Iterable[EntryBatch]) -> list[PublishEntry]:
         publishes = [PublishEntry(lane.segment.id, entry) for entry in entries]
@@ -230,7 +224,7 @@ class SegmentProducer:
         return True
 
     def _release(self) -> list[PublishEntry]:
-        self._block()
+        self._blocked = self._now_blocked()
         waiting, self._held = sorted(self._held, key=_SEQUENCE_ID), []
         publishes: list[PublishEntry] = []
         for message in waiting:
@@ -240,9 +234,6 @@ class SegmentProducer:
             else:
                 publishes += self._add(target, message)
         return publishes
-
-    def _block(self) -> None:
-        self._blocked = self._now_blocked()
 
     def _now_blocked(self) -> frozenset[int]:
         closing = [lane.segment.range for lane in self._lanes.values() if lane.closing]

@@ -12,19 +12,12 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, Self
 
-from keyshared._checks import check_int, check_kind, check_offset, check_several, checked_kinds, checked_state, require
+from keyshared._checks import check_int, check_kind, check_several, checked_kinds, checked_state, require
 from keyshared.buckets.layout import BucketLayout, Straddles
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, ContiguousCursor
+from keyshared.buckets.segment_cursors import SegmentCursors, read_segments, write_segments
+from keyshared.cursor import DEFAULT_TOKEN_BYTES
 from keyshared.cursor.token import LEAST_TOKEN_BYTES
-from keyshared.errors import (
-    ArgumentError,
-    InvariantError,
-    MisuseError,
-    OffsetOrderError,
-    SegmentOrderError,
-    SegmentSealedError,
-    SnapshotError,
-)
+from keyshared.errors import ArgumentError, SegmentOrderError, SegmentSealedError, SnapshotError
 from keyshared.segments.map import SegmentMap
 
 __all__ = ["SegmentProgress", "SegmentState", "removable"]
@@ -38,26 +31,6 @@ class SegmentState(StrEnum):
     ACTIVE = "active"  # producers write to it
     SEALED = "sealed"  # nothing comes any more; something of it is not read, or not settled
     DRAINED = "drained"  # read to its end, and all of it is settled
-
-
-class _Reading:
-    """How far one segment is: a cursor for each bucket, what is to be read next, and whether its end was seen."""
-
-    __slots__ = ("cursors", "ended", "next")
-
-    def __init__(self, layout: BucketLayout) -> None:
-        self.cursors = [ContiguousCursor() for _ in range(len(layout))]
-        self.next: int | None = None  # one past the last offer; after a restart where to go on; None before any
-        self.ended = False
-
-    @property
-    def resume_offset(self) -> int | None:
-        found = (cursor.resume_after(self.next) for cursor in self.cursors)
-        return min((place for place in found if place is not None), default=None)
-
-    @property
-    def drained(self) -> bool:
-        return self.ended and not any(cursor.outstanding for cursor in self.cursors)
 
 
 class SegmentProgress:
@@ -92,18 +65,18 @@ class SegmentProgress:
         (1, 2)
     """
 
-    __slots__ = ("_before", "_readable", "_readings", "_segments")
+    __slots__ = ("_cursors", "_ended", "_readable", "_segments")
 
     def __init__(self, segments: SegmentMap, *, drained: Iterable[int] = ()) -> None:
         check_kind("segments", segments, SegmentMap)
         known = {segment.id for segment in segments.segments}
-        before = known.intersection(_given("drained", drained, segments))
-        for one in before:
-            if not before.issuperset(segments.ancestors(one)):
+        ended = known.intersection(_given("drained", drained, segments))
+        for one in ended:
+            if not ended.issuperset(segments.ancestors(one)):
                 raise ArgumentError("drained", one, "be drained after all its ancestors")
         self._segments = segments
-        self._before = before
-        self._readings: dict[int, _Reading] = {}
+        self._ended = ended  # segments that were read to their end: drained if nothing of them is outstanding
+        self._cursors: dict[int, SegmentCursors] = {}
         self._readable = set(self._now_readable())
 
     @classmethod
@@ -129,39 +102,18 @@ class SegmentProgress:
             >>> again.resume_offset(0, 0), again.offer(0, 7, 0, 0), again.offer(0, 8, 0, 0)
             (7, (0,), ())
         """
-        data = checked_state("progress", state, _FORMAT_VERSION, "drained", "cursors")
-        drained, cursors = data["drained"], data["cursors"]
-        if type(drained) is not list or any(type(one) is not int for one in drained) or drained != sorted(set(drained)):
-            raise SnapshotError("drained", drained, "be a list of ids, lowest first, each once")
-        check_kind("segments", segments, SegmentMap)
+        data = checked_state("progress", state, _FORMAT_VERSION, "drained", "segments")
         try:
-            progress = cls(segments, drained=drained)
+            progress = cls(segments, drained=data["drained"])
         except ArgumentError as error:
+            check_kind("segments", segments, SegmentMap)
             raise SnapshotError(*error.args) from error
-        if type(cursors) is not list or not all(map(_is_row, cursors)):
-            raise SnapshotError("cursors", cursors, "be a list of rows: id, tokens")
-        known = {one.id for one in segments.segments}
-        for segment, tokens in cursors:
-            if not 0 <= segment < segments.next_id:
-                raise SnapshotError("segment", segment, "be one that the map has or had; is the map older than this?")
-            if segment in known:
-                progress._resume(segment, tokens)
+        cursors = read_segments(data["segments"])
+        if any(one >= segments.next_id for one in cursors):
+            raise SnapshotError("segments", list(cursors), "be those that the map has or had; is the map older?")
+        known = {segment.id for segment in segments.segments}
+        progress._cursors = {one: kept for one, kept in cursors.items() if one in known}
         return progress
-
-    def _resume(self, segment: int, tokens: list[str]) -> None:
-        try:
-            layout = self._layout_to_read(segment)
-        except MisuseError as error:
-            raise SnapshotError("segment", segment, f"be readable, but {error}") from error
-        if len(tokens) != len(layout) or segment in self._readings:
-            raise SnapshotError("tokens", tokens, f"be a list of {len(layout)} for segment {segment}, once")
-        fresh = [ContiguousCursor.from_token(token) for token in tokens]
-        # Buckets of one segment are read together, so all of them have a position, or none has.
-        if len({cursor.resume_offset is None for cursor in fresh}) > 1:
-            raise SnapshotError("tokens", tokens, f"have a position each, or none, for segment {segment}")
-        reading = self._reading(segment)
-        reading.cursors = fresh
-        reading.next = reading.resume_offset
 
     def update(self, segments: SegmentMap) -> tuple[int, ...]:
         """Take a newer map; one that is not newer is ignored. O(n), n segments."""
@@ -170,8 +122,8 @@ class SegmentProgress:
             return ()
         self._segments = segments
         known = {segment.id for segment in segments.segments}
-        self._before &= known
-        self._readings = {one: reading for one, reading in self._readings.items() if one in known}
+        self._ended &= known
+        self._cursors = {one: cursors for one, cursors in self._cursors.items() if one in known}
         return self._newly_readable()
 
     def offer(self, segment: int, offset: int, hash_min: int, hash_max: int) -> tuple[int, ...]:
@@ -201,24 +153,19 @@ class SegmentProgress:
             buckets = range(route.first, route.last + 1)
         else:
             buckets = range(len(layout))
-        reading = self._readings.get(segment)
-        following = reading.next if reading is not None else None
-        if type(offset) is not int or (following is not None and offset < following):
-            raise OffsetOrderError(offset, None if following is None else following - 1)
-        check_offset("offset", offset)
-        reading = reading or self._reading(segment)
-        wanted = tuple(bucket for bucket in buckets if reading.cursors[bucket].offer(offset))
-        reading.next = offset + 1
+        cursors = self._cursors.get(segment) or SegmentCursors()
+        wanted = cursors.offer(buckets, offset)
+        self._cursors[segment] = cursors
         return wanted
 
     def settle(self, segment: int, bucket: int, offset: int) -> tuple[int, ...]:
         """Settle an entry, or its part for one bucket; ignored if it is not outstanding, or of a pruned segment."""
-        reading = self._readings.get(segment)
-        if reading is None:
+        cursors = self._cursors.get(segment)
+        if cursors is None:
             return ()
-        check_int("bucket", bucket, 0, most=len(reading.cursors) - 1)
-        settled = reading.cursors[bucket].settle(offset)
-        return self._newly_readable() if settled and reading.drained else ()
+        self._layout(segment).range_of(bucket)  # raises
+        settled = cursors.settle(bucket, offset)
+        return self._newly_readable() if settled and self._is_drained(segment) else ()
 
     def reached_end(self, segment: int) -> tuple[int, ...]:
         """Record that the reader reached the end of a sealed segment: nothing follows what was offered.
@@ -233,9 +180,8 @@ class SegmentProgress:
             return ()
         if waits := self.waiting_for(segment):
             raise SegmentOrderError(segment, waits)
-        reading = self._reading(segment)
-        reading.ended = True
-        return self._newly_readable() if reading.drained else ()
+        self._ended.add(segment)
+        return self._newly_readable() if self._is_drained(segment) else ()
 
     @property
     def segments(self) -> SegmentMap:
@@ -245,23 +191,19 @@ class SegmentProgress:
     @property
     def readable(self) -> tuple[int, ...]:
         """Segments that may be read now and have not been read to their end, lowest id first."""
-        ended = {one for one, reading in self._readings.items() if reading.ended}
-        return tuple(sorted(self._readable - ended))
+        return tuple(sorted(self._readable - self._ended))
 
     @property
     def drained(self) -> tuple[int, ...]:
         """Segments that are drained and not pruned, lowest id first; the constructor takes them after a restart."""
-        here = {one for one, reading in self._readings.items() if reading.drained}
-        return tuple(sorted(self._before | here))
+        return tuple(sorted(filter(self._is_drained, self._ended)))
 
     def state(self, segment: int) -> SegmentState:
         """Return the state of a segment. Drained implies that everything before it is drained, too."""
         active = self._segments.is_active(segment)
-        reading = self._readings.get(segment)
-        if segment in self._before or (reading is not None and reading.drained):
+        if self._is_drained(segment):
             return SegmentState.DRAINED
-        ended = reading is not None and reading.ended
-        return SegmentState.ACTIVE if active and not ended else SegmentState.SEALED
+        return SegmentState.ACTIVE if active and segment not in self._ended else SegmentState.SEALED
 
     def waiting_for(self, segment: int) -> tuple[int, ...]:
         """Return the segments that have to be drained before a segment may be read, lowest id first."""
@@ -275,12 +217,11 @@ class SegmentProgress:
         A bucket in which nothing waits does not hold the segment back. What was settled before a restart and would come
         next is passed over.
         """
-        layout = self._segments.segment(segment).layout
-        reading = self._readings.get(segment)
+        layout = self._layout(segment)
         if bucket is not None:
             layout.range_of(bucket)  # raises
-            return reading.cursors[bucket].resume_after(reading.next) if reading is not None else None
-        return reading.resume_offset if reading is not None else None
+        cursors = self._cursors.get(segment)
+        return None if cursors is None else cursors.resume_offset(bucket)
 
     def snapshot(self, max_token_bytes: int = DEFAULT_TOKEN_BYTES) -> dict[str, object]:
         """Return what has to survive a restart, as plain data that JSON can hold: a cursor for each segment and bucket.
@@ -290,48 +231,32 @@ class SegmentProgress:
         """
         check_int("max_token_bytes", max_token_bytes, LEAST_TOKEN_BYTES)
         done = list(self.drained)
-        cursors = [
-            [one, [cursor.to_token(max_token_bytes, read_to=reading.next).text for cursor in reading.cursors]]
-            for one, reading in sorted(self._readings.items())
-            if one not in done
-        ]
-        return {"version": _FORMAT_VERSION, "drained": done, "cursors": cursors}
+        kept = {one: cursors for one, cursors in self._cursors.items() if one not in done}
+        return {"version": _FORMAT_VERSION, "drained": done, "segments": write_segments(kept, max_token_bytes)}
 
     def check_invariants(self) -> None:
         """Check what must hold between any two calls; an InvariantError is a bug in this library."""
-        if self._readable != set(self._now_readable()):
-            raise InvariantError("what may be read follows from what is drained")
+        require(self._readable == set(self._now_readable()), "what may be read follows from what is drained")
         done = set(self.drained)
-        for one in done | self._readings.keys():
-            if not done.issuperset(self._segments.ancestors(one)):
-                raise InvariantError(f"segment {one} was touched after everything before it")
-        for one, reading in self._readings.items():
-            if len(reading.cursors) != len(self._segments.segment(one).layout):
-                raise InvariantError(f"segment {one} keeps its own buckets")
-            for cursor in reading.cursors:
-                cursor.check_invariants()
-                if reading.next is None:
-                    require(cursor.resume_offset is None, f"segment {one} was read where a bucket has a position")
-                elif cursor.outstanding:
-                    behind = cursor.last is not None and cursor.last < reading.next
-                    require(behind, f"segment {one} was read to behind what is outstanding")
+        for one in self._ended | self._cursors.keys():
+            require(done.issuperset(self._segments.ancestors(one)), f"{one} was touched after everything before it")
+        for cursors in self._cursors.values():
+            cursors.check_invariants()
+
+    def _layout(self, segment: int) -> BucketLayout:
+        return self._segments.segment(segment).layout
 
     def _layout_to_read(self, segment: int) -> BucketLayout:
-        found = self._segments.segment(segment)
-        if segment not in self._readable:
+        layout = self._layout(segment)
+        if segment not in self._readable or segment in self._ended:
             if waits := self.waiting_for(segment):
                 raise SegmentOrderError(segment, waits)
             raise SegmentSealedError(segment, self._segments.successors(segment))
-        reading = self._readings.get(segment)
-        if reading is not None and reading.ended:
-            raise SegmentSealedError(segment, self._segments.successors(segment))
-        return found.layout
+        return layout
 
-    def _reading(self, segment: int) -> _Reading:
-        found = self._readings.get(segment)
-        if found is None:
-            found = self._readings[segment] = _Reading(self._segments.segment(segment).layout)
-        return found
+    def _is_drained(self, segment: int) -> bool:
+        cursors = self._cursors.get(segment)
+        return segment in self._ended and (cursors is None or not cursors.outstanding())
 
     def _now_readable(self) -> tuple[int, ...]:
         return self._segments.readable(self.drained)
@@ -365,7 +290,3 @@ def _given(parameter: str, ids: Iterable[int], segments: SegmentMap) -> Iterator
         if check_int(parameter, one, 0) >= segments.next_id:
             raise ArgumentError(parameter, one, "be a segment that the map has or had")
         yield one
-
-
-def _is_row(row: object) -> bool:
-    return type(row) is list and len(row) == 2 and type(row[0]) is int and type(row[1]) is list  # noqa: PLR2004 - id, tokens

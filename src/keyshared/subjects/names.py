@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from keyshared._checks import check_kind, check_mapping, check_several, check_text
 from keyshared.errors import ArgumentError, shown
@@ -38,6 +38,8 @@ SUBJECT_SUFFIXES: Final = ("-key", "-value")  # TopicNameStrategy, the default o
 _FIELD: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _BRACKETS: Final = re.compile(r"\[([^\[\]]*)\]")
 _NO_SUFFIX: Final = ("",)
+
+_Rest: TypeAlias = tuple[int, int, Any] | None
 
 
 class NameIssue(StrEnum):
@@ -292,26 +294,31 @@ class NamePattern:
                     yield ParsedName(tuple(zip(self._fields, values, strict=True)), suffix)
 
     def _splits(self, body: str) -> Iterator[tuple[str, ...]]:
-        """Split a name among the fields, shortest values first; no step leads to a dead end."""
+        """Split a name among the fields, shortest values first: in every way if there are two at most, else in two.
+
+        Read from the end of the name: a search from its start would try the same rests again and again.
+        """
+        size = len(body)
         ends = self._plain_ends(body)
-        stops = self._good_stops(body, ends)
-        spans: list[tuple[int, int]] = []
-        start = len(self._literals[0])
-        choices = [(start, self._choices(body, 0, start, stops[0], ends))]
-        while choices:
-            start, left = choices[-1]
-            stop = next(left, None)
-            del spans[len(choices) - 1 :]
-            if stop is None:
-                choices.pop()
-                continue
-            spans.append((start, stop))
-            index = len(choices)
-            if index == len(self._fields):
-                yield tuple(body[first:last] for first, last in spans)
-                continue
-            start = stop + len(self._literals[index])
-            choices.append((start, self._choices(body, index, start, stops[index], ends)))
+        # At most two readings of what follows each place, each a value's start and stop and the reading after it.
+        rests: list[list[_Rest]] = [*([] for _ in range(size)), [None]]
+        for field, literal in zip(reversed(self._fields), reversed(self._literals[1:]), strict=True):
+            nearest = [size + 1] * (size + 2)  # the next place where a value may end so that the rest can be read
+            for stop in range(size - len(literal), -1, -1):
+                fits = rests[stop + len(literal)] and body.startswith(literal, stop)
+                nearest[stop] = stop if fits else nearest[stop + 1]
+            found: list[list[_Rest]] = []
+            for start in range(size + 1):
+                stops = self._stops(body, field, start, nearest, ends)
+                after = ((start, stop, rest) for stop in stops for rest in rests[stop + len(literal)])
+                found.append(list(islice(after, 2)))
+            rests = found
+        for reading in rests[len(self._literals[0])]:
+            values, left = [], reading
+            while left is not None:
+                start, stop, left = left
+                values.append(body[start:stop])
+            yield tuple(values)
 
     def _plain_ends(self, body: str) -> list[int]:
         """Return for each place the end of the longest value from there that has no separator."""
@@ -322,35 +329,16 @@ class NamePattern:
             ends[start] = min([ends[start + 1], *complete])
         return ends
 
-    def _good_stops(self, body: str, ends: list[int]) -> list[list[int]]:
-        """Return for each field and place the next place where a value may end so that the rest can be read.
-
-        Written from the end of the name: a search from its start would try the same rests again and again.
-        """
-        size = len(body)
-        good = [start == size for start in range(size + 1)]
-        found: list[list[int]] = []
-        for index in range(len(self._fields) - 1, -1, -1):
-            literal = self._literals[index + 1]
-            stops = [size + 1] * (size + 2)
-            for stop in range(size - len(literal), -1, -1):
-                fits = good[stop + len(literal)] and body.startswith(literal, stop)
-                stops[stop] = stop if fits else stops[stop + 1]
-            found.append(stops)
-            good = [next(self._choices(body, index, start, stops, ends), None) is not None for start in range(size + 1)]
-        return found[::-1]
-
-    def _choices(self, body: str, index: int, start: int, stops: list[int], ends: list[int]) -> Iterator[int]:
-        """Return the places where the value of a field that starts here may end, among the good ones."""
-        field = self._fields[index]
+    def _stops(self, body: str, field: str, start: int, nearest: list[int], ends: list[int]) -> Iterator[int]:
+        """Return the places where the value of a field that starts here may end so that the rest can be read."""
         if field in self._known:
-            yield from (stop for stop in self._known_stops(body, field, start) if stops[stop] == stop)
+            yield from (stop for stop in self._known_stops(body, field, start) if nearest[stop] == stop)
             return
         end = ends[start] if field in self._plain else len(body)
-        stop = stops[start + 1]
+        stop = nearest[start + 1]
         while stop <= end:
             yield stop
-            stop = stops[stop + 1]
+            stop = nearest[stop + 1]
 
     def _known_stops(self, body: str, field: str, start: int) -> Iterator[int]:
         return (start + len(value) for value in self._known[field] if body.startswith(value, start))
