@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import ClassVar, Self
 from zlib import crc32
 
-from keyshared.hashing.named import MURMUR3_32, KeyHash
+from keyshared.hashing import MURMUR3_32, KeyHash
 
 __all__ = ["RankedPlacement", "Ranking"]
 

@@ -18,7 +18,6 @@ from keyshared._checks import (
     check_callable,
     check_enum,
     check_extra,
-    check_hashed,
     check_int,
     check_kind,
     check_log_offset,
@@ -36,7 +35,6 @@ from keyshared._checks import (
     checked_rows,
     configuration,
     java_order,
-    refuse_hashed,
     require,
 )
 from keyshared.errors import ArgumentError, ClockError, ConfigError, InvariantError, MissingExtraError, SnapshotError
@@ -111,8 +109,6 @@ class Bell:
     def ring(self) -> None: ...
 
 
-A_HASH = "have a hash 'h'"
-WRONG: Any = "7"
 REFUSED = [
     (lambda: check_int("n", True), "n is True; it must be an int"),
     (lambda: check_int("n", 8, 1, most=7), "n is 8; it must be an int from 1 to 7"),
@@ -132,15 +128,6 @@ REFUSED = [
     (lambda: list(checked_rows("row", [[1]], 2, "a and b")), "row is [1]; it must be a tuple of a and b"),
     (lambda: check_mapping("loads", []), "loads is []; it must be a mapping"),
     (lambda: check_members("bell", 7, Bell), "bell is 7; it must be what Bell describes: it has no ring"),
-    (lambda: refuse_hashed("h", 1, KeyError("k")), f"key is 1; it must {A_HASH}; its function raised KeyError('k')"),
-    (
-        lambda: check_hashed("h", 8, 1, 256),
-        f"key is 1; it must {A_HASH}; its function returned 256, and no int of 8 bits",
-    ),
-    (
-        lambda: check_hashed("h", 8, 1, WRONG),
-        f"key is 1; it must {A_HASH}; its function returned '7', and no int of 8 bits",
-    ),
 ]
 
 
@@ -162,7 +149,6 @@ def test_what_can_be_comes_back() -> None:
     )
     check_callable("f", len, "a text")
     check_members("bell", Bell(), Bell)
-    check_hashed("h", 8, b"k", 255)
     assert ([1], [(1, 2)], {}) == (
         list(checked_kinds("n", [1], int)),
         list(checked_rows("row", [(1, 2)], 2, "two")),
@@ -174,11 +160,6 @@ def test_what_can_be_comes_back() -> None:
 def test_a_class_is_no_object_of_its_own() -> None:
     with pytest.raises(ArgumentError, match="be an instance, such as Bell"):
         check_members("bell", Bell, Bell)
-
-
-def test_an_error_of_ours_that_a_hash_raised_goes_on() -> None:
-    with pytest.raises(ClockError):
-        refuse_hashed("h", 1, ClockError(1, 2))
 
 
 def test_a_package_that_is_not_there_is_named_with_its_extra() -> None:
@@ -234,7 +215,6 @@ BY_HAND = {
     ("draintracker/tracker.py", "messages"),
     ("draintracker/pending_acks.py", "messages"),
     ("draintracker/pending_acks.py", "remaining"),
-    ("placement/ranges.py", "slot"),
     ("segments/map.py", "segment hash"),
     ("simulate/summary.py", "row"),
 }

@@ -37,8 +37,8 @@ CONFIGURATIONS = frozenset(
         ),
         *("buckets.batcher.BatchLimits", "segments.autoscale.AutoScale"),
         *("copyflags.BigEndian", "copyflags.FlagsHeader", "distribution.distributor.Distributor"),
-        *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.named.KeyHash"),
-        *("hashing.named.pulsar_ring_hash", "hashing.named.pulsar_range_hash"),
+        *("offsets.translate.OffsetDistributor", "offsets.translate.OffsetCommitter", "hashing.KeyHash"),
+        *("hashing.pulsar_ring_hash", "hashing.pulsar_range_hash"),
         *(
             "config.limits.GroupLimits",
             "config.rules.Rules",

@@ -444,7 +444,7 @@ def test_two_of_one_number_are_found_out() -> None:
     first, second = ring._consumers.values()
     ring._consumers["w#2"] = replace(second, index=first.index)
     points = [p for name, member in ring._consumers.items() for p in ring._points_of(name, member, 0, member.vnodes)]
-    ring._points = RingPoints(points, shift=0, latest_owns_exact=False)
+    ring._points = RingPoints(points, 16, 16, latest_owns_exact=False)
 
     with pytest.raises(InvariantError, match="different numbers"):
         ring.check_invariants()
@@ -462,23 +462,22 @@ def test_an_owner_without_slots_is_on_the_ring_and_owns_nothing() -> None:
 def test_numbers_that_were_given_back_twice_are_found_out() -> None:
     ring = HashRing.pulsar(["w#1", "w#2", "x"], separator="#")
     ring.check_invariants()
-    assert ring._numbers is not None
-    ring._numbers.free("w", 0)
+    ring._numbers.remove(("w", 0))
 
-    with pytest.raises(InvariantError, match="numbers that are taken"):
+    with pytest.raises(InvariantError, match="which are taken"):
         ring.check_invariants()
 
 
 @pytest.mark.parametrize(
     ("damage", "fact"),
     [
-        (lambda ring: ring._points._parts.pop(), "points are those"),
-        (lambda ring: ring._points._parts.reverse(), "points are those"),
-        (lambda ring: ring._points._lasts.reverse(), "found by their last slot"),
+        (lambda ring: ring._points._buckets[0].pop(), "points are those"),
+        (lambda ring: ring._points._buckets.reverse(), "points are those"),
+        (lambda ring: ring._points._buckets.append([]), "a bucket for every slot"),
         (lambda ring: setattr(ring, "_ranges", RangeMap()), "ranges are those"),
         (lambda ring: setattr(ring, "_vnodes", 7), "how many points"),
     ],
-    ids=["lost points", "order", "places", "stale value", "weights"],
+    ids=["lost points", "order", "buckets", "stale value", "weights"],
 )
 def test_a_broken_ring_is_found_out(damage: Callable[[HashRing], object], fact: str) -> None:
     ring = HashRing(["a", "b"])
@@ -502,9 +501,8 @@ def test_a_name_or_weight_for_which_the_function_of_the_hash_raises_changes_noth
     assert [] == ring.set_weight("a", 1)
     changes: list[Callable[[], object]] = [lambda: ring.add("b"), lambda: ring.set_weight("a", 2)]
     for change in changes:
-        with pytest.raises(ArgumentError, match="its function raised ZeroDivisionError") as caught:
+        with pytest.raises(ArgumentError, match="its function raised ZeroDivisionError"):
             change()
-        assert "name" == caught.value.parameter
     refused = False
     ring.check_invariants()
     assert before == ring
@@ -516,7 +514,7 @@ def test_a_name_or_key_of_which_the_function_of_the_hash_makes_no_hash_is_refuse
         ["a"], vnodes=3, key_hash=KeyHash("odd", 8, lambda data: answer if data[0] in b"bk" else data[-1]), slot_bits=8
     )
     before = ring.copy()
-    with pytest.raises(ArgumentError, match="name is 'b'; it must have points under the hash 'odd'; its function ret"):
+    with pytest.raises(ArgumentError, match=r"key is b'b.*; it must have a hash 'odd'; its function returned"):
         ring.add("b")
     assert before == ring
     for _ in range(2):

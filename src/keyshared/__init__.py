@@ -23,8 +23,7 @@ from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Effect, Load, Resumed
 from keyshared.errors import KeySharedError
 from keyshared.glob import KeyFilter
-from keyshared.placement.ranges import RangeMap
-from keyshared.placement.spans import HashRange
+from keyshared.placement.range_map import HashRange, RangeMap
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.window import InFlightWindow

@@ -7,7 +7,7 @@ from keyshared._core.values import MAX_REASON, Receipt, StoredLetter
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.errors import ArgumentError, KeySharedError, OffsetOrderError
 from keyshared.glob import KeyFilter
-from keyshared.hashing.named import key_bytes
+from keyshared.hashing import key_bytes
 
 __all__ = [
     "check_duration",

@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from enum import Enum
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from keyshared.errors import (
     ArgumentError,
     ClockError,
     ConfigError,
     InvariantError,
-    KeySharedError,
     MissingExtraError,
     SnapshotError,
     shown,
@@ -25,7 +24,6 @@ __all__ = [
     "check_callable",
     "check_enum",
     "check_extra",
-    "check_hashed",
     "check_int",
     "check_kind",
     "check_log_offset",
@@ -45,7 +43,6 @@ __all__ = [
     "checked_state",
     "configuration",
     "java_order",
-    "refuse_hashed",
     "require",
 ]
 
@@ -274,28 +271,6 @@ def require(holds: object, fact: str) -> None:
     """Raise `InvariantError` unless a fact holds that only a bug in this library can break."""
     if not holds:
         raise InvariantError(fact)
-
-
-def refuse_hashed(
-    hash_name: str, value: object, error: Exception, *, parameter: str = "key", needs: str = "a hash"
-) -> NoReturn:
-    """Raise the error of a hash function: itself if it is a `KeySharedError`, else an `ArgumentError`."""
-    if isinstance(error, KeySharedError):
-        raise error
-    raise ArgumentError(parameter, value, f"have {needs} {hash_name!r}; its function raised {shown(error)}") from error
-
-
-def check_hashed(
-    hash_name: str, bits: int, value: object, answer: int, *, parameter: str = "key", needs: str = "a hash"
-) -> None:
-    """Raise `ArgumentError` unless a hash function has returned an int of ``bits`` bits that is not negative."""
-    try:
-        is_wrong = answer >> bits  # something is left of what is negative or too large
-    except TypeError:
-        is_wrong = True
-    if is_wrong:
-        said = f"its function returned {shown(answer)}, and no int of {bits} bits"
-        raise ArgumentError(parameter, value, f"have {needs} {hash_name!r}; {said}")
 
 
 def java_order(name: str) -> bytes:

@@ -21,7 +21,7 @@ from keyshared.config import DispatcherConfig, Rules
 from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.placement.protocol import Placement
 
 __all__ = ["Queries"]

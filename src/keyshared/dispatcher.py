@@ -55,9 +55,9 @@ from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.rules import check_rules
 from keyshared.effects import Effect, Item
 from keyshared.errors import ArgumentError, ClockError, SnapshotError
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.placement.protocol import Placement, check_name
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = [
     "Blocking",

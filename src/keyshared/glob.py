@@ -19,7 +19,7 @@ from typing import AnyStr, Final, Generic, TypeAlias
 
 from keyshared._checks import check_kind, check_several
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key, key_bytes, required_key_bytes
+from keyshared.hashing import Key, key_bytes, required_key_bytes
 
 __all__ = ["MAX_GAP_CHUNK", "Glob", "KeyFilter"]
 

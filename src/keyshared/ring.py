@@ -12,43 +12,88 @@ a slot joins or leaves, keys that the filters keep from it may move between othe
 have about 8 such slots in 65,536, and none to speak of with ``slot_bits=32``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
-from typing import Final, Self
+from itertools import count, filterfalse, islice, repeat
+from typing import Any, Final, Self
 
-from keyshared._checks import check_hashed, check_int, check_number, check_several, configuration, refuse_hashed
+from keyshared._checks import check_int, check_number, check_several, configuration
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
-from keyshared.hashing.named import (
-    DANUBE_32,
-    DEFAULT_SLOT_BITS,
-    KEY_HASHES,
-    XXH64_SEED_42,
-    KeyHash,
-    pulsar_ring_hash,
-)
-from keyshared.placement.protocol import PlacementBuilder, find_consumer
-from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.ring_points import Point, RingPoints
-from keyshared.placement.ring_ranges import RingMoves, RingRanges
-from keyshared.placement.ring_rules import DANUBE_RULES, DEFAULT_RULES, RingNumbers, RingRules, pulsar_rules
-from keyshared.placement.spans import Moved
+from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
+from keyshared.placement.protocol import PlacementBuilder, check_name, find_consumer
+from keyshared.placement.range_map import Moved, RangeMap, Weight, check_space
+from keyshared.placement.ring_points import Point, RingMoves, RingPoints, RingRanges
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
 
 DEFAULT_VNODES: Final = 100  # Danube and Pulsar 100; ketama 40 x weight x 4; uhashring 160
 _MOST_VNODES: Final = 1_000_000
 _DANUBE_BITS: Final = 32
-_POINTS: Final = "points under the hash"
-
-_DANUBE_ID_BITS: Final = 64
+_U64_STOP: Final = 1 << 64
 
 
-def _decimal(consumer_id: object) -> str:
-    if type(consumer_id) is not int or consumer_id >> _DANUBE_ID_BITS:
-        raise ArgumentError("consumer id", consumer_id, "be an int, or its decimal digits")
-    return str(consumer_id)
+@dataclass(frozen=True, slots=True)
+class RingRules:
+    """The rules of one kind of ring, as a value.
+
+    Attributes:
+        point_text: What is hashed for a point: of the name, its number among those with equal points, and which point.
+        check_name: Raises `ArgumentError` for a name that cannot stand on this ring.
+        ties_by_join: A repeated point belongs to the consumer that joined first; otherwise to the smaller name.
+        latest_owns_exact: The very slot of a repeated point belongs to the consumer that joined last.
+        separator: What stands between the name that points are made of and the instance; None if names are whole.
+    """
+
+    point_text: Callable[[str, int, int], bytes]
+    check_name: Callable[[object], None]
+    ties_by_join: bool
+    latest_owns_exact: bool
+    separator: str | None = None
+
+    def point_name(self, name: str) -> str:
+        """Return the part of a consumer's name that its points are made of.
+
+        Returns:
+            What stands before the last separator; the whole name if there is none, or nothing before it.
+        """
+        if self.separator is None:
+            return name
+        return name.rpartition(self.separator)[0] or name
+
+
+def _default_point_text(name: str, _: int, vnode: int) -> bytes:
+    # the last NUL ends the name whatever the name holds: "a" + "11" and "a1" + "1" are not one point
+    return b"%b\0%d" % (name.encode(), vnode)
+
+
+def _danube_point_text(name: str, _: int, vnode: int) -> bytes:
+    return b"%b-%d" % (name.encode(), vnode)
+
+
+def _pulsar_point_text(name: str, index: int, vnode: int) -> bytes:
+    return b"%b\0%d\0%d" % (name.encode(), index, vnode)
+
+
+def _check_danube_id(name: object) -> None:
+    decimal = isinstance(name, str) and name.isascii() and name.isdecimal() and str(int(name[:20])) == name
+    if not decimal or int(str(name)) >= _U64_STOP:
+        raise ArgumentError("name", name, "be a consumer id of Danube: the decimal digits of an unsigned 64-bit number")
+
+
+DEFAULT_RULES: Final = RingRules(_default_point_text, check_name, ties_by_join=False, latest_owns_exact=False)
+"""Ties do not depend on the order of joins."""
+
+DANUBE_RULES: Final = RingRules(_danube_point_text, _check_danube_id, ties_by_join=True, latest_owns_exact=True)
+"""Danube v0.15.1."""
+
+
+@configuration()
+def pulsar_rules(separator: str | None) -> RingRules:
+    """Return the rules of Pulsar's selector: the first keeps a contested point, and equal names are numbered."""
+    if separator is not None:
+        check_name(separator, "separator")
+    return RingRules(_pulsar_point_text, check_name, ties_by_join=True, latest_owns_exact=False, separator=separator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +136,7 @@ class HashRing(PlacementBuilder):
     __slots__ = ("_numbers", "_points", "_rules", "_vnodes")
 
     _consumers: dict[str, _Member]
-    _numbers: RingNumbers | None  # of consumers whose points are made of one name
+    _numbers: set[tuple[str, int]]  # taken by consumers whose points are made of one name
     _points: RingPoints
 
     def __init__(
@@ -128,7 +173,7 @@ class HashRing(PlacementBuilder):
             '2'
         """
         ring = cls.__new__(cls)
-        names = [i if isinstance(i, str) else _decimal(i) for i in consumer_ids]
+        names: list[Any] = [str(i) if type(i) is int and i < _U64_STOP else i for i in consumer_ids]
         ring._start(names, vnodes, _DANUBE_BITS, DANUBE_32, DANUBE_RULES)
         return ring
 
@@ -192,7 +237,7 @@ class HashRing(PlacementBuilder):
         self._key_hash = key_hash
         self._rules = rules
         self._consumers = {}
-        self._numbers = None if rules.separator is None else RingNumbers()
+        self._numbers = set()
         self._ranges = None
         points: list[Point] = []
         given = consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers)
@@ -200,8 +245,7 @@ class HashRing(PlacementBuilder):
             member = self._new_member(name, weight)
             self._enter(name, member)
             points += self._points_of(name, member, 0, member.vnodes)
-        shift = key_hash.bits - slot_bits
-        self._points = RingPoints(points, shift, latest_owns_exact=rules.latest_owns_exact)
+        self._points = RingPoints(points, key_hash.bits, slot_bits, latest_owns_exact=rules.latest_owns_exact)
 
     def add(self, name: str, *, weight: Weight = 1) -> Sequence[Moved]:
         """Add a consumer; slots move to it only.
@@ -232,8 +276,7 @@ class HashRing(PlacementBuilder):
         """Remove a consumer; only its own slots move. Cost as `add`; raises `UnknownConsumerError`."""
         member = find_consumer(self._consumers, name)
         del self._consumers[name]
-        if self._numbers is not None:
-            self._numbers.free(self._rules.point_name(name), member.index)
+        self._numbers.remove((self._rules.point_name(name), member.index))
         return self._change(self._points_of(name, member, 0, member.vnodes), join=False)
 
     def set_weight(self, name: str, weight: Weight) -> Sequence[Moved]:
@@ -252,7 +295,7 @@ class HashRing(PlacementBuilder):
     @property
     def points(self) -> tuple[tuple[int, str], ...]:
         """Every virtual node as ``(full hash, consumer)``, in ring order; equal hashes in the order of their claims."""
-        return tuple(self._points)
+        return tuple((point, name) for point, _, name in self._points)
 
     @property
     def separator(self) -> str | None:
@@ -287,15 +330,13 @@ class HashRing(PlacementBuilder):
     def check_invariants(self) -> None:
         """Raise `InvariantError` unless points and value are those of the consumers; for tests. O(p log p)."""
         fresh = [point for name, m in self._consumers.items() for point in self._points_of(name, m, 0, m.vnodes)]
-        if [(point, name) for point, _, name in sorted(fresh)] != list(self._points):
+        if sorted(fresh) != list(self._points):
             raise InvariantError("the points are those of the members, in order")
         if any(m.vnodes != self._vnodes_of(m.weight) for m in self._consumers.values()):
             raise InvariantError("weights say how many points there are")
         numbered = {(self._rules.point_name(name), m.index) for name, m in self._consumers.items()}
-        if len(numbered) != len(self._consumers):
-            raise InvariantError("those whose points are made of one name have different numbers")
-        if self._numbers is not None:
-            self._numbers.check_invariants(numbered)
+        if len(numbered) != len(self._consumers) or numbered != self._numbers:
+            raise InvariantError("those whose points are made of one name have different numbers, which are taken")
         self._points.check_invariants()
         super().check_invariants()
 
@@ -310,21 +351,19 @@ class HashRing(PlacementBuilder):
 
     def _free_index(self, name: str) -> int:
         """Return the lowest number that no consumer has whose points are made of the same name."""
-        return 0 if self._numbers is None else self._numbers.lowest(self._rules.point_name(name))
+        numbered = zip(repeat(self._rules.point_name(name)), count())
+        _, index = next(filterfalse(self._numbers.__contains__, numbered))
+        return index
 
     def _enter(self, name: str, member: _Member) -> None:
         self._consumers[name] = member
-        if self._numbers is not None:
-            self._numbers.take(self._rules.point_name(name))
+        self._numbers.add((self._rules.point_name(name), member.index))
 
     def _change(self, points: list[Point], *, join: bool) -> Sequence[Moved]:
         before = self._points
-        self._points = before.including(points, self._rank_of) if join else before.excluding(points)
+        self._points = before.including(points) if join else before.excluding(points)
         self._ranges = None
-        return RingMoves(before, self._points, points, 1 << self._slot_bits)
-
-    def _rank_of(self, name: str) -> int:
-        return self._consumers[name].rank
+        return RingMoves(before, self._points, points)
 
     def _build(self) -> RangeMap:
         return RingRanges(self._points, self._key_hash, self._slot_bits)
@@ -338,21 +377,9 @@ class HashRing(PlacementBuilder):
         return vnodes
 
     def _points_of(self, name: str, member: _Member, start: int, stop: int) -> list[Point]:
-        text, function = self._rules.point_text, self._key_hash.function
+        text, function = self._rules.point_text, self._key_hash.checked()
         point_name, index, rank = self._rules.point_name(name), member.index, member.rank
-        try:
-            points = [(function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop)]
-        except Exception as error:  # noqa: BLE001  # whatever a function of the caller's raises
-            refuse_hashed(self._key_hash.name, name, error, parameter="name", needs=_POINTS)
-        if self._key_hash.name not in KEY_HASHES:
-            self._check_hashes(name, points)
-        return points
-
-    def _check_hashes(self, name: str, points: list[Point]) -> None:
-        """Raise unless these are hashes: a negative one would own slots all the same, and a text stop every change."""
-        hash_name, bits = self._key_hash.name, self._key_hash.bits
-        for hashed, _, _ in points:
-            check_hashed(hash_name, bits, name, hashed, parameter="name", needs=_POINTS)
+        return [(function(text(point_name, index, vnode)), rank, name) for vnode in range(start, stop)]
 
     def _identity(self) -> object:
         members = {name: (member.vnodes, member.index) for name, member in self._consumers.items()}

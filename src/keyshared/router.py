@@ -11,9 +11,9 @@ from keyshared._checks import check_kind, check_members
 from keyshared._core.routing import Routing
 from keyshared.errors import ConsumerExistsError, InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = ["KeyRouter"]
 

@@ -59,7 +59,7 @@ from keyshared.errors import (
     WindowFullError,
 )
 from keyshared.glob import KeyFilter
-from keyshared.hashing.named import Key, key_bytes, required_key_bytes
+from keyshared.hashing import Key, key_bytes, required_key_bytes
 from keyshared.placement.protocol import check_name
 
 __all__ = ["NEXT_STATE", "Consumer", "Entry", "InFlightWindow", "Lane", "Owners", "State"]

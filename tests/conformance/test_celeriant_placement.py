@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from keyshared.errors import RangeOverlapError, UnownedSlotError
-from keyshared.hashing import CELERIANT_BE, CELERIANT_LE, KeyHash
-from keyshared.hashing.celeriant import partition_key_bytes
+from keyshared.hashing import CELERIANT_BE, CELERIANT_LE, KeyHash, partition_key_bytes
 from keyshared.placement import AssignedRanges, HashRange, Moved, Unowned, member_name
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "celeriant_slots.json").read_text("utf-8"))

@@ -157,7 +157,7 @@ def test_steps_of_a_pass_over_all_consumers_are_noticed(monkeypatch: pytest.Monk
 
     def all_anew(self: HashRing, _: object, **__: object) -> Any:
         known = [point for name, m in self._consumers.items() for point in self._points_of(name, m, 0, m.vnodes)]
-        self._points = RingPoints(known, self._points._shift, latest_owns_exact=False)
+        self._points = RingPoints(known, 64, 16, latest_owns_exact=False)
         self._ranges = None
         return []
 

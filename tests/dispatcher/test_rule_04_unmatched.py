@@ -10,7 +10,7 @@ from keyshared.dispatcher import Blocking
 from keyshared.effects import BlockReason, Effect, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
 from keyshared.glob import Glob
-from keyshared.hashing.named import key_bytes
+from keyshared.hashing import key_bytes
 from keyshared.placement import AssignedRanges, HashRange
 
 

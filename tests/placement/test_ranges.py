@@ -330,10 +330,6 @@ def test_assignments_that_can_never_work_are_refused(assignments: Any, options: 
     assert parameter == caught.value.parameter
 
 
-def test_a_text_is_a_sequence_of_owners_with_one_letter_each() -> None:
-    assert [(0, 5, "a"), (5, 65536, "b")] == list(RangeMap.from_stops([5, 65536], "ab").runs)
-
-
 @pytest.mark.parametrize(
     ("stops", "owners", "parameter"),
     [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.errors import KeySharedError, MisuseError, RangeOverlapError
-from keyshared.hashing.pulsar import ring_slot
+from keyshared.hashing import pulsar_ring_hash
 from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
 from keyshared.ring import HashRing
 
@@ -47,7 +47,7 @@ class SlowRing:
         taken = [number for other, number in self.numbers.items() if other[0] == pulsar_name]
         self.numbers[name] = min(set(range(len(taken) + 1)) - set(taken))
         for i in range(POINTS):
-            slot = ring_slot(SIZE, f"{pulsar_name}\0{self.numbers[name]}\0{i}".encode())
+            slot = pulsar_ring_hash(SIZE).function(f"{pulsar_name}\0{self.numbers[name]}\0{i}".encode())
             self.queues.setdefault(slot, []).append(name)
 
     def owners(self) -> Owners:

@@ -8,7 +8,7 @@ from tests.histories import HistoryJudge
 from tests.kit.simulated import from_simulation
 
 from keyshared.config import DispatcherConfig, RetryPolicy
-from keyshared.hashing.named import Key
+from keyshared.hashing import Key
 from keyshared.journal import Command, Journal
 from keyshared.ring import HashRing
 from keyshared.simulate import (

@@ -17,7 +17,7 @@ from keyshared._core.timers import Duties, Duty, Stage, Timers
 from keyshared._core.window import Window
 from keyshared.config import DrainUnit
 from keyshared.effects import BlockReason, Effect, ReleaseReason
-from keyshared.placement.ranges import RangeMap
+from keyshared.placement.range_map import RangeMap
 
 __all__ = ["Drain", "DrainDeadlines", "DrainUnits", "WatchedPlace"]
 

@@ -17,7 +17,7 @@ from keyshared.effects import BlockReason, Effect, Evicted, ReleaseReason
 from keyshared.errors import ConsumerExistsError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = ["Membership"]
 

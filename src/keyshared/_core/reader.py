@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import SnapshotError
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = ["EPOCH_BITS", "LAST_EPOCH", "Reader", "binary_text"]
 

@@ -22,7 +22,7 @@ from keyshared._core.quotas import Quota
 from keyshared.cursor import SETTLED, Cell
 from keyshared.effects import BlockReason
 from keyshared.glob import KeyFilter
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = [
     "BLOCKED",

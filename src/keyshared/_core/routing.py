@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 from keyshared._checks import require
 from keyshared._core.acceptance import Acceptance
 from keyshared.glob import KeyFilter
-from keyshared.hashing.named import KEY_HASHES
+from keyshared.hashing import KEY_HASHES
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import RangeMap, Weight
+from keyshared.placement.range_map import RangeMap, Weight
 
 __all__ = ["OwnerLookup", "Routing"]
 

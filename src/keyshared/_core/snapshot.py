@@ -32,7 +32,7 @@ from keyshared._core.records import (
 from keyshared.effects import SettleReason, SkipReason
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, SnapshotError
 from keyshared.glob import KeyFilter
-from keyshared.placement.ranges import RangeMap
+from keyshared.placement.range_map import RangeMap
 
 __all__ = ["SNAPSHOT_VERSION", "dump", "open_offsets", "placement_mark", "restore", "sealed", "unsealed"]
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 from keyshared._checks import check_int, check_kind, check_number, check_several
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError
-from keyshared.placement.ranges import RangeMap
+from keyshared.placement.range_map import RangeMap
 
 __all__ = [
     "Histogram",

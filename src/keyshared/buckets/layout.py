@@ -16,8 +16,8 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from keyshared._checks import check_int, check_kind, check_several, checked_rows
 from keyshared.errors import ArgumentError, LayoutMismatchError
-from keyshared.hashing.named import KeyHash, required_key_bytes
-from keyshared.placement.spans import HashRange
+from keyshared.hashing import KeyHash, required_key_bytes
+from keyshared.placement.range_map import HashRange
 
 __all__ = [
     "BUCKET_HASH",

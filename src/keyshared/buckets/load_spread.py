@@ -13,7 +13,7 @@ from functools import partial
 from math import lcm
 from typing import TypeAlias
 
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = ["LoadSpread", "Owners", "whole_numbers"]
 

@@ -16,10 +16,9 @@ from keyshared._checks import check_kind, check_number, check_several, configura
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
 from keyshared.errors import ArgumentError, ConsumerExistsError
-from keyshared.hashing.named import KeyHash
+from keyshared.hashing import KeyHash
 from keyshared.placement.protocol import check_name, find_consumer
-from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.spans import Moved
+from keyshared.placement.range_map import Moved, RangeMap, Weight, check_space
 
 __all__ = ["BucketPlacement"]
 

@@ -25,8 +25,7 @@ from keyshared.draintracker.values import (
     SendReceipt,
 )
 from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, UnknownConsumerError
-from keyshared.placement.ranges import RangeMap
-from keyshared.placement.spans import Moved
+from keyshared.placement.range_map import Moved, RangeMap
 
 __all__ = ["DrainTracker"]
 

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from keyshared.draintracker.pending_acks import PendingAck, Position
-from keyshared.placement.spans import Moved
+from keyshared.placement.range_map import Moved
 
 __all__ = [
     "EntryAcked",

@@ -27,8 +27,8 @@ from keyshared.effects import (
     Skipped,
 )
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key
-from keyshared.placement.ranges import Weight
+from keyshared.hashing import Key
+from keyshared.placement.range_map import Weight
 
 __all__ = [
     "COMMANDS",

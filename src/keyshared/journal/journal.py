@@ -25,7 +25,7 @@ from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver, Done, Effect, Ending, Load, Skipped, SkipReason
 from keyshared.errors import ArgumentError, InvariantError, KeySharedError, OffsetOrderError, SnapshotError, shown
-from keyshared.hashing.named import key_bytes
+from keyshared.hashing import key_bytes
 from keyshared.journal.commands import LATE, OFFER, REFUSED, Command, Fields, OutcomeRow, call, check_numbers, fields_of
 from keyshared.ring import HashRing
 

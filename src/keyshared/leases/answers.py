@@ -9,7 +9,7 @@ from keyshared._core.machine import Machine
 from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher, StoredLetter
 from keyshared.effects import Deliver, Effect, Ignored, Item
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.leases.state import LeaseState
 from keyshared.leases.values import Handle, InvalidHandle, LeaseAnswer
 

@@ -22,7 +22,7 @@ from keyshared.config import Rules
 from keyshared.dispatcher import NO_ITEM, Health, KeySharedDispatcher
 from keyshared.effects import Deliver, Effect, Item, ReleaseReason
 from keyshared.errors import ArgumentError, ConsumerExistsError
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.empty import why_empty
@@ -38,7 +38,7 @@ from keyshared.leases.values import (
     Reservation,
 )
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 
 __all__ = ["LeaseQueue"]
 

@@ -14,8 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import RangeMap, Weight
-from keyshared.placement.spans import HashRange, Moved, gained, lost
+from keyshared.placement.range_map import HashRange, Moved, RangeMap, Weight, gained, lost
 
 if TYPE_CHECKING:
     from keyshared.placement.assigned import AssignedRanges, Unowned, member_name

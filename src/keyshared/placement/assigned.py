@@ -17,10 +17,9 @@ from keyshared.errors import (
     RangeOverlapError,
     UnownedSlotError,
 )
-from keyshared.hashing.named import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
+from keyshared.hashing import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement, PlacementBuilder, check_name, check_unit_weight, find_consumer
-from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.spans import HashRange, Moved
+from keyshared.placement.range_map import HashRange, Moved, RangeMap, Weight, check_space
 
 __all__ = ["AssignedRanges", "Unowned", "member_name"]
 
@@ -155,7 +154,7 @@ class AssignedRanges(PlacementBuilder):
             MissingExtraError: ``keyshared[celeriant]`` is not installed.
 
         Example:
-            >>> from keyshared.hashing.celeriant import partition_key_bytes
+            >>> from keyshared.hashing import partition_key_bytes
             >>> placement = AssignedRanges.celeriant([(HashRange.inclusive(0, 0xFFFF), member_name("g", "c1"))])
             >>> placement.owner(partition_key_bytes(42))
             'g/c1'

@@ -11,10 +11,9 @@ from typing import Self
 
 from keyshared._checks import check_several, configuration
 from keyshared.errors import InvariantError, MisuseError
-from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
+from keyshared.hashing import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
-from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.spans import Moved
+from keyshared.placement.range_map import Moved, RangeMap, Weight, check_space
 
 __all__ = ["AutoSplit"]
 

@@ -14,10 +14,9 @@ from keyshared.errors import (
     InvariantError,
     RangeOverlapError,
 )
-from keyshared.hashing.named import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
+from keyshared.hashing import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
-from keyshared.placement.ranges import RangeMap, Weight, check_space
-from keyshared.placement.spans import HashRange, Moved
+from keyshared.placement.range_map import HashRange, Moved, RangeMap, Weight, check_space
 
 __all__ = ["Declared", "ExclusiveRanges"]
 

@@ -6,9 +6,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from keyshared._checks import check_text
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError, shown
-from keyshared.hashing.named import KeyHash
-from keyshared.placement.ranges import RangeMap, Weight
-from keyshared.placement.spans import Moved
+from keyshared.hashing import KeyHash
+from keyshared.placement.range_map import Moved, RangeMap, Weight
 
 __all__ = ["Placement", "PlacementBuilder", "check_name", "check_unit_weight", "find_consumer"]
 

@@ -1,177 +1,140 @@
-"""The points of a ring in order, as a value that shares almost everything with the value before a change.
+"""The points of a ring, the owners of slots among them, and what a change of points moved.
 
-Points lie in short sorted parts. A change puts new parts in the place of those that it touches and leaves the others as
-they are, so it costs what the changed points cost, and the value before stays as it was. All points of a
-slot lie in one part. Their hashes are in arrays: to copy a part touches no object of a point.
+A ring changes at the points of one consumer. So its map finds owners among the points at first, and derives its runs
+once so many were asked for that this pays; and what moved is worked out at those points only, if it is read.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from typing import Final, Self, TypeAlias
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Final, Self, TypeAlias, overload
 
 from keyshared._checks import require
+from keyshared.hashing import KeyHash
+from keyshared.placement.range_map import Moved, RangeMap
 
-__all__ = ["Point", "RankOf", "RingPoints"]
+__all__ = ["Point", "RingMoves", "RingPoints", "RingRanges"]
 
 Point: TypeAlias = tuple[int, int, str]
 """Full hash, rank among equal hashes, name of the consumer."""
 
-RankOf: TypeAlias = Callable[[str], int]
-"""The name of a consumer to the rank of its points."""
-
-_Part: TypeAlias = tuple["array[int]", list[str]]  # hashes and names, in parallel
-
-_USUAL: Final = 64  # points of a part that is new; it is cut when it has twice as many
+_USUAL: Final = 64  # points of a bucket
+_LOOKUPS_PER_RUN: Final = 8  # among the points: both ends of a run are looked for, over several of them
+_POINTS_PER_LOOKUP: Final = 8  # deriving costs for eight points what a lookup among the points costs more than in runs
 
 
 class RingPoints:
-    """An immutable sorted sequence of points, and who owns a slot because of them.
+    """An immutable sorted sequence of points, and the owner of each slot because of them.
+
+    Points are in buckets by the top bits of their hashes. A change copies the buckets that it touches and shares all
+    others with the value before it.
 
     Args:
         points: In any order.
-        shift: The slot of a point is its hash without so many low bits.
+        bits: Width of a hash.
+        slot_bits: A slot is so many top bits of a hash.
         latest_owns_exact: See `RingRules`.
 
     Complexity:
         O(log p) for each question about a slot, p points. A change is O(d log p), d points that come or go, and copies
-        references to all parts, one for each hundred points or so.
+        references to all buckets, one for some fifty points.
     """
 
-    __slots__ = ("_exact", "_lasts", "_parts", "_shift", "_size")
+    __slots__ = ("_bucket_shift", "_buckets", "_exact", "_shift", "_size", "slots")
 
-    def __init__(self, points: Iterable[Point], shift: int, *, latest_owns_exact: bool) -> None:
-        self._shift = shift
+    def __init__(self, points: Iterable[Point], bits: int, slot_bits: int, *, latest_owns_exact: bool) -> None:
+        self.slots = 1 << slot_bits
+        self._shift = bits - slot_bits
         self._exact = latest_owns_exact
-        self._fill(_part_of(sorted(points)))
+        self._fill(sorted(points))
 
-    def _fill(self, points: _Part) -> None:
-        self._parts = self._cut(points)
-        self._lasts = [hashes[-1] >> self._shift for hashes, _ in self._parts]  # by which a slot finds its part
-        self._size = len(points[0])
+    def _fill(self, points: list[Point]) -> None:
+        bucket_bits = self._bucket_bits(len(points))
+        self._size = len(points)
+        self._bucket_shift = self.slots.bit_length() - 1 - bucket_bits  # from a slot to the number of its bucket
+        width = self._bucket_shift + self._shift
+        cuts = [bisect_left(points, (number << width, -1, "")) for number in range((1 << bucket_bits) + 1)]
+        self._buckets = [points[start:stop] for start, stop in pairwise(cuts)]
+
+    def _bucket_bits(self, size: int) -> int:
+        """Return how many bits number the buckets of so many points: all points of a slot are in one bucket."""
+        return min((size // _USUAL).bit_length(), self.slots.bit_length() - 1)
 
     # changes
 
-    def including(self, points: Iterable[Point], rank_of: RankOf) -> Self:
-        """Return these and more points; the ranks are of those that are here."""
-        more = sorted(points)
-        twin = self._twin(len(more))
-        if not self._parts:
-            twin._fill(_part_of(more))
-        for index, chunk in reversed(self._by_part(more)):
-            twin._replace(index, _merged(self._parts[index], chunk, rank_of))
-        return twin
+    def including(self, points: Iterable[Point]) -> Self:
+        """Return these and more points."""
+        return self._changed(points, insort, 1)
 
     def excluding(self, points: Iterable[Point]) -> Self:
         """Return all but these points, each of which is here."""
-        doomed = sorted(points)
-        twin = self._twin(-len(doomed))
-        for index, chunk in reversed(self._by_part(doomed)):
-            twin._replace(index, _without(self._parts[index], chunk))
-        if len(twin._parts) * _USUAL > 4 * (twin._size + _USUAL):  # hardly anything is left in each
-            twin._fill((array("Q", twin._hashes()), list(twin._names())))
-        return twin
+        return self._changed(points, _discard, -1)
 
-    def _twin(self, more: int) -> Self:
-        twin = type(self).__new__(type(self))
-        twin._shift, twin._exact, twin._size = self._shift, self._exact, self._size + more
-        twin._parts, twin._lasts = self._parts.copy(), self._lasts.copy()
-        return twin
-
-    def _by_part(self, points: list[Point]) -> list[tuple[int, list[Point]]]:
-        """Group sorted points by the part that they belong to; those behind all others belong to the last one."""
-        lasts, shift = self._lasts, self._shift
-        groups: list[tuple[int, list[Point]]] = []
-        most = len(lasts) - 1
-        if most < 0:
-            return groups
+    def _changed(self, points: Iterable[Point], change: Callable[[list[Point], Point], None], step: int) -> Self:
+        twin = self._twin()
+        copied: set[int] = set()
         for point in points:
-            index = min(bisect_left(lasts, point[0] >> shift), most)
-            if groups and groups[-1][0] == index:
-                groups[-1][1].append(point)
-            else:
-                groups.append((index, [point]))
-        return groups
+            number = point[0] >> self._shift >> self._bucket_shift
+            if number not in copied:
+                copied.add(number)
+                twin._buckets[number] = twin._buckets[number].copy()
+            change(twin._buckets[number], point)
+            twin._size += step
+        if abs(self._bucket_bits(twin._size) - (len(twin._buckets).bit_length() - 1)) > 1:
+            twin._fill(list(twin))
+        return twin
 
-    def _replace(self, index: int, part: _Part) -> None:
-        hashes = part[0]
-        if 0 < len(hashes) <= 2 * _USUAL:
-            self._parts[index] = part
-            self._lasts[index] = hashes[-1] >> self._shift
-        else:
-            parts = self._cut(part)
-            self._parts[index : index + 1] = parts
-            self._lasts[index : index + 1] = [hashes[-1] >> self._shift for hashes, _ in parts]
-
-    def _cut(self, points: _Part) -> list[_Part]:
-        """Cut points between slots into parts of the usual length, or longer ones where a slot is crowded."""
-        hashes, names = points
-        parts: list[_Part] = []
-        start = 0
-        while start < len(hashes):
-            stop = start + _USUAL
-            while stop < len(hashes) and hashes[stop] >> self._shift == hashes[stop - 1] >> self._shift:
-                stop += 1
-            parts.append((hashes[start:stop], names[start:stop]))
-            start = stop
-        return parts
+    def _twin(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.slots, twin._shift, twin._exact = self.slots, self._shift, self._exact
+        twin._size, twin._bucket_shift, twin._buckets = self._size, self._bucket_shift, self._buckets.copy()
+        return twin
 
     # questions
 
     def owner_at(self, slot: int) -> str | None:
         """Return the owner of a slot; None if there are no points."""
-        if not self._parts:
-            return None
-        hashes, names, place = self._ahead(slot)
-        if self._exact and hashes[place] >> self._shift == slot:
-            place = bisect_left(hashes, slot + 1 << self._shift) - 1
-        return names[place]
+        point = self._ahead(slot) or self._ahead(0)  # beyond the last point the circle begins again
+        if self._exact and point is not None and point[0] >> self._shift == slot:
+            point = self._behind(slot)
+        return None if point is None else point[2]
 
-    def stop_at(self, slot: int) -> int | None:
-        """Return where the next slot begins that may have another owner; None if no point is ahead."""
-        if not self._parts or slot > self._lasts[-1]:
-            return None
-        hashes, _, place = self._ahead(slot)
-        found = hashes[place] >> self._shift
-        return found if self._exact and found > slot else found + 1
+    def stretch_at(self, slot: int) -> tuple[int, int]:
+        """Return a stretch around a slot that has one owner; the next ones may have the same."""
+        ahead, behind = self._ahead(slot), self._behind(slot - 1)
+        start = 0 if behind is None else (behind[0] >> self._shift) + 1
+        if ahead is None:
+            return start, self.slots
+        own = ahead[0] >> self._shift
+        if not self._exact:
+            return start, own + 1
+        return (start, own) if slot < own else (own, own + 1)
 
-    def run_at(self, slot: int, size: int) -> tuple[int, int]:
-        """Return the longest stretch with one owner around a slot, of so many slots in all."""
+    def run_at(self, slot: int) -> tuple[int, int]:
+        """Return the longest stretch with one owner around a slot."""
         owner = self.owner_at(slot)
-        stop = self.stop_at(slot)
-        while stop is not None and stop < size and self.owner_at(stop) == owner:
-            stop = self.stop_at(stop)
-        start = self._start_at(slot)
+        start, stop = self.stretch_at(slot)
+        while stop < self.slots and self.owner_at(stop) == owner:
+            _, stop = self.stretch_at(stop)
         while start and self.owner_at(start - 1) == owner:
-            start = self._start_at(start - 1)
-        return start, size if stop is None else stop
+            start, _ = self.stretch_at(start - 1)
+        return start, stop
 
-    def stretches(self, points: Iterable[Point], size: int) -> Iterator[tuple[int, int]]:
-        """Yield the stretches of slots, each of one owner, whose owner some of the points have a say in, in order.
+    def stretches(self, points: Iterable[Point]) -> list[tuple[int, int]]:
+        """Return the stretches whose owner some of the points have a say in, in order, and perhaps others."""
+        slots = {point[0] >> self._shift for point in points}
+        if self._exact:  # the slot of a point is a stretch of its own, and those before it are another
+            slots |= {slot - 1 for slot in slots if slot}
+        slots.add(self.slots - 1)  # belongs to the first point, if it is beyond the last
+        return sorted({self.stretch_at(slot) for slot in slots})
 
-        Args:
-            points: Points of these; no others.
-            size: The number of slots in all.
-        """
-        slots = sorted({point[0] >> self._shift for point in points})
-        for slot in slots:
-            start = self._stop_before(slot)
-            if self._exact and start < slot:
-                yield start, slot
-                start = slot
-            yield start, slot + 1
-        if slots and slots[0] == self._parts[0][0][0] >> self._shift and self._lasts[-1] + 1 < size:
-            yield self._lasts[-1] + 1, size  # beyond the last point the circle begins again
-
-    def runs(self, size: int) -> tuple[list[int], list[str | None]]:
+    def runs(self) -> tuple[list[int], list[str | None]]:
         """Return all stops and owners of runs in slot order; neighbours may have one owner. O(p)."""
         shift, exact = self._shift, self._exact
         stops: list[int] = []
         owners: list[str | None] = []
         last = -1
-        for point, name in self:
+        for point, _, name in self:
             slot = point >> shift
             if slot != last:
                 stops.append(slot + 1)
@@ -183,95 +146,180 @@ class RingPoints:
                 stops[-1] = slot
                 stops.append(slot + 1)
                 owners.append(name)
-        if last != size - 1:
-            stops.append(size)
-            owners.append(self.owner_at(size - 1))
+        if last != self.slots - 1:
+            stops.append(self.slots)
+            owners.append(self.owner_at(self.slots - 1))
         return stops, owners
 
-    def __iter__(self) -> Iterator[tuple[int, str]]:
-        return zip(self._hashes(), self._names(), strict=True)
+    def __iter__(self) -> Iterator[Point]:
+        return chain.from_iterable(self._buckets)
 
     def __len__(self) -> int:
         return self._size
 
     def check_invariants(self) -> None:
-        """Raise `InvariantError` if parts, their last slots and the number of points do not fit together. O(p)."""
-        hashes = list(self._hashes())
-        require(hashes == sorted(hashes), "points are in order")
-        require(len(hashes) == len(list(self._names())) == self._size, "points are counted")
-        require(all(hashes for hashes, _ in self._parts), "no part is empty")
-        lasts = [hashes[-1] >> self._shift for hashes, _ in self._parts]
-        require(self._lasts == lasts, "parts are found by their last slot")
-        firsts = [hashes[0] >> self._shift for hashes, _ in self._parts]
-        require(all(a < b for a, b in zip(lasts, firsts[1:], strict=False)), "all points of a slot lie in one part")
+        """Raise `InvariantError` if points, their buckets and their number do not fit together. O(p)."""
+        points = list(self)
+        require(points == sorted(points), "points are in order")
+        require(len(points) == self._size, "points are counted")
+        shift = self._shift + self._bucket_shift
+        require(len(self._buckets) << self._bucket_shift == self.slots, "there is a bucket for every slot")
+        here = all(point[0] >> shift == number for number, bucket in enumerate(self._buckets) for point in bucket)
+        require(here, "points are in the bucket of their top bits")
 
-    def _hashes(self) -> Iterator[int]:
-        return chain.from_iterable(hashes for hashes, _ in self._parts)
+    def _ahead(self, slot: int) -> Point | None:
+        """Return the first point of a slot, or the first one behind it."""
+        number = slot >> self._bucket_shift
+        bucket = self._buckets[number]
+        place = bisect_left(bucket, (slot << self._shift, -1, ""))
+        while place == len(bucket):
+            number += 1
+            if number == len(self._buckets):
+                return None
+            bucket, place = self._buckets[number], 0
+        return bucket[place]
 
-    def _names(self) -> Iterator[str]:
-        return chain.from_iterable(names for _, names in self._parts)
-
-    def _ahead(self, slot: int) -> tuple["array[int]", list[str], int]:
-        """Find the first point of a slot, or the first one behind it; beyond the last the circle begins again."""
-        index = bisect_left(self._lasts, slot)
-        if index == len(self._lasts):
-            return *self._parts[0], 0
-        hashes, names = self._parts[index]
-        return hashes, names, bisect_left(hashes, slot << self._shift)
-
-    def _start_at(self, slot: int) -> int:
-        """Return where a stretch around a slot begins that has one owner; the stretch before it may have the same."""
-        if self._exact and self.stop_at(slot) == slot + 1:
-            return slot
-        return self._stop_before(slot)
-
-    def _stop_before(self, slot: int) -> int:
-        """Return one past the last slot with a point before this one; 0 if there is none."""
-        index = bisect_left(self._lasts, slot)
-        if index < len(self._parts):
-            hashes, _ = self._parts[index]
-            place = bisect_left(hashes, slot << self._shift)
-            if place:
-                return (hashes[place - 1] >> self._shift) + 1
-        return self._lasts[index - 1] + 1 if index else 0
+    def _behind(self, slot: int) -> Point | None:
+        """Return the last point of a slot, or the last one before it; None also for the slot -1."""
+        number = slot >> self._bucket_shift
+        place = bisect_left(self._buckets[number], (slot + 1 << self._shift, -1, "")) if slot >= 0 else 0
+        while not place:
+            number -= 1
+            if number < 0:
+                return None
+            place = len(self._buckets[number])
+        return self._buckets[number][place - 1]
 
 
-def _part_of(points: list[Point]) -> _Part:
-    return array("Q", [point for point, _, _ in points]), [name for _, _, name in points]
+def _discard(points: list[Point], point: Point) -> None:
+    del points[bisect_left(points, point)]
 
 
-def _merged(part: _Part, more: list[Point], rank_of: RankOf) -> _Part:
-    if len(more) > _USUAL:
-        here = ((point, rank_of(name), name) for point, name in zip(*part, strict=True))
-        return _part_of(sorted([*here, *more]))
-    hashes, names = part[0][:], part[1].copy()
-    for point, rank, name in more:  # mostly one: quicker than a sort
-        place = bisect_right(hashes, point)  # a newcomer stands behind its equals where ranks count
-        while place and hashes[place - 1] == point and (rank, name) < (rank_of(names[place - 1]), names[place - 1]):
-            place -= 1
-        hashes.insert(place, point)
-        names.insert(place, name)
-    return hashes, names
+class RingRanges(RangeMap):
+    """The map of a ring: a `RangeMap` that derives its runs from the points when they are wanted.
+
+    Args:
+        points: All points of the ring.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots.
+
+    Complexity:
+        O(1) to build. `owner`, `owner_of`, `run_at` and `walk` take O(log p) for each point that they pass, p points in
+        all; every other query derives the runs, in O(p), unless they are there.
+    """
+
+    __slots__ = ("_lookups", "_points")
+
+    def __init__(self, points: RingPoints, key_hash: KeyHash, slot_bits: int) -> None:
+        self._set_space(key_hash, slot_bits)
+        self._points = points
+        self._lookups = len(points) // _POINTS_PER_LOOKUP  # before the runs are derived
+        self._stops = ()
+
+    def owner(self, slot: int) -> str | None:
+        """See `RangeMap.owner`."""
+        if self._has_runs():
+            return super().owner(slot)
+        return self._points.owner_at(self._checked_slot(slot))
+
+    def owner_of(self, key: str | bytes) -> str | None:
+        """See `RangeMap.owner_of`."""
+        return RangeMap.owner_of(self, key) if self._stops else self.owner(self.slot_of(key))
+
+    def run_at(self, slot: int) -> tuple[int, int]:
+        """See `RangeMap.run_at`."""
+        if self._has_runs(_LOOKUPS_PER_RUN):
+            return super().run_at(slot)
+        return self._points.run_at(self._checked_slot(slot))
+
+    def walk(self, slot: int) -> Iterator[str]:
+        """See `RangeMap.walk`."""
+        if self._has_runs():
+            return super().walk(slot)
+        return self._walk_on(self._checked_slot(slot))
+
+    def _walk_on(self, slot: int) -> Iterator[str]:
+        seen: set[str | None] = {None}
+        at = slot
+        while not self._has_runs():
+            owner = self._points.owner_at(at)
+            if owner is not None and owner not in seen:
+                yield owner
+                seen.add(owner)
+            at = self._points.stretch_at(at)[1] % self._points.slots
+        yield from (name for name in RangeMap.walk(self, slot) if name not in seen)
+
+    def _has_runs(self, lookups: int = 1) -> bool:
+        """Count lookups, and return whether they find runs."""
+        if not self._stops:
+            if self._lookups > 0:
+                self._lookups -= lookups
+            else:
+                self._derive()
+        return bool(self._stops)
+
+    def _derive(self) -> None:
+        if not self._stops:
+            self._fill(*self._points.runs(), self._key_hash, self._slot_bits)
 
 
-def _without(part: _Part, doomed: list[Point]) -> _Part:
-    if len(doomed) > _USUAL:
-        return _without_many(part, doomed)
-    hashes, names = part[0][:], part[1].copy()
-    for point, _, name in doomed:
-        place = names.index(name, bisect_left(hashes, point))
-        del hashes[place], names[place]
-    return hashes, names
+class RingMoves(Sequence[Moved]):
+    """The slots that a change of a ring moved, in order; worked out when it is first read.
 
+    Equal to any list of the same moves.
 
-def _without_many(part: _Part, doomed: list[Point]) -> _Part:
-    left = Counter((point, name) for point, _, name in doomed)  # two virtual nodes of one consumer may be one point
-    hashes: array[int] = array("Q")
-    names: list[str] = []
-    for point, name in zip(*part, strict=True):
-        if left[point, name]:
-            left[point, name] -= 1
-        else:
-            hashes.append(point)
-            names.append(name)
-    return hashes, names
+    Args:
+        before: All points before the change.
+        after: All points after it.
+        changed: Those that came, or those that went.
+
+    Complexity:
+        O(1) until it is read; then O(d log p), d points changed and p in all.
+    """
+
+    __slots__ = ("_after", "_before", "_changed", "_moves")
+
+    def __init__(self, before: RingPoints, after: RingPoints, changed: list[Point]) -> None:
+        self._before = before
+        self._after = after
+        self._changed = changed
+        self._moves: list[Moved] | None = None
+
+    def _read(self) -> list[Moved]:
+        if self._moves is None:
+            self._moves = self._worked_out()
+        return self._moves
+
+    def _worked_out(self) -> list[Moved]:
+        moves: list[Moved] = []
+        # Those that came or went are all on the side that has more; one stretch of it is never two on the other side.
+        richer = max(self._before, self._after, key=len)
+        for start, stop in richer.stretches(self._changed):
+            old, new = self._before.owner_at(start), self._after.owner_at(start)
+            if old == new:
+                continue
+            if moves and moves[-1][1:] == (start, old, new):
+                start = moves.pop().start  # noqa: PLW2901 - the run goes on
+            moves.append(Moved(start, stop, old, new))
+        return moves
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    @overload
+    def __getitem__(self, index: int) -> Moved: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Moved]: ...
+    def __getitem__(self, index: int | slice) -> Moved | list[Moved]:
+        return self._read()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._read() == list(other) if isinstance(other, RingMoves | list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return list, (self._read(),)

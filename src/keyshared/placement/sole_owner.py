@@ -4,10 +4,9 @@ from typing import Final
 
 from keyshared._checks import check_number
 from keyshared.errors import InvariantError
-from keyshared.hashing.named import XXH64_SEED_42
+from keyshared.hashing import XXH64_SEED_42
 from keyshared.placement.protocol import PlacementBuilder, check_name, find_consumer
-from keyshared.placement.ranges import RangeMap, Weight
-from keyshared.placement.spans import Moved
+from keyshared.placement.range_map import Moved, RangeMap, Weight
 
 __all__ = ["SoleOwner"]
 

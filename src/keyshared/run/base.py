@@ -10,7 +10,7 @@ from time import monotonic_ns, time_ns
 from typing import Any, Final, Generic, TypeVar, assert_never, cast, overload
 
 from keyshared._checks import check_int, check_kind
-from keyshared.hashing.named import Key
+from keyshared.hashing import Key
 from keyshared.run.actions import (
     Action,
     Cancel,

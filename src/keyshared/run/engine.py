@@ -21,7 +21,7 @@ from keyshared.config import GroupLimits
 from keyshared.dispatcher import Blocking, KeySharedDispatcher, StoredLetter
 from keyshared.effects import BlockReason, Effect
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.run.actions import Withdraw
 from keyshared.run.assignment import Assignment, Trouble
 from keyshared.run.handling import Handling

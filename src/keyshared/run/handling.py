@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from keyshared.effects import Deliver, Effect, Spilled
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key
+from keyshared.hashing import Key
 from keyshared.run.actions import Action, Overdue, Replace
 from keyshared.run.assignment import Assignment, Run, Why
 from keyshared.run.assignments import GRACE_MS

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import Key
+from keyshared.hashing import Key
 from keyshared.run.actions import Commit
 from keyshared.run.assignment import Run, Why
 from keyshared.run.base import (

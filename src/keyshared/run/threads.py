@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from keyshared.hashing.named import Key
+from keyshared.hashing import Key
 from keyshared.run.actions import Commit, LoadMany, Settle, WriteDeadLetter
 from keyshared.run.assignment import Run
 from keyshared.run.base import IN_HANDLER_OF, Asked, Handle, Runner, left_ms, now_ms, on_our_clock, until_ms

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from keyshared.dispatcher import Blocking
-from keyshared.hashing.named import Key
+from keyshared.hashing import Key
 from keyshared.run.engine import Engine
 from keyshared.run.reports import Stuck
 from keyshared.run.values import BusyKey, DeadLetter

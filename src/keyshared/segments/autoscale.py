@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from keyshared._checks import check_int, check_kind, check_mapping, check_number, configuration
 from keyshared.buckets.layout import BucketLayout
 from keyshared.errors import ArgumentError, shown
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 from keyshared.segments.map import DEFAULT_MAX_BUCKETS, SegmentMap
 from keyshared.segments.segment import Segment
 

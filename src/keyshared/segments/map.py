@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from keyshared._checks import check_int, check_kind, check_several, checked_kinds, checked_state
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, SegmentSealedError, SnapshotError, UnknownSegmentError
-from keyshared.placement.spans import HashRange
+from keyshared.placement.range_map import HashRange
 from keyshared.segments.segment import Segment, plain_segment, segment_in
 
 __all__ = [

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from keyshared._checks import check_bool, check_kind, checked_now, require
 from keyshared.buckets.batcher import BatchLimits, BatchMessage, BatchStats, BucketBatcher, EntryBatch, check_message
 from keyshared.errors import SequenceOrderError
-from keyshared.placement.spans import HashRange
+from keyshared.placement.range_map import HashRange
 from keyshared.segments.map import SegmentMap
 from keyshared.segments.segment import Segment
 

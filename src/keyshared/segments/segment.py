@@ -7,7 +7,7 @@ from typing import Final
 from keyshared._checks import check_int, check_kind
 from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, SnapshotError
-from keyshared.placement.spans import HashRange
+from keyshared.placement.range_map import HashRange
 
 __all__ = ["Segment", "plain_segment", "segment_in"]
 

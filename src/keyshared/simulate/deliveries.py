@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from keyshared.effects import Deliver
-from keyshared.hashing.named import key_bytes
+from keyshared.hashing import key_bytes
 from keyshared.simulate.engine import Engine
 from keyshared.simulate.group import Arrival, Group
 from keyshared.simulate.history import Event, History, Row

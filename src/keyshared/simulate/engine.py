@@ -14,7 +14,7 @@ from typing import Final, cast
 from keyshared._checks import check_kind
 from keyshared.effects import Effect
 from keyshared.errors import ArgumentError, WindowFullError, shown
-from keyshared.hashing.named import key_bytes
+from keyshared.hashing import key_bytes
 from keyshared.simulate.group import (
     Arrival,
     Change,

@@ -19,9 +19,9 @@ from keyshared.config import DispatcherConfig, Rules
 from keyshared.config.rules import check_rules
 from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
-from keyshared.hashing.named import Key, key_bytes
+from keyshared.hashing import Key, key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import Weight
+from keyshared.placement.range_map import Weight
 from keyshared.ring import HashRing
 from keyshared.simulate.service import AnswerModel, PerMessage, ServiceTime
 

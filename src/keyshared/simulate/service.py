@@ -17,7 +17,7 @@ from xxhash import xxh64_intdigest
 from keyshared._arguments import check_reason
 from keyshared._checks import check_enum, check_int, check_members, check_number, check_several, configuration
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import required_key_bytes
+from keyshared.hashing import required_key_bytes
 
 __all__ = [
     "Answer",

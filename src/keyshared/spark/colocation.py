@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 from keyshared._checks import check_int
 from keyshared.buckets.layout import BUCKET_HASH
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import XXH64_SEED_42, KeyHash
+from keyshared.hashing import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import RangeMap
+from keyshared.placement.range_map import RangeMap
 from keyshared.spark.columns import bucket_hash, constant, owner_number, ranges_of, slot
 from keyshared.spark.rows import names_of
 

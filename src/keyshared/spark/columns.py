@@ -23,9 +23,9 @@ from pyspark.sql.pandas.functions import pandas_udf
 from keyshared._checks import check_kind
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import XXH64_SEED_42, KeyHash, required_key_bytes
+from keyshared.hashing import XXH64_SEED_42, KeyHash, required_key_bytes
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import RangeMap, check_space
+from keyshared.placement.range_map import RangeMap, check_space
 
 __all__ = ["bucket", "bucket_hash", "bucket_owner", "owner", "slot"]
 

@@ -14,9 +14,9 @@ from pyspark.sql.types import DecimalType, IntegralType
 
 from keyshared.buckets.boundaries import SlotLoad
 from keyshared.errors import ArgumentError
-from keyshared.hashing.named import XXH64_SEED_42, KeyHash
+from keyshared.hashing import XXH64_SEED_42, KeyHash
 from keyshared.placement.protocol import Placement
-from keyshared.placement.ranges import RangeMap
+from keyshared.placement.range_map import RangeMap
 from keyshared.spark.columns import bucket_hash, slot
 
 __all__ = ["loads", "slot_histogram"]

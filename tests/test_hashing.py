@@ -1,4 +1,4 @@
-"""Keys become bytes in one place, and bytes a slot under a named hash."""
+"""Keys become bytes in one place, and bytes a slot under a named hash; the keys of Pulsar and Celeriant."""
 
 import json
 import pickle
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from keyshared import hashing
 from keyshared.errors import ArgumentError, KeyTypeError, MissingExtraError
 from keyshared.hashing import (
     CELERIANT_BE,
@@ -17,20 +18,21 @@ from keyshared.hashing import (
     DANUBE_32,
     KEY_HASHES,
     MURMUR3_32,
+    NONE_KEY,
     PULSAR_RANGES,
     PULSAR_RING,
     XXH64_SEED_42,
     KeyHash,
-    celeriant,
     fnv64,
     key_bytes,
     key_hash_named,
-    pulsar,
+    partition_key_bytes,
     pulsar_range_hash,
     pulsar_ring_hash,
+    sticky_key,
 )
 
-_SPARK = Path(__file__).parents[1] / "conformance" / "data" / "spark_xxhash64.json"
+_SPARK = Path(__file__).parent / "conformance" / "data" / "spark_xxhash64.json"
 SPARK_ROWS: list[list[Any]] = json.loads(_SPARK.read_text("utf-8"))["rows"]
 
 
@@ -189,7 +191,7 @@ def test_a_missing_package_is_found_out_at_import_and_told_at_use(monkeypatch: p
     monkeypatch.setitem(sys.modules, "mmh3", None)
     monkeypatch.setitem(sys.modules, "blake3", None)
 
-    for find, extra in ((pulsar._find_murmur3, "pulsar"), (celeriant._find_blake3, "celeriant")):
+    for find, extra in ((hashing._find_murmur3, "pulsar"), (hashing._find_blake3, "celeriant")):
         with pytest.raises(MissingExtraError) as caught:
             find()(b"key")
         assert extra == caught.value.extra
@@ -218,12 +220,59 @@ def test_the_least_and_the_greatest_hash_have_slots() -> None:
     assert [0, 0xFFFF] == [KeyHash("edge", 32, lambda _, edge=edge: edge).slot(b"k", 16) for edge in (0, (1 << 32) - 1)]  # type: ignore[misc]
 
 
-def test_a_hash_that_raises_is_asked_once_more_for_its_error() -> None:
-    errors = [OSError("not now")]
+@pytest.mark.parametrize("number", [0, 1, 258, 2**64, 2**128 - 1])
+def test_a_partition_key_is_sixteen_little_endian_bytes(number: int) -> None:
+    data = partition_key_bytes(number)
 
-    def sometimes(_: bytes) -> int:
-        if errors:
-            raise errors.pop()
-        return 0xAB
+    assert 16 == len(data)
+    assert number == sum(byte << 8 * place for place, byte in enumerate(data))
 
-    assert KeyHash("sometimes", 8, sometimes).slot(b"key", 4) == 0xA
+
+@pytest.mark.parametrize("number", [-1, 2**128, 1.0, "1", True, None])
+def test_what_is_no_unsigned_128_bit_number_is_refused(number: Any) -> None:
+    with pytest.raises(ArgumentError, match="partition key"):
+        partition_key_bytes(number)
+
+
+EVERYTHING: dict[str, Any] = {
+    "ordering_key": b"\x00order",
+    "key": "AQI=",
+    "key_is_base64": True,
+    "producer": "p",
+    "sequence_id": 7,
+}
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ((), b"\x00order"),
+        (("ordering_key",), b"\x01\x02"),
+        (("ordering_key", "key_is_base64"), "AQI="),
+        (("ordering_key", "key"), "p-7"),
+        (("ordering_key", "key", "producer"), NONE_KEY),
+        (("ordering_key", "key", "sequence_id"), NONE_KEY),
+    ],
+    ids=["ordering key", "base64", "key", "producer", "no producer", "no number"],
+)
+def test_the_first_of_these_that_is_there_is_hashed(missing: tuple[str, ...], expected: str | bytes) -> None:
+    assert expected == sticky_key(**{name: value for name, value in EVERYTHING.items() if name not in missing})
+
+
+def test_an_empty_key_is_a_key() -> None:
+    assert b"" == sticky_key(ordering_key=b"", key="k")
+    assert "" == sticky_key(key="", producer="p", sequence_id=1)
+    assert b"" == sticky_key(key="", key_is_base64=True)
+
+
+def test_a_sequence_may_begin_at_zero() -> None:
+    assert "p-0" == sticky_key(producer="p", sequence_id=0)
+
+
+def test_base64_may_lack_its_padding() -> None:
+    assert b"\x01" == sticky_key(key="AQ", key_is_base64=True) == sticky_key(key="AQ==", key_is_base64=True)
+
+
+@pytest.mark.parametrize("garbage", ["A", "A*==", "AQI=AQI=", "é"])
+def test_base64_that_is_none_is_as_good_as_no_key(garbage: str) -> None:
+    assert NONE_KEY == sticky_key(key=garbage, key_is_base64=True, producer="p", sequence_id=1)

@@ -1,20 +1,30 @@
-"""The placement value: who owns which slot.
+"""The placement value: who owns which slot, as half-open ranges of slots, and what a change of owners moved.
 
 Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same
 immutable `RangeMap`. Looking up an owner, listing shares and telling two placements apart are written once, here.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Final, TypeAlias
+from operator import itemgetter
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from xxhash import xxh64_intdigest
 
-from keyshared._checks import check_int, check_kind, check_several, check_text, checked_rows
-from keyshared.errors import ArgumentError, InvariantError, SnapshotError
-from keyshared.hashing.named import (
+from keyshared._checks import (
+    check_int,
+    check_kind,
+    check_several,
+    check_text,
+    checked_kinds,
+    checked_rows,
+    checked_state,
+)
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError, shown
+from keyshared.hashing import (
     DEFAULT_SLOT_BITS,
     KEY_HASHES,
     MAX_SLOT_BITS,
@@ -23,16 +33,122 @@ from keyshared.hashing.named import (
     key_hash_named,
     required_key_bytes,
 )
-from keyshared.placement.spans import HashRange, Moved
 
-__all__ = ["RangeMap", "Weight", "check_space"]
+__all__ = ["HashRange", "Moved", "RangeMap", "Weight", "check_space", "gained", "lost"]
 
 Weight: TypeAlias = int | float | Fraction
 """A consumer's share relative to the others': positive and finite. Floats are taken exactly as they are."""
 
 _FORMAT_VERSION: Final = 1
-_NAME_TYPES: Final = frozenset({str, type(None)})
-_FIELDS: Final = frozenset({"version", "hash", "slot_bits", "owners", "stops", "runs"})
+_FIELDS: Final = ("hash", "slot_bits", "owners", "stops", "runs")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HashRange:
+    """A run of slots, half-open like Python's ``range``.
+
+    Attributes:
+        start: First slot.
+        stop: One past the last slot.
+
+    Raises:
+        ArgumentError: Not ints, negative, or empty.
+
+    Source:
+        PIP-486 ranges are half-open as well; PIP-379's and Celeriant's are inclusive and are converted at the edge.
+
+    Example:
+        >>> 9 in HashRange(0, 10), 10 in HashRange(0, 10), len(HashRange(0, 10))
+        (True, False, 10)
+    """
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        check_int("start", self.start, 0)
+        if type(self.stop) is not int or self.stop <= self.start:
+            raise ArgumentError("stop", self.stop, f"be an int greater than start ({shown(self.start)})")
+
+    @classmethod
+    def inclusive(cls, first: int, last: int) -> Self:
+        """Read a range that names its last slot, as Pulsar and Celeriant write them.
+
+        Raises:
+            ArgumentError: Not ints, negative, or the last one comes before the first.
+
+        Example:
+            >>> HashRange.inclusive(0, 0xFFFF)
+            HashRange(start=0, stop=65536)
+        """
+        check_int("last", last)
+        return cls(first, last + 1)
+
+    def __contains__(self, slot: object) -> bool:
+        return isinstance(slot, int) and self.start <= slot < self.stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Moved(NamedTuple):
+    """A run of slots whose owner is not the same in two placements.
+
+    Attributes:
+        start: First slot.
+        stop: One past the last slot.
+        old: The owner before, or None for a hole.
+        new: The owner now, or None for a hole.
+    """
+
+    start: int
+    stop: int
+    old: str | None
+    new: str | None
+
+
+def gained(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
+    """List what every consumer gained by a change, as placements and `RangeMap.moved` return it.
+
+    Returns:
+        Ranges by consumer, in slot order and as long as can be; only consumers that gained something, in the order of
+        the first slot that they gained.
+
+    Raises:
+        ArgumentError: One of them is no move.
+
+    Example:
+        >>> gained([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
+        {'c': (HashRange(start=0, stop=9),)}
+    """
+    return _joined((move.new, move.start, move.stop) for move in _checked_moves(moves))
+
+
+def lost(moves: Iterable[Moved]) -> dict[str, tuple[HashRange, ...]]:
+    """List what every consumer lost by a change, the counterpart of `gained`.
+
+    Example:
+        >>> lost([Moved(0, 5, "a", "c"), Moved(5, 9, "b", "c")])
+        {'a': (HashRange(start=0, stop=5),), 'b': (HashRange(start=5, stop=9),)}
+    """
+    return _joined((move.old, move.start, move.stop) for move in _checked_moves(moves))
+
+
+def _checked_moves(moves: Iterable[Moved]) -> Iterable[Moved]:
+    return checked_kinds("move", check_several("moves", moves, "moves"), Moved)
+
+
+def _joined(spans: Iterable[tuple[str | None, int, int]]) -> dict[str, tuple[HashRange, ...]]:
+    """Gather ranges by consumer, touching ones joined; holes are left out."""
+    found: dict[str, list[HashRange]] = {}
+    for name, start, stop in spans:
+        if name is None:
+            continue
+        own = found.setdefault(name, [])
+        if own and own[-1].stop == start:
+            start = own.pop().start  # noqa: PLW2901 - the range goes on
+        own.append(HashRange(start, stop))
+    return {name: tuple(own) for name, own in found.items()}
 
 
 def check_space(key_hash: object, slot_bits: object) -> None:
@@ -87,13 +203,11 @@ class RangeMap:
         key_hash: KeyHash = XXH64_SEED_42,
         slot_bits: int = DEFAULT_SLOT_BITS,
     ) -> None:
+        check_space(key_hash, slot_bits)
         stops: list[int] = []
         runs: list[str | None] = []
         end = 0
-        for piece, owner in sorted(
-            _checked(check_several("assignments", assignments, "pairs of a range and an owner")),
-            key=lambda pair: pair[0],
-        ):
+        for piece, owner in sorted(_checked(assignments), key=itemgetter(0)):
             if piece.start < end:
                 raise ArgumentError("range", piece, f"not overlap another one, which ends at {end}")
             if piece.start > end:
@@ -102,7 +216,6 @@ class RangeMap:
             stops.append(piece.stop)
             runs.append(owner)
             end = piece.stop
-        check_space(key_hash, slot_bits)
         if end > 1 << slot_bits:
             raise ArgumentError("stop", end, f"be at most {1 << slot_bits}, the number of slots")
         if end < 1 << slot_bits:
@@ -136,8 +249,7 @@ class RangeMap:
         """
         check_space(key_hash, slot_bits)
         stops = list(check_several("stops", stops, "slots"))
-        if not isinstance(owners, str):  # whose letters are names, too
-            owners = list(check_several("owners", owners, "names"))
+        owners = list(check_several("owners", owners, "names"))
         if len(stops) != len(owners):
             raise ArgumentError("owners", len(owners), f"be as many as stops ({len(stops)})")
         end = 0
@@ -147,10 +259,9 @@ class RangeMap:
             end = stop
         if end != 1 << slot_bits:
             raise ArgumentError("last stop", end, f"be {1 << slot_bits}, the number of slots")
-        if not _NAME_TYPES.issuperset(map(type, owners)) or "" in owners:
-            for owner in owners:
-                if owner is not None:
-                    check_text("owner", owner)
+        for owner in owners:
+            if owner is not None:
+                check_text("owner", owner)
         built = cls.__new__(cls)
         built._fill(stops, owners, key_hash, slot_bits)
         return built
@@ -177,7 +288,7 @@ class RangeMap:
     def _set_space(self, key_hash: KeyHash, slot_bits: int) -> None:
         self._key_hash = key_hash
         self._slot_bits = slot_bits
-        self._function = key_hash.function
+        self._function = key_hash.checked()
         self._shift = key_hash.bits - slot_bits
 
     def _derive(self) -> None:
@@ -213,13 +324,7 @@ class RangeMap:
             ArgumentError: The key is None, or the function of the hash raises for it, or returns no slot.
         """
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
-        try:
-            slot = self._function(data) >> self._shift
-            if not slot >> self._slot_bits:  # as in KeyHash.slot(), which says what is wrong
-                return slot
-        except Exception:  # noqa: BLE001, S110  # likewise
-            pass
-        return self._key_hash.slot(data, self._slot_bits)
+        return self._function(data) >> self._shift
 
     def owner(self, slot: int) -> str | None:
         """Return the owner of a slot, None in a hole; raises `ArgumentError` if there is no such slot.
@@ -242,21 +347,15 @@ class RangeMap:
 
     def owner_of(self, key: str | bytes) -> str | None:
         """Return the owner of a key, None in a hole. Raises as `slot_of`. O(len(key) + log n), n runs."""
-        # slot_of() written out: the two calls it saves are a third of a lookup
+        # slot_of() and owner() written out: the calls that this saves are a third of a lookup
         data: bytes = key if key.__class__ is bytes else required_key_bytes(key)
-        try:
-            slot = self._function(data) >> self._shift
-            if slot >= 0:  # before the first run, bisection would find the first one
-                return self._runs[bisect_right(self._stops, slot)]
-        except Exception:  # noqa: BLE001, S110  # slot_of() says what is wrong
-            pass
-        return self.owner(self.slot_of(data))
+        return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
 
     def finder(self) -> Callable[[bytes], str | None]:
         """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
 
         Returns:
-            A function of the bytes of a key to the name of its owner, or None in a hole. It checks nothing.
+            A function of the bytes of a key to the name of its owner, or None in a hole.
 
         Example:
             >>> RangeMap.from_stops([32768, 65536], ["a", "b"]).finder()(b"order-1")
@@ -266,17 +365,7 @@ class RangeMap:
         runs, stops, shift, function = self._runs, self._stops, self._shift, self._function
         if self._key_hash is XXH64_SEED_42:  # its C function at once: a call less
             return lambda key: runs[bisect_right(stops, xxh64_intdigest(key, 42) >> shift)]
-
-        def find(key: bytes) -> str | None:
-            try:
-                slot = function(key) >> shift
-                if slot >= 0:  # as in owner_of()
-                    return runs[bisect_right(stops, slot)]
-            except Exception:  # noqa: BLE001, S110  # likewise
-                pass
-            return self.owner(self.slot_of(key))
-
-        return find
+        return lambda key: runs[bisect_right(stops, function(key) >> shift)]
 
     def walk(self, slot: int) -> Iterator[str]:
         """Go clockwise from a slot and yield every owner once, the slot's own first.
@@ -393,19 +482,18 @@ class RangeMap:
             >>> RangeMap.from_json(RangeMap().to_json()) == RangeMap()
             True
         """
-        if not isinstance(data, Mapping) or data.keys() != _FIELDS:
-            raise SnapshotError("range map", data, f"be a mapping with exactly the fields {', '.join(sorted(_FIELDS))}")
-        if type(data["version"]) is not int or data["version"] != _FORMAT_VERSION:
-            raise SnapshotError("version", data["version"], f"be {_FORMAT_VERSION}")
+        state = checked_state("range map", data, _FORMAT_VERSION, *_FIELDS)
         try:
-            found = key_hash_named(data["hash"]) if key_hash is None else key_hash
-            stops, owners = _list_in(data, "stops"), _owners_in(data)
-            built = cls.from_stops(stops, owners, key_hash=found, slot_bits=data["slot_bits"])  # type: ignore[arg-type]  # checked there
+            found = key_hash_named(state["hash"]) if key_hash is None else key_hash
+            owners = [None if index is None else state["owners"][index] for index in state["runs"]]
+            built = cls.from_stops(state["stops"], owners, key_hash=found, slot_bits=state["slot_bits"])
         except ArgumentError as error:
             raise SnapshotError(*error.args) from error
+        except (TypeError, LookupError) as error:
+            raise SnapshotError("runs", state["runs"], "be a list of None and places in the list of owners") from error
         for name, written in built.to_json().items():
-            if written != data[name]:  # one map has one form, so to_json() never wrote this
-                raise SnapshotError(name, data[name], f"be {written!r}, as to_json() writes it")
+            if repr(written) != repr(state[name]):  # to_json() never wrote this: a map has one form
+                raise SnapshotError(name, state[name], f"be {written!r}, as to_json() writes it")
         return built
 
     def check_invariants(self) -> None:
@@ -442,9 +530,7 @@ class RangeMap:
             raise ArgumentError("after", other, f"be a RangeMap over {self._space_text}")
 
     def _checked_slot(self, slot: int) -> int:
-        if type(slot) is not int or not 0 <= slot < 1 << self._slot_bits:
-            raise ArgumentError("slot", slot, f"be an int from 0 to {(1 << self._slot_bits) - 1}")
-        return slot
+        return check_int("slot", slot, 0, most=(1 << self._slot_bits) - 1)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RangeMap):
@@ -464,22 +550,6 @@ class RangeMap:
         self._derive()
         rebuild = partial(RangeMap.from_stops, key_hash=self._key_hash, slot_bits=self._slot_bits)
         return rebuild, (self._stops, self._runs)
-
-
-def _list_in(data: Mapping[str, object], name: str) -> list[object]:
-    value = data[name]
-    if type(value) is not list:
-        raise SnapshotError(name, value, "be a list")
-    return value
-
-
-def _owners_in(data: Mapping[str, object]) -> list[object]:
-    """Return the owner of each run of data that may be forged; whether it is a name is checked later."""
-    names, indexes = _list_in(data, "owners"), _list_in(data, "runs")
-    for index in indexes:
-        if index is not None and (type(index) is not int or not 0 <= index < len(names)):
-            raise SnapshotError("run", index, f"be None or an int below {len(names)}, the number of owners")
-    return [None if index is None else names[index] for index in indexes]  # type: ignore[call-overload]  # just checked
 
 
 def _checked(assignments: Iterable[tuple[HashRange, str]]) -> Iterator[tuple[HashRange, str]]:
