@@ -1,5 +1,6 @@
 """What a history in a file costs for each event: read, decoded and judged; and what the checker keeps in memory."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -114,13 +115,13 @@ def formats(scale: Scale) -> Report:
 
 
 def memory(scale: Scale) -> Report:
-    report = Report("checker memory", ("entries", "per message"), ["the most that was ever kept, in entries"])
+    report = Report("checker memory", ("bytes", "per message"), ["the most that was ever kept, in bytes as pickled"])
     for events in (scale.size(HAPPENINGS) // 4, scale.size(HAPPENINGS)):
         checker, most = Checker(CLAIMS), 0
         for number, event in enumerate(history(events, 100, quiet=True)):
             checker.feed(event)
             if number % 97 == 0:
-                most = max(most, checker.entries())
+                most = max(most, len(pickle.dumps(checker)))
         report.add(f"{events:,} events, 100 outstanding", most, most / 100)
     first, second = (row.values[0] for row in report.rows)
     report.judge("four times the history, beside the history", second / first, 1.1)

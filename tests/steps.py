@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from keyshared.testing._garbage import collector_at_rest
+from keyshared.testing.files import collector_at_rest
 
 __all__ = ["steps_of"]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.steps import steps_of
 from tests.work import work_of
 
-from keyshared.testing._garbage import collector_at_rest
+from keyshared.testing.files import collector_at_rest
 
 
 @pytest.fixture

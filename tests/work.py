@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from keyshared.testing._garbage import collector_at_rest
+from keyshared.testing.files import collector_at_rest
 
 __all__ = ["work_of"]
 

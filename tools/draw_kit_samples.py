@@ -50,8 +50,7 @@ def draw_sample(page: str) -> str:
 
 def draw_pause() -> str:
     """Run the schedule in which a process is paused: the machine would start hundreds of processes to find it."""
-    machine = paused(LooksBeforeItClaims)
-    run = run_schedule(machine.driver_class, BETWEEN_LOOK_AND_CLAIM, machine.claims)
+    run = run_schedule(paused(LooksBeforeItClaims), BETWEEN_LOOK_AND_CLAIM)
     return "\n".join(["```text", *map(repr, run.taken), str(run.violation), "```\n"])
 
 

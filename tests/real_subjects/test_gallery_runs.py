@@ -73,15 +73,7 @@ def test_a_page_names_every_machine_and_every_promise_that_it_claims(exhibit: Ex
 @broken
 def test_a_schedule_of_the_page_still_breaks_its_promise(exhibit: Exhibit, row: Row) -> None:
     machine = claiming(machine_of(exhibit, row.machine), {row.promise})
-    harness = machine.harness()
-    run = run_schedule(
-        machine.driver_class,
-        row.schedule or (),
-        harness.claims,
-        max_outstanding=harness.max_outstanding,
-        retry_ms=harness.retry_ms,
-        rest_ms=harness.rest_ms,
-    )
+    run = run_schedule(machine, row.schedule or ())
     assert run.violation is not None, run.history
     assert run.violation.promise == row.promise
 

@@ -1,5 +1,6 @@
 """Histories for the tests of the checker: of dispatchers under random schedules, also with mistakes in them."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -13,9 +14,14 @@ from tests.properties.schedules import claims_of, random_world
 from keyshared.testing import Checker, Claims, Promise, Violation
 from keyshared.testing.history import Event
 
-__all__ = ["first_broken", "mutated", "recorded"]
+__all__ = ["first_broken", "kept", "mutated", "recorded"]
 
 Factory: TypeAlias = Callable[..., Any]  # of a placement and a configuration, perhaps rules
+
+
+def kept(checker: Checker) -> int:
+    """How much a checker remembers, in bytes as pickled."""
+    return len(pickle.dumps(checker))
 
 
 def recorded(

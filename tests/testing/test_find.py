@@ -371,7 +371,7 @@ class Batches(Queue):
 
 def test_messages_are_published_in_one_call() -> None:
     steps: list[Step] = [Connect("c1"), PublishMany((b"a", b"b")), Ack(), Ack()]
-    run = run_schedule(Batches, steps, Claims(promises=USUAL), max_outstanding=4)
+    run = run_schedule(machine(Batches, claims=Claims(promises=USUAL), max_outstanding=4), steps)
     assert (run.taken, run.violation) == (tuple(steps), None)
     assert not any(isinstance(each, PublishMany) for each in run_schedule(Queue, steps, Claims(promises=set())).taken)
     with pytest.raises(DriverError, match="it must return 3 offsets, one for each key"):
@@ -429,6 +429,6 @@ def test_a_survey_of_a_driver_claims_what_is_usual_and_lets_no_time_pass() -> No
 
 
 def test_time_and_nacks_are_taken_as_steps() -> None:
-    run = run_schedule(SmallDriver, [Connect("c1"), Publish(b"a"), Nack(), Wait(10)], retry_ms=10)
+    run = run_schedule(SmallMachine, [Connect("c1"), Publish(b"a"), Nack(), Wait(10)], Claims())
     assert run.violation is None
     assert run.unjudged

@@ -1,5 +1,7 @@
 """Steps that stand still half-way while others go on, and a process that is killed in the middle of one."""
 
+from typing import Any
+
 import pytest
 from tests.kit.asked_broker import AskedBroker, AskedMachine, DeletesWhatItHasSeen, GroupedMachine, Row, TwoTakeTheSame
 from tests.kit.file_broker import AnswersBeforeItWrites
@@ -38,25 +40,15 @@ from keyshared.testing.steps import (
 def asked(schedule: Schedule, broker: type | None = None, machine: type[AskedMachine] = AskedMachine) -> ScheduleRun:
     driver = machine.driver_class
     driver = driver if broker is None else type("Broken", (driver,), {"broker_class": broker})
-    return run_schedule(driver, schedule, machine.claims)
+    return run_schedule(type("Machine", (machine,), {"driver_class": driver}), schedule)
 
 
 def mortal(*schedule: object) -> ScheduleRun:
     return run(MortalMachine, *schedule)
 
 
-def run(machine: type[KeySharedMachine], *schedule: object) -> ScheduleRun:
-    harness = machine.harness()
-    most, retry_ms, rest_ms = harness.max_outstanding, harness.retry_ms, harness.rest_ms
-    driver = machine.driver_class
-    return run_schedule(
-        driver,
-        schedule,  # type: ignore[arg-type]  # of steps
-        harness.claims,
-        max_outstanding=most,
-        retry_ms=retry_ms,
-        rest_ms=rest_ms,
-    )
+def run(machine: type[KeySharedMachine], *schedule: Any) -> ScheduleRun:
+    return run_schedule(machine, schedule)
 
 
 def position(replay: ScheduleRun, *kinds: type) -> int:

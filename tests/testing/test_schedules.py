@@ -73,9 +73,9 @@ CAUGHT: dict[str, tuple[Promise, Schedule]] = {
 """What is wrong with each broker, written down by hand."""
 
 
-def small(schedule: Sequence[object], driver: type[SmallDriver] = SmallDriver, **claims: object) -> ScheduleRun:
-    claimed = replace(SmallMachine.claims, **claims)  # type: ignore[arg-type]  # each call names its own
-    return run_schedule(driver, schedule, claimed, max_outstanding=WINDOW, retry_ms=RETRY_MS)  # type: ignore[arg-type]  # of steps
+def small(schedule: Sequence[Any], driver: type[Any] = SmallDriver, **claims: Any) -> ScheduleRun:
+    machine = type("Machine", (SmallMachine,), {"driver_class": driver})
+    return run_schedule(machine, schedule, replace(SmallMachine.claims, **claims))
 
 
 def broken(name: str) -> type[SmallDriver]:
@@ -131,14 +131,13 @@ def test_a_broker_of_which_nothing_is_claimed_is_recorded_to_the_end_and_judged_
 
 
 def test_a_broker_of_coroutines_takes_the_same_steps() -> None:
-    replay = run_schedule(OneLoopBroker, EVERYTHING, SmallMachine.claims, max_outstanding=WINDOW, retry_ms=RETRY_MS)
-    assert small(EVERYTHING).history == replay.history
+    assert small(EVERYTHING).history == small(EVERYTHING, OneLoopBroker).history
 
 
 def test_everything_is_claimed_by_default() -> None:
-    assert run_schedule(SmallDriver, (Connect("c1"), Publish(b"a")), retry_ms=RETRY_MS).violation is None
+    assert run_schedule(SmallDriver, (Connect("c1"), Publish(b"a"))).violation is None
     _, schedule = CAUGHT["EvictionLoses"]
-    assert run_schedule(broken("EvictionLoses"), schedule, retry_ms=RETRY_MS).violation is not None
+    assert run_schedule(broken("EvictionLoses"), schedule).violation is not None
 
 
 # --- what cannot be done --------------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ SPLIT: Schedule = (Connect("c1"), Connect("c2"), Publish(b"a", 2), Poll(("c2", "
 def asked(machine: type[AskedMachine], broker: type | None, schedule: Schedule) -> ScheduleRun:
     driver: Any = machine.driver_class
     driver = driver if broker is None else type("Broken", (driver,), {"broker_class": broker})
-    return run_schedule(driver, schedule, machine.claims)
+    return run_schedule(type("Machine", (machine,), {"driver_class": driver}), schedule)
 
 
 def test_who_is_polled_first_gets_what_comes_back() -> None:
@@ -266,7 +265,7 @@ def test_who_asks_for_less_gets_the_rest_at_the_next_step() -> None:
 
 def test_before_time_passes_everybody_has_asked_for_all() -> None:
     schedule = (*SOME[:-1], Wait(50), Publish(b"c"))
-    replay = run_schedule(AskedMachine.driver_class, schedule, AskedMachine.claims)
+    replay = run_schedule(AskedMachine, schedule)
     assert replay.violation is None
     assert [0, 0] == [each.at_ms for each in replay.history if isinstance(each, Delivered) and each.attempt == 1][:2]
 
@@ -337,7 +336,8 @@ def test_what_cannot_be_shortened_stays() -> None:
 
 def test_what_is_not_to_be_tried_and_who_has_no_place_is_passed_over() -> None:
     steps = (Connect("c1"), Connect("c2"), Publish(b"a"), Nack(), Disconnect("c1"), Connect("c2"))
-    run = run_schedule(SmallDriver, steps, Claims(promises=set()), untried=frozenset({Nack}), max_consumers=1)
+    machine = type("Machine", (SmallMachine,), {"untried": {Nack}, "max_consumers": 1})
+    run = run_schedule(machine, steps, Claims(promises=set()))
     assert (Connect("c1"), Publish(b"a"), Disconnect("c1"), Connect("c2")) == run.taken
 
 

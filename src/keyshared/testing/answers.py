@@ -3,16 +3,16 @@
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeGuard, get_args
 
+from keyshared.testing import history as h
 from keyshared.testing.driver import Delivery
 from keyshared.testing.errors import DriverError
-from keyshared.testing.history import Acked, AtRest, Committed, Delivered, Event, Nacked, Published, Quiet
 from keyshared.testing.log import UnderWay
 
 __all__ = ["Answers", "Begun", "Receipt"]
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # what a history can hold
-_SEEN: Final = frozenset({Published, Delivered, Acked, Nacked, Committed, Quiet, AtRest})
-_SAID: Final = frozenset(get_args(Event)) - _SEEN
+_SEEN: Final = frozenset({h.Published, h.Delivered, h.Acked, h.Nacked, h.Committed, h.Quiet, h.AtRest})
+_SAID: Final = frozenset(get_args(h.Event)) - _SEEN
 
 
 class Receipt(NamedTuple):

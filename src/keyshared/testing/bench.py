@@ -14,12 +14,12 @@ from keyshared.testing import history as h
 from keyshared.testing import steps
 from keyshared.testing.answers import Answers, Begun, Receipt
 from keyshared.testing.claims import Violation
-from keyshared.testing.driver import AnyDriver, AsyncDriver, Delivery, checked_abilities, in_loop
+from keyshared.testing.driver import AsyncDriver, Delivery, checked_abilities, in_loop
 from keyshared.testing.errors import KilledError
-from keyshared.testing.harness import Harness
 from keyshared.testing.history import Event, HoldReason
 from keyshared.testing.log import Log
 from keyshared.testing.steps import NEEDS, Step
+from keyshared.testing.subject import Subject
 
 __all__ = ["LAST", "Bench"]
 
@@ -52,8 +52,7 @@ class Bench:
     """One broker on trial.
 
     Args:
-        start: Returns a driver of a fresh broker: mostly its class.
-        harness: What else there is to know of it.
+        subject: Its driver, and what it claims.
         blame: Is called with the first violation; has to raise.
 
     Attributes:
@@ -66,18 +65,18 @@ class Bench:
         over: Deliveries that have ended, latest last; only some.
     """
 
-    def __init__(self, start: Callable[[], AnyDriver], harness: Harness, blame: Callable[[Violation], None]) -> None:
-        driver = start()
+    def __init__(self, subject: type[Subject], blame: Callable[[Violation], None]) -> None:
+        driver = subject.driver_class()
         self.abilities = checked_abilities(type(driver))
         self.takes_filters = driver.takes_filters
         self._remembers_acks, self._resumes_at_cursor = driver.remembers_acks, driver.resumes_at_cursor
         self.driver = in_loop(driver, new_event_loop()) if isinstance(driver, AsyncDriver) else driver
         self._answers = Answers(type(driver).__name__)
-        self._harness = harness
+        self._subject = subject
         # A cursor that does not show is not judged; the checker says so itself.
-        keeps_up = harness.claims.cursor_keeps_up and "cursor" in self.abilities
-        rewinds = harness.claims.rewinds or self._resumes_at_cursor or not self._remembers_acks
-        self._claims = replace(harness.claims, cursor_keeps_up=keeps_up, rewinds=rewinds)
+        keeps_up = subject.claims.cursor_keeps_up and "cursor" in self.abilities
+        rewinds = subject.claims.rewinds or self._resumes_at_cursor or not self._remembers_acks
+        self._claims = replace(subject.claims, cursor_keeps_up=keeps_up, rewinds=rewinds)
         self.log = Log(self._claims, blame)
         self.taken: list[Step] = []
         self.members: dict[str, tuple[str, ...]] = {}
@@ -128,7 +127,7 @@ class Bench:
 
     def can(self, step: Step) -> bool:
         """Return whether a step would do anything now, and may be tried."""
-        if type(step) in self._harness.untried:
+        if type(step) in self._subject.untried:
             return False
         return NEEDS.get(type(step), frozenset()) <= self.abilities and self._is_apt(step)
 
@@ -137,8 +136,7 @@ class Bench:
             case steps.Poll(first, most):
                 return bool(first) or (most is not None and "receive_some" in self.abilities)
             case steps.Connect(consumer):
-                most_members = self._harness.max_consumers
-                return consumer not in self.members and (most_members is None or len(self.members) < most_members)
+                return consumer not in self.members and len(self.members) < self._subject.max_consumers
             case steps.Disconnect(consumer) | steps.Flap(consumer):
                 return consumer in self.members
             case steps.StopReading(consumer):
@@ -152,7 +150,7 @@ class Bench:
             case steps.ReadOn():
                 return bool(self._unread)
             case steps.Publish() | steps.PublishLater() | steps.PublishMany():
-                return self._perhaps is None and len(self._outstanding) < self._harness.max_outstanding
+                return self._perhaps is None and len(self._outstanding) < self._subject.max_outstanding
             case steps.Ack() | steps.AckThrough() | steps.BeginAck() | steps.Nack() | steps.Postpone() | steps.Fail():
                 return bool(self._held())
             case steps.AckLate() | steps.NackLate():
@@ -189,7 +187,7 @@ class Bench:
                 self._ack(receipt)
                 self._look()
             if "advance" in self.abilities:
-                self._pass_time(max(self._harness.timeouts) + 1)
+                self._pass_time(max(self._subject.timeouts()) + 1)
             if not answered and not self.open:
                 break
         self.log.write(h.AtRest(at_ms=self._now))
@@ -344,14 +342,14 @@ class Bench:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _publish_some(self, key: bytes | None, count: int) -> None:
-        for position in range(min(count, self._harness.max_outstanding - len(self._outstanding))):
+        for position in range(min(count, self._subject.max_outstanding - len(self._outstanding))):
             if position:
                 self._look()
             offset = self._ask(partial(self.driver.publish, key), partial(self._publish_perhaps, key))
             self._enter(self._answers.offset("publish", offset), key)
 
     def _publish_many(self, keys: Sequence[bytes | None]) -> None:
-        keys = keys[: self._harness.max_outstanding - len(self._outstanding)]
+        keys = keys[: self._subject.max_outstanding - len(self._outstanding)]
         offsets = self._answers.offsets(self.driver.publish_many(keys), len(keys))
         for offset, key in zip(offsets, keys, strict=True):
             self._enter(offset, key)
@@ -467,11 +465,11 @@ class Bench:
                 break
             self._nack(receipt)
             self._look()
-            self._pass_time(self._harness.retry_ms)
+            self._pass_time(self._subject.retry_ms)
 
     def _hold_for_retry(self, offset: int) -> None:
-        if self._harness.retry_ms:
-            self._hold(offset, HoldReason.RETRY, self._now + self._harness.retry_ms)
+        if self._subject.retry_ms:
+            self._hold(offset, HoldReason.RETRY, self._now + self._subject.retry_ms)
 
     def _hold(self, offset: int, reason: HoldReason, until_ms: int) -> None:
         self.log.write(h.Held(offset=offset, reason=reason, until_ms=until_ms, at_ms=self._now))
@@ -501,7 +499,7 @@ class Bench:
         if timeout is None:
             return
         # Until it has surely expired it may be answered for; but then the answer may be late.
-        most = timeout - slack if steps.AckLate in self._harness.untried else timeout + slack
+        most = timeout - slack if steps.AckLate in self._subject.untried else timeout + slack
         for receipt in [each for each in self.open.values() if self._now - each.at_ms >= timeout - slack]:
             if self._now - receipt.at_ms >= most:
                 self._end(receipt)

@@ -105,14 +105,6 @@ class Books(Outstanding):
         """Whether the system may have to do messages again that were done: its cursor rightly lags then."""
         return bool(self._repeatable) or (self.claims.rewinds and any(each.repeated for each in self.messages.values()))
 
-    def entries(self) -> int:
-        """Count what is kept, in entries of all books."""
-        lanes = sum(1 + len(lane.listed) + len(lane.holders) for lane in self.lanes.values())
-        others = len(self.members) + len(self.changes) + len(self.places) + len(self._leases) + len(self._overdue)
-        messages = sum(1 + len(each.had) for each in self.messages.values())
-        unclear = len(self.unclear) + len(self._unclear_again) + len(self.let_go)
-        return lanes + others + messages + 2 * self.open + unclear + 2 * len(self._done_above)
-
     # --- the next event ---------------------------------------------------------------------------------------------
 
     def see(self, event: Event) -> Seen:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 from keyshared.testing import history as h
-from keyshared.testing._batches import in_batches
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import Check, Handler
 from keyshared.testing.checks.deliveries import Attempts, Bounds, Fence, KeyOrder, NotEarly, OneHolder
@@ -158,10 +157,6 @@ class Checker:
         reasons |= {promise: reason for promise, reason in NEVER_JUDGED.items() if promise in self._claimed}
         return [Unjudged(promise, reason) for promise in Promise if (reason := reasons.get(promise)) is not None]
 
-    def entries(self) -> int:
-        """Count what is kept in memory, in entries of all books: proportional to its size."""
-        return self._books.entries() + sum(check.entries() for check in self._checks)
-
 
 def _write_of(books: Books, kind: type[Event]) -> _Write:
     """Return the method of the books that takes a kind of event."""
@@ -209,9 +204,7 @@ def check_history(history: Iterable[Event], claims: Claims | None = None) -> lis
     Raises:
         HistoryError: The history contradicts itself.
     """
-    checker = Checker(claims)
-    found = [violation for batch in in_batches(history) for violation in checker.violations(batch)]
-    return without_overtaken_losses(found)
+    return without_overtaken_losses(Checker(claims).violations(history))
 
 
 def without_overtaken_losses(found: Iterable[Violation]) -> list[Violation]:

@@ -157,9 +157,6 @@ class ByOffset(Generic[_Value]):
         self.items: dict[int, _Value] = {}
         self._heap: list[int] = []
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def add(self, offset: int, value: _Value) -> None:
         """Set the value of an offset."""
         self.items[offset] = value
@@ -195,9 +192,6 @@ class Places:
         self._remembered = remembered
         self._places: dict[bytes, Place] = {}
         self._idle: OrderedDict[bytes, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._places) + len(self._idle)
 
     def get(self, key: bytes) -> Place | None:
         """Return what is known of a key."""
@@ -239,9 +233,6 @@ class Changes:
         self.block: dict[tuple[type[Event], str], Seen] = {}  # the latest ones, which follow each other
         self.in_block = False  # whether only `Owned` and ends of deliveries have followed them
         self.block_is_told = False  # whether an `Owned` has followed them
-
-    def __len__(self) -> int:
-        return len(self.leavers) + len(self.block)
 
     def join(self, name: str, before: Member | None, seen: Seen) -> None:
         """Note that a consumer is connected, with its earlier session, if there was one."""

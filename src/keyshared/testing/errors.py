@@ -4,7 +4,8 @@ Each of them can be shown, whatever stands in it: its text is at most 500 charac
 """
 
 import reprlib
-from dataclasses import fields, is_dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,18 @@ _MESSAGE_LIMIT: Final = 500
 _VALUE_LIMIT: Final = 160
 
 
-class HistoryError(ValueError):
+class _KitError(Exception):
+    """Base of the exceptions of the kit that say what is wrong with something."""
+
+    def __str__(self) -> str:
+        return _cut(self._text())
+
+    @abstractmethod
+    def _text(self) -> str: ...
+
+
+@dataclass(eq=False, repr=False)
+class HistoryError(_KitError, ValueError):
     """A history that cannot be read: wrong whatever the system did.
 
     Attributes:
@@ -36,21 +48,20 @@ class HistoryError(ValueError):
         requirement: What must be there, as the end of the sentence "it must ...".
     """
 
-    def __init__(self, number: int, unit: str, field: str | None, value: object, requirement: str) -> None:
-        super().__init__(number, unit, field, value, requirement)
-        self.number = number
-        self.unit = unit
-        self.field = field
-        self.value = value
-        self.requirement = requirement
+    number: int
+    unit: str
+    field: str | None
+    value: object
+    requirement: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         place = f"{self.unit} {self.number}"
         what = place if self.field is None else f"{self.field} of {place}"
-        return _cut(f"{what} is {in_short(self.value)}; it must {self.requirement}")
+        return f"{what} is {in_short(self.value)}; it must {self.requirement}"
 
 
-class HistoryFileError(ValueError):
+@dataclass(eq=False, repr=False)
+class HistoryFileError(_KitError, ValueError):
     """A file that holds no history, or one that contradicts itself: nothing of it is judged.
 
     Attributes:
@@ -59,15 +70,13 @@ class HistoryFileError(ValueError):
         problem: What is wrong there.
     """
 
-    def __init__(self, path: str, line: int, problem: str) -> None:
-        super().__init__(path, line, problem)
-        self.path = path
-        self.line = line
-        self.problem = problem
+    path: str
+    line: int
+    problem: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         place = f"{self.path[:_VALUE_LIMIT]}:{self.line}" if self.line else self.path[:_VALUE_LIMIT]
-        return _cut(f"{place}: {self.problem}")
+        return f"{place}: {self.problem}"
 
 
 class LogEntry(NamedTuple):
@@ -83,16 +92,12 @@ class LogEntry(NamedTuple):
     number: int
     event: object
 
-    @property
-    def place(self) -> str:
-        """Where it stands, without what it tells."""
-        return f"{self.log[-_VALUE_LIMIT:]} #{self.number}"
-
     def __str__(self) -> str:
-        return f"{self.place} {describe(self.event)}"
+        return f"{self.log[-_VALUE_LIMIT:]} #{self.number} {describe(self.event)}"
 
 
-class MergeError(ValueError):
+@dataclass(eq=False, repr=False)
+class MergeError(_KitError, ValueError):
     """Logs of which no history can be made: an entry that is none, or entries that contradict each other.
 
     Attributes:
@@ -100,17 +105,16 @@ class MergeError(ValueError):
         requirement: What it must be or do, as the end of the sentence "it must ...", or "each of them must ...".
     """
 
-    def __init__(self, entries: tuple[LogEntry, ...], requirement: str) -> None:
-        super().__init__(entries, requirement)
-        self.entries = entries
-        self.requirement = requirement
+    entries: tuple[LogEntry, ...]
+    requirement: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         who = "it" if len(self.entries) == 1 else "each of them"
-        return _cut(f"{who} must {self.requirement}: {'; '.join(map(str, self.entries))}")
+        return f"{who} must {self.requirement}: {'; '.join(map(str, self.entries))}"
 
 
-class ClaimsError(ValueError):
+@dataclass(eq=False, repr=False)
+class ClaimsError(_KitError, ValueError):
     """A claim that can never be kept or judged.
 
     Attributes:
@@ -119,17 +123,16 @@ class ClaimsError(ValueError):
         requirement: What it must be, as the end of the sentence "it must ...".
     """
 
-    def __init__(self, parameter: str, value: object, requirement: str) -> None:
-        super().__init__(parameter, value, requirement)
-        self.parameter = parameter
-        self.value = value
-        self.requirement = requirement
+    parameter: str
+    value: object
+    requirement: str
 
-    def __str__(self) -> str:
-        return _cut(f"{self.parameter} is {in_short(self.value)}; it must {self.requirement}")
+    def _text(self) -> str:
+        return f"{self.parameter} is {in_short(self.value)}; it must {self.requirement}"
 
 
-class UnsupportedError(NotImplementedError):
+@dataclass(eq=False, repr=False)
+class UnsupportedError(_KitError, NotImplementedError):
     """A driver was asked for something that it has not said its broker can do.
 
     Attributes:
@@ -137,16 +140,15 @@ class UnsupportedError(NotImplementedError):
         method: What was asked for.
     """
 
-    def __init__(self, driver: str, method: str) -> None:
-        super().__init__(driver, method)
-        self.driver = driver
-        self.method = method
+    driver: str
+    method: str
 
-    def __str__(self) -> str:
-        return _cut(f"{self.driver} cannot {self.method}; override it if the broker can")
+    def _text(self) -> str:
+        return f"{self.driver} cannot {self.method}; override it if the broker can"
 
 
-class DriverError(TypeError):
+@dataclass(eq=False, repr=False)
+class DriverError(_KitError, TypeError):
     """A method of a driver has returned something that it must not.
 
     Attributes:
@@ -156,15 +158,13 @@ class DriverError(TypeError):
         requirement: What it must return, as the end of the sentence "it must return ...".
     """
 
-    def __init__(self, driver: str, method: str, answer: object, requirement: str) -> None:
-        super().__init__(driver, method, answer, requirement)
-        self.driver = driver
-        self.method = method
-        self.answer = answer
-        self.requirement = requirement
+    driver: str
+    method: str
+    answer: object
+    requirement: str
 
-    def __str__(self) -> str:
-        return _cut(f"{self.driver}.{self.method} returned {in_short(self.answer)}; it must return {self.requirement}")
+    def _text(self) -> str:
+        return f"{self.driver}.{self.method} returned {in_short(self.answer)}; it must return {self.requirement}"
 
 
 class KilledError(Exception):

@@ -1,17 +1,17 @@
 """Judge histories in files, and say the result as a table."""
 
+import gc
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
+from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from keyshared.testing._batches import in_batches
-from keyshared.testing._garbage import collector_at_rest
 from keyshared.testing._given import check_count
 from keyshared.testing.checker import Checker, without_overtaken_losses
 from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
@@ -20,14 +20,15 @@ from keyshared.testing.history import Delivered, Event
 from keyshared.testing.merge import merge_logs
 from keyshared.testing.rows import numbered_csv, numbered_jsonl
 
-__all__ = ["FileReport", "Verdict", "check_file", "check_logs", "read_file", "table"]
+__all__ = ["FileReport", "Verdict", "check_file", "check_logs", "collector_at_rest", "table"]
 
 _SHOWN: Final = 20
+_BATCH: Final = 256  # events that are read before they are judged: one by one costs a sixth more
 _BATCHES_AT_REST: Final = 64  # of so many no garbage is collected: judging makes none that refers to itself
 _MOST_KEYS: Final = 100_000
 _MOST_KEPT: Final = 10_000  # violations
 _GZIP: Final = ".gz"
-_READERS: Final[dict[str, Callable[[Iterable[str]], Iterator[tuple[int, Event]]]]] = {".csv": numbered_csv}
+_EVENT: Final = itemgetter(1)  # of one that comes with the number of its line
 HOLDS, BREAKS, NOT_JUDGED = "holds", "breaks", "not judged"
 
 
@@ -109,11 +110,9 @@ def check_file(path: str | PathLike[str], claims: Claims | None = None, *, most:
         process, rests for 16,000 events at a time.
     """
     check_count("most", most, 0)
-    lines, result = _Lines(Path(path)), _Result(Claims() if claims is None else claims)
-    with closing(lines.read()) as text, _named(lines, path):
-        batches = in_batches(lines.reader(text))
-        while result.take(islice(batches, _BATCHES_AT_REST), str(path)):
-            pass
+    result, batches = _Result(Claims() if claims is None else claims), _in_batches(_read(str(path)))
+    while result.take(islice(batches, _BATCHES_AT_REST), str(path)):
+        pass
     return result.report(str(path), most)
 
 
@@ -143,24 +142,12 @@ def check_logs(
         As `merge_histories`: all logs are in memory.
     """
     check_count("most", most, 0)
-    files = [(Path(path), True) for path in producers] + [(Path(path), False) for path in consumers]
-    logs = [(str(path), read_file(path), is_producer) for path, is_producer in files]
+    files = [(str(path), True) for path in producers] + [(str(path), False) for path in consumers]
+    logs = [(name, map(_EVENT, _read(name)), is_producer) for name, is_producer in files]
     merged = merge_logs(logs, claims, clock_error_ms)
     result, name = _Result(merged.claims), " + ".join(name for name, _, _ in logs)
     result.take([list(enumerate(merged.history))], name)
     return result.report(name, most, merged.unjudged)
-
-
-def read_file(path: str | PathLike[str]) -> Iterator[Event]:
-    """Read the history in a file, in the form that its name says, as `check_file` does.
-
-    Raises:
-        HistoryFileError: While iterating: the file cannot be read, or holds no history.
-    """
-    lines = _Lines(Path(path))
-    with closing(lines.read()) as text, _named(lines, path):
-        for _, event in lines.reader(text):
-            yield event
 
 
 class _Result:
@@ -232,35 +219,46 @@ class _Result:
         )
 
 
-class _Lines:
-    """The lines of a file, and the number of the one that was read last."""
+def _read(path: str) -> Iterator[tuple[int, Event]]:
+    """Read the events of a file with the numbers of their lines; the last suffix but ``.gz`` says the form."""
+    is_csv = path.lower().removesuffix(_GZIP).endswith(".csv")
+    try:
+        yield from (numbered_csv if is_csv else numbered_jsonl)(_lines(path))
+    except HistoryError as error:
+        raise HistoryFileError(path, error.number, str(error)) from None
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.number = 0
 
-    def reader(self, text: Iterable[str]) -> Iterator[tuple[int, Event]]:
-        """Read events in the form that the name says: by its last suffix before that of a compressed file."""
-        path = self.path.with_suffix("") if self._is_compressed else self.path
-        return _READERS.get(path.suffix.lower(), numbered_jsonl)(text)
+def _lines(path: str) -> Iterator[str]:
+    number = 0
+    try:
+        with gzip.open(path) if path.lower().endswith(_GZIP) else Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                yield line.decode() if number > 1 else line.decode("utf-8-sig")
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise HistoryFileError(path, number, f"it cannot be read: {error}") from None
 
-    @property
-    def _is_compressed(self) -> bool:
-        return self.path.suffix.lower() == _GZIP
 
-    def read(self) -> Generator[str]:
+def _in_batches(events: Iterator[tuple[int, Event]]) -> Iterator[list[tuple[int, Event]]]:
+    """Read ahead. If reading fails, first what was read until then is yielded."""
+    while True:
+        batch: list[tuple[int, Event]] = []
         try:
-            with gzip.open(self.path) if self._is_compressed else self.path.open("rb") as file:
-                for self.number, line in enumerate(file, 1):
-                    yield line.decode() if self.number > 1 else line.decode("utf-8-sig")
-        except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise HistoryFileError(str(self.path), self.number, f"it cannot be read: {error}") from None
+            batch += islice(events, _BATCH)  # which keeps what was read before an error
+        except HistoryFileError:
+            yield batch
+            raise
+        if not batch:
+            return
+        yield batch
 
 
 @contextmanager
-def _named(lines: _Lines, path: str | PathLike[str]) -> Iterator[None]:
-    """Name the line on which something stands that is no event."""
+def collector_at_rest() -> Iterator[None]:
+    """Keep the garbage collector from going through the same new objects again and again, but once later."""
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
         yield
-    except HistoryError as error:
-        raise HistoryFileError(str(path), lines.number, str(error)) from None
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -16,7 +16,6 @@ from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
 from keyshared.testing.draw import draw_schedule
 from keyshared.testing.driver import AnyDriver, abilities
 from keyshared.testing.errors import ClaimsError, DriverError, UnsupportedError
-from keyshared.testing.harness import Harness
 from keyshared.testing.history import Connected, Event
 from keyshared.testing.steps import (
     Ack,
@@ -81,10 +80,7 @@ _DELAYS_MS: Final = (1, 10, 100)
 _MORE: Final = (None, 2)  # as much as it may have is easier than two, and two easier than one
 _OF_THE_KIT: Final = (DriverError, UnsupportedError, ClaimsError)  # mistakes of the caller: they end a search
 _OF_WAITING: Final = frozenset({Promise.NO_LOSS, Promise.PROGRESS})
-_NO_TIME: Final = (
-    "(no time passes, as the driver has no advance: if the message would come after a timeout, as of a lease, "
-    "write advance, and claim ack_timeout_ms)"
-)
+_NO_TIME: Final = "(no time passes: if the message would come after a timeout, write advance, and claim ack_timeout_ms)"
 _KIT: Final = str(Path(__file__).parent)
 _STDLIB: Final = sysconfig.get_paths()["stdlib"]
 _SITE: Final = sysconfig.get_paths()["purelib"]
@@ -205,30 +201,17 @@ class _BrokenError(Exception):
 
 
 def run_schedule(
-    driver: Callable[[], AnyDriver],
-    schedule: Iterable[Step],
-    claims: Claims | None = None,
-    *,
-    max_outstanding: int = 8,
-    retry_ms: int = 0,
-    rest_ms: int = 1_000,
-    untried: frozenset[type[Step]] = frozenset(),
-    max_consumers: int | None = None,
+    subject: type[Subject] | type[AnyDriver], schedule: Iterable[Step], claims: Claims | None = None
 ) -> ScheduleRun:
     """Take the steps of a schedule with a fresh broker, and write down what happens.
 
     In the end all consumers answer everything until nothing comes any more, so that what is lost shows too.
 
     Args:
-        driver: Returns a driver of a fresh broker: mostly its class. It is closed in the end.
+        subject: Its machine; or its driver. The driver is closed in the end.
         schedule: The steps.
-        claims: What the broker claims; by default everything that one history can show. To judge nothing here and
-            have the whole history, however broken: ``Claims(promises=set())``.
-        max_outstanding: How many messages are published and not done at once; more are not published.
-        retry_ms: How long a message may wait at most after it was nacked or has expired.
-        rest_ms: How long the broker may need at most for anything.
-        untried: Kinds of steps that are passed over.
-        max_consumers: How many consumers are connected at once. None: any number.
+        claims: What the broker claims; None: what the machine does, and of a driver everything that one history can
+            show. To judge nothing here and have the whole history, however broken: ``Claims(promises=set())``.
 
     Returns:
         The history until the end, or until something was broken or raised; what that was; and the steps that did
@@ -250,11 +233,10 @@ def run_schedule(
         >>> print(run.violation)
         None
     """
-    harness = Harness(claims or Claims(), max_outstanding, retry_ms, rest_ms, untried, max_consumers)
-    return _run(driver, schedule, harness)
+    return _run(subject_of(subject, claims), schedule)
 
 
-def _run(driver: Callable[[], AnyDriver], schedule: Iterable[Step], harness: Harness) -> ScheduleRun:
+def _run(machine: type[Subject], schedule: Iterable[Step]) -> ScheduleRun:
     found: list[Violation] = []
     raised: Raised | None = None
 
@@ -262,7 +244,7 @@ def _run(driver: Callable[[], AnyDriver], schedule: Iterable[Step], harness: Har
         found.append(violation)
         raise _BrokenError
 
-    bench = Bench(driver, harness, blame)
+    bench = Bench(machine, blame)
     try:
         for step in schedule:
             bench.take(step)
@@ -272,7 +254,7 @@ def _run(driver: Callable[[], AnyDriver], schedule: Iterable[Step], harness: Har
     except _OF_THE_KIT:
         raise
     except Exception as error:  # noqa: BLE001  # whatever the system raises is a finding
-        raised = _raised(error, driver)
+        raised = _raised(error, machine.driver_class)
     finally:
         bench.driver.close()
     log, violation = bench.log, found[0] if found else None
@@ -283,13 +265,13 @@ def _run(driver: Callable[[], AnyDriver], schedule: Iterable[Step], harness: Har
     )
 
 
-def _raised(error: Exception, driver: Callable[[], AnyDriver]) -> Raised:
+def _raised(error: Exception, driver: type[AnyDriver]) -> Raised:
     """Return who raised an exception: a line of the driver's own file, or one of the system behind it."""
     frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
     foreign = [each for each in frames if not _is_of_python(each[0].co_filename)]
     code, line = (foreign or frames)[-1]
     own_file = getattr(sys.modules.get(driver.__module__), "__file__", None)
-    methods = [method for cls in getattr(driver, "__mro__", ()) for method in vars(cls).values()]
+    methods = [method for cls in driver.__mro__ for method in vars(cls).values()]
     is_own = code.co_filename == own_file or code in [getattr(method, "__code__", None) for method in methods]
     is_drivers = is_own or not foreign
     return Raised(
@@ -494,9 +476,8 @@ def search(
         untried: Kinds of steps that are not tried, besides those of the machine.
         known: Exceptions that are no finding any more: `Raised.kind` of each.
     """
-    machine = subject_of(subject)
-    harness = machine.harness(claims, untried)
-    world = machine.world(budget.steps, harness.timeouts)
+    machine = subject_of(subject, claims, untried)
+    world = machine.world(budget.steps)
     random = Random(budget.seed)  # noqa: S311  # reproducible, not secret
     end = None if budget.seconds is None else time.monotonic() + budget.seconds
     missing: dict[Promise, Unjudged] | None = None
@@ -505,27 +486,25 @@ def search(
     tries = 0
     while tries < budget.tries and finding is None and (end is None or time.monotonic() < end):
         tries += 1
-        run = _run(machine.driver_class, draw_schedule(random, world), harness)
+        run = _run(machine, draw_schedule(random, world))
         messages.update(run.unjudged_messages)
         now = {each.promise: each for each in run.unjudged}
         missing = now if missing is None else {promise: each for promise, each in missing.items() if promise in now}
         if run.violation is not None or (run.raised is not None and run.raised.kind not in known):
-            finding = _shortened(run, tries, machine, harness, budget)
+            finding = _shortened(run, tries, machine, budget)
     return Search(finding, tries, tuple((missing or {}).values()), messages)
 
 
-def _shortened(run: ScheduleRun, tries: int, machine: type[Subject], harness: Harness, budget: Budget) -> Finding:
+def _shortened(run: ScheduleRun, tries: int, machine: type[Subject], budget: Budget) -> Finding:
     """Take the same steps again; if they show the same again, find fewer of them that do."""
-    again = _run(machine.driver_class, run.taken, harness)
+    again = _run(machine, run.taken)
     replayed = _is_like(again, run)
     if replayed and budget.shortens:
 
         def breaks(schedule: Schedule) -> bool:
-            return _has_only(machine, schedule, run.taken) and _is_like(
-                _run(machine.driver_class, schedule, harness), run
-            )
+            return _has_only(machine, schedule, run.taken) and _is_like(_run(machine, schedule), run)
 
-        shortest = _run(machine.driver_class, shorten(again.taken, breaks), harness)
+        shortest = _run(machine, shorten(again.taken, breaks))
         run = shortest if _is_like(shortest, run) else again
     passes_time = "advance" in abilities(machine.driver_class)
     return Finding(run.violation, run.raised, tries, run.history, run.taken, run.in_the_end, replayed, passes_time)

@@ -8,9 +8,9 @@ the last row that says that its delivery has ended or its message was delivered 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from keyshared.testing import history as h
 from keyshared.testing.checker import Checker
 from keyshared.testing.claims import Claims, Promise, Violation
-from keyshared.testing.history import Acked, Delivered, Event, Expired, Nacked, Released
 
 __all__ = ["Log", "UnderWay"]
 
@@ -44,21 +44,21 @@ class Log:
     """
 
     def __init__(self, claims: Claims, blame: Callable[[Violation], None]) -> None:
-        self.checker, self.history = Checker(claims), list[Event]()
+        self.checker, self.history = Checker(claims), list[h.Event]()
         self.in_the_end = False
         self._blame = blame
         self._waits_for_losses = Promise.NO_LOSS in claims.promises
         self._suspicion: _Suspicion | None = None
         self._loss: Violation | None = None
         self._under_way: list[UnderWay] = []
-        self._kept: list[Event] = []
+        self._kept: list[h.Event] = []
 
     @property
     def is_undecided(self) -> bool:
         """Whether a message was overtaken that may be lost: the run then goes to its end, and to `decide`."""
         return self._suspicion is not None
 
-    def write(self, event: Event) -> None:
+    def write(self, event: h.Event) -> None:
         """Write the next row, now or as soon as no answer is under way."""
         if self._under_way:
             self._kept.append(event)
@@ -82,7 +82,7 @@ class Log:
         self._under_way.append(answer)
         return answer
 
-    def end(self, answer: UnderWay, row: Acked) -> None:
+    def end(self, answer: UnderWay, row: h.Acked) -> None:
         """End an answer that has begun with its row, and write the rows that were kept for it."""
         self._under_way.remove(answer)
         at = len(self._kept)
@@ -114,14 +114,14 @@ def _victim(violation: Violation) -> tuple[int | None, int]:
     return violation.offset, violation.proof[0]
 
 
-def _is_about(event: Event, answer: Acked) -> bool:
+def _is_about(event: h.Event, answer: h.Acked) -> bool:
     """Whether a row says that the message was delivered again, or that the answered delivery has ended."""
     match event:
-        case Delivered():
+        case h.Delivered():
             return event.offset == answer.offset
-        case Expired() | Released() | Nacked():
+        case h.Expired() | h.Released() | h.Nacked():
             named = (event.offset, event.consumer, event.attempt)
-            refused = isinstance(event, Nacked) and event.counted is False
+            refused = isinstance(event, h.Nacked) and event.counted is False
             return named == (answer.offset, answer.consumer, answer.attempt) and not refused
         case _:
             return False

@@ -64,6 +64,7 @@ class KeySharedMachine(Subject):
         #0 Connected(consumer='c11', at_ms=0)
         #2 Published(offset=0, key=b'a', at_ms=0)
         #3 Quiet(at_ms=0)
+        (no time passes: if the message would come after a timeout, write advance, and claim ack_timeout_ms)
     """
 
     TestCase: ClassVar[Any] = _CaseOf()

@@ -1,14 +1,13 @@
 """What is tried: a driver, what its broker claims, and how large the world is in which it is tried."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from keyshared.testing._given import check_class, check_kind
 from keyshared.testing.claims import Claims
 from keyshared.testing.draw import DELAYS_MS, FILTERS, KEYS, NAMES, World
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver, abilities
 from keyshared.testing.errors import ClaimsError
-from keyshared.testing.harness import Harness
 from keyshared.testing.steps import Step
 
 __all__ = ["Subject", "subject_of"]
@@ -44,37 +43,17 @@ class Subject:
     names: ClassVar[Sequence[str]] = NAMES
 
     @classmethod
-    def harness(cls, claims: Claims | None = None, untried: frozenset[type[Step]] = frozenset()) -> Harness:
-        """Return what the attributes of the class say of the broker.
-
-        Args:
-            claims: What to claim instead.
-            untried: What else is not tried.
-        """
-        check_class("driver_class", getattr(cls, "driver_class", None), Driver, AsyncDriver)
-        check_kind("claims", cls.claims, Claims)
-        for name in ("keys", "names"):
-            if not getattr(cls, name) or isinstance(getattr(cls, name), str | bytes):
-                raise ClaimsError(name, getattr(cls, name), "be a sequence with at least one value")
-        return Harness(
-            cls.claims if claims is None else claims,
-            cls.max_outstanding,
-            cls.retry_ms,
-            cls.rest_ms,
-            cls.untried | untried,
-            cls.max_consumers,
-        )
+    def timeouts(cls) -> Sequence[int]:
+        """Return the times that matter: just before, at and after them something may happen."""
+        times, slack = (cls.claims.ack_timeout_ms, cls.retry_ms, cls.rest_ms), cls.claims.tolerance_ms
+        exact = [ms for ms in times if ms is not None]
+        return [near for ms in exact for near in (ms - slack, ms, ms + slack)] if slack else exact
 
     @classmethod
-    def world(cls, steps: int, timeouts: Sequence[int]) -> World:
-        """Return what schedules are made of.
-
-        Args:
-            steps: How many steps they have at most.
-            timeouts: Times after which something may happen.
-        """
+    def world(cls, steps: int) -> World:
+        """Return what schedules are made of; they have so many steps at most."""
         driver = cls.driver_class
-        near = [timeout + step for timeout in timeouts for step in (-1, 0, 1) if timeout + step > 0]
+        near = [timeout + step for timeout in cls.timeouts() for step in (-1, 0, 1) if timeout + step > 0]
         return World(
             can=abilities(driver),
             keys=cls.keys,
@@ -86,9 +65,33 @@ class Subject:
         )
 
 
-def subject_of(subject: type[Subject] | type[AnyDriver]) -> type[Subject]:
-    """Return a subject, or one of a driver that claims what `Claims` has by default."""
+def subject_of(
+    subject: type[Subject] | type[AnyDriver],
+    claims: Claims | None = None,
+    untried: frozenset[type[Step]] = frozenset(),
+) -> type[Subject]:
+    """Return a subject, or one of a driver, which claims what `Claims` has by default.
+
+    Args:
+        subject: The subject or the driver.
+        claims: What it claims instead.
+        untried: What else is not tried.
+
+    Raises:
+        TypeError: It is no class of a subject or a driver, or an attribute of it is of the wrong kind.
+        ClaimsError: An attribute has a wrong value.
+    """
     check_class("subject", subject, Subject, Driver, AsyncDriver)
-    if issubclass(subject, Subject):
-        return subject
-    return type(f"{subject.__name__}Subject", (Subject,), {"driver_class": subject})
+    base = subject if issubclass(subject, Subject) else Subject
+    attributes: dict[str, Any] = {"untried": base.untried | untried}
+    if base is not subject:
+        attributes["driver_class"] = subject
+    if claims is not None:
+        attributes["claims"] = claims
+    made: type[Subject] = type(subject.__name__, (base,), attributes)
+    check_class("driver_class", getattr(made, "driver_class", None), Driver, AsyncDriver)
+    check_kind("claims", made.claims, Claims)
+    for name in ("keys", "names"):
+        if not getattr(made, name) or isinstance(getattr(made, name), str | bytes):
+            raise ClaimsError(name, getattr(made, name), "be a sequence with at least one value")
+    return made

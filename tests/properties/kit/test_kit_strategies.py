@@ -9,8 +9,7 @@ from tests.kit.own_machines import DispatcherMachine
 from tests.kit.small_broker import SmallDriver, SmallMachine
 
 from keyshared.testing.driver import Driver
-from keyshared.testing.find import ScheduleRun, run_schedule
-from keyshared.testing.machine import KeySharedMachine
+from keyshared.testing.find import run_schedule
 from keyshared.testing.steps import (
     Ack,
     AckLate,
@@ -37,12 +36,6 @@ EVERY_KIND: set[type[Any]] = {
     *(Connect, Disconnect, Flap, StopReading, ReadOn, Publish, PublishLater, Ack, AckLate, AckThrough, Nack, NackLate),
     *(Postpone, Fail, Wait, Restart, Poll),
 }
-
-
-def run(machine: type[KeySharedMachine], schedule: Schedule) -> ScheduleRun:
-    claims, most, retry_ms, rest_ms, *_ = machine.harness()
-    driver = machine.driver_class
-    return run_schedule(driver, schedule, claims, max_outstanding=most, retry_ms=retry_ms, rest_ms=rest_ms)
 
 
 @given(schedules(most=10))
@@ -77,9 +70,9 @@ def test_only_steps_that_the_driver_can_take_are_drawn(schedule: Schedule) -> No
 
 @given(schedules(SmallDriver))
 def test_a_correct_broker_keeps_its_promises_whatever_the_schedule(schedule: Schedule) -> None:
-    assert run(SmallMachine, schedule).violation is None
+    assert run_schedule(SmallMachine, schedule).violation is None
 
 
 @given(schedules(DispatcherMachine.driver_class))
 def test_the_dispatcher_keeps_its_promises_whatever_the_schedule(schedule: Schedule) -> None:
-    assert run(DispatcherMachine, schedule).violation is None
+    assert run_schedule(DispatcherMachine, schedule).violation is None

@@ -53,10 +53,6 @@ class Check(ABC):
     def missing(self) -> str | None:
         """Return what the history would have to tell so that the promise is judged in full; None: nothing."""
 
-    def entries(self) -> int:
-        """Count what the check keeps beyond the books."""
-        return 0
-
     def blame(self, explanation: str, *proof: Seen | None, offset: int | None = None) -> Violation:
         """Return a violation; the proof comes in any order, and None is left out."""
         shown = {seen.position: seen for seen in proof if seen is not None}

@@ -3,23 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, Check, Handler, sinces
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Message, Seen
-from keyshared.testing.history import (
-    Acked,
-    AtRest,
-    Connected,
-    Delivered,
-    Event,
-    Expired,
-    LimitChanged,
-    Nacked,
-    Published,
-    Redriven,
-    Released,
-)
 
 __all__ = ["Attempts", "Bounds", "Fence", "KeyOrder", "NotEarly", "OneHolder"]
 
@@ -29,18 +17,18 @@ class OneHolder(Check):
 
     promise = Promise.ONE_HOLDER
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if message is not None and not message.lane.holders and self.claims.unit_of is None:
             return ()  # nothing of its key is open, as nearly always
         return self._held_already(seen, event, message)
 
-    def _held_already(self, seen: Seen, event: Delivered, message: Message | None) -> Iterator[Violation]:
+    def _held_already(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterator[Violation]:
         offset, name = event.offset, event.consumer
         if message is not None and message.consumer is not None:
             text = f"offset {offset} went to {name!r} while a delivery of it was open at {message.consumer!r}"
@@ -65,15 +53,15 @@ class KeyOrder(Check):
 
     promise = Promise.KEY_ORDER
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        if Published not in self.books.kinds:
+        if h.Published not in self.books.kinds:
             return NO_PUBLISHED
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         lane = self.books.lane_of(message, event)
         if lane is None or not lane.listed or (message is None and self.books.is_over(event.offset)):
             return ()
@@ -92,18 +80,18 @@ class Bounds(Check):
 
     promise = Promise.BOUNDS
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered, Published: self._one_more, Redriven: self._one_more}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered, h.Published: self._one_more, h.Redriven: self._one_more}
 
     def missing(self) -> str | None:
         claims = self.claims
         limits = (claims.per_key, claims.limit_of, claims.per_consumer, claims.open_at_once, claims.max_tracked)
         claimed = any(limit is not None for limit in limits)
-        if not (claimed or self.books.kinds & {Connected, LimitChanged}):
+        if not (claimed or self.books.kinds & {h.Connected, h.LimitChanged}):
             return "claim a limit, or write the limits of consumers"
-        return None if self.books.kinds & {Delivered, Published} else NO_DELIVERY
+        return None if self.books.kinds & {h.Delivered, h.Published} else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset, name = self.books, event.offset, event.consumer
         lane = books.lane_of(message, event)
         found: list[Violation] = []
@@ -127,11 +115,11 @@ class Bounds(Check):
             found.append(self.blame(text, *_several(books.open_at.values(), message, limit), seen))
         return found
 
-    def _one_more(self, seen: Seen, event: Published | Redriven, message: Message | None) -> Iterable[Violation]:
+    def _one_more(self, seen: Seen, event: h.Published | h.Redriven, message: Message | None) -> Iterable[Violation]:
         outstanding, most = self.books.messages, self.claims.max_tracked
         if most is None or message is not None or len(outstanding) < most:
             return ()
-        if type(event) is Published and self.books.is_late(event.offset):  # settled by an earlier life, perhaps
+        if type(event) is h.Published and self.books.is_late(event.offset):  # settled by an earlier life, perhaps
             return ()
         text = f"offset {event.offset} is outstanding message {len(outstanding) + 1}; at most {most} may be"
         return (self.blame(text, *islice((each.published for each in outstanding.values()), most), seen),)
@@ -146,21 +134,21 @@ class Fence(Check):
         super().__init__(books)
         self.unnumbered = False
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {
-            Delivered: self._delivered,
-            Acked: self._acked,
-            Nacked: self._nacked,
-            Expired: self._released,
-            Released: self._released,
+            h.Delivered: self._delivered,
+            h.Acked: self._acked,
+            h.Nacked: self._nacked,
+            h.Expired: self._released,
+            h.Released: self._released,
         }
 
     def missing(self) -> str | None:
-        if Delivered not in self.books.kinds:
+        if h.Delivered not in self.books.kinds:
             return NO_DELIVERY
         return "number all deliveries" if self.unnumbered else None
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if event.attempt is None:
             self.unnumbered = True
             return ()
@@ -172,14 +160,14 @@ class Fence(Check):
         text = f"delivery {event.attempt} of offset {event.offset} to {event.consumer!r} came after delivery {before}"
         return (self.blame(text, message.delivered or message.published, seen),)
 
-    def _acked(self, seen: Seen, event: Acked, message: Message | None) -> Iterable[Violation]:
+    def _acked(self, seen: Seen, event: h.Acked, message: Message | None) -> Iterable[Violation]:
         if message is None or not event.counted or self._may_end(message, event):
             return ()
         if message.consumer is None and message.was_at(event.consumer, event.attempt):
             return ()  # a late ack of a message that waits
         return (self._blame_answer(seen, event, message, "and settled the message"),)
 
-    def _nacked(self, seen: Seen, event: Nacked, message: Message | None) -> Iterable[Violation]:
+    def _nacked(self, seen: Seen, event: h.Nacked, message: Message | None) -> Iterable[Violation]:
         if not event.counted or (message is not None and self._may_end(message, event)):
             return ()
         if message is not None:
@@ -188,16 +176,16 @@ class Fence(Check):
             return ()
         return (self.blame(f"a nack of offset {event.offset} was taken, which is done", seen),)
 
-    def _released(self, seen: Seen, event: Expired | Released, message: Message | None) -> Iterable[Violation]:
+    def _released(self, seen: Seen, event: h.Expired | h.Released, message: Message | None) -> Iterable[Violation]:
         if message is None or message.consumer is None or self._may_end(message, event):
             return ()
         return (self._blame_answer(seen, event, message, "and ended it"),)
 
-    def _may_end(self, message: Message, event: Acked | Nacked | Expired | Released) -> bool:
+    def _may_end(self, message: Message, event: h.Acked | h.Nacked | h.Expired | h.Released) -> bool:
         return message.is_of(message.consumer or message.lapsed, event.consumer, event.attempt)
 
     def _blame_answer(
-        self, seen: Seen, event: Acked | Nacked | Expired | Released, message: Message, outcome: str
+        self, seen: Seen, event: h.Acked | h.Nacked | h.Expired | h.Released, message: Message, outcome: str
     ) -> Violation:
         named = f"{type(event).__name__} names delivery {event.attempt} of offset {event.offset} to {event.consumer!r}"
         return self.blame(f"{named}, which is not open, {outcome}", message.delivered or message.published, seen)
@@ -208,23 +196,23 @@ class Attempts(Check):
 
     promise = Promise.ATTEMPTS
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         if self.claims.max_attempts is None:
             return {}
-        return {Delivered: self._delivered, AtRest: self._at_rest}
+        return {h.Delivered: self._delivered, h.AtRest: self._at_rest}
 
     def missing(self) -> str | None:
         if self.claims.max_attempts is None:
             return "claim max_attempts"
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if message is None or not self._is_spent(message):
             return ()
         text = f"offset {message.offset} has failed {message.failed} times, and went to {event.consumer!r} again"
         return (self.blame(text, message.delivered, message.since, seen),)
 
-    def _at_rest(self, seen: Seen, event: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _at_rest(self, seen: Seen, event: h.AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         for message in self.books.waiting():
             if message.held is None and self._is_spent(message):
                 text = f"offset {message.offset} has failed {message.failed} times, and has no outcome"
@@ -244,19 +232,19 @@ class NotEarly(Check):
         super().__init__(books)
         self.untimed = False  # a time was asked for, and the history has none
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        if Delivered not in self.books.kinds:
+        if h.Delivered not in self.books.kinds:
             return NO_DELIVERY
         return "write at_ms" if self.untimed else None
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         asked = None if message is None else message.asked
         if asked is None:
             return ()
-        assert isinstance(asked.event, Published | Released)
+        assert isinstance(asked.event, h.Published | h.Released)
         until_ms = asked.event.until_ms
         assert until_ms is not None
         if seen.now is None:

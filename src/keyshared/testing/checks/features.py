@@ -5,32 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
 from keyshared.testing.checks.outcomes import is_latest_only
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Lane, LaneId, Message, Seen
-from keyshared.testing.history import (
-    Acked,
-    AtRest,
-    Delivered,
-    Event,
-    Gone,
-    HoldReason,
-    Published,
-    Quiet,
-    Redriven,
-    SessionBegun,
-    SessionEnded,
-    SessionEnding,
-    SessionEnds,
-    Settled,
-    SettledBy,
-)
 
 __all__ = ["LatestOnly", "OneSession", "RedriveOrder", "WholeBatch", "heir_of"]
 
-_ON_ITS_WAY: Final = frozenset({HoldReason.DEAD_LETTERING, HoldReason.BLOCKED})
+_ON_ITS_WAY: Final = frozenset({h.HoldReason.DEAD_LETTERING, h.HoldReason.BLOCKED})
 _REMEMBERED_NUMBERS: Final = 100_000
 
 
@@ -43,8 +27,8 @@ class WholeBatch(Check):
         super().__init__(books)
         self.turn: LaneId | None = None  # the lane of the latest event, if that is a delivery
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered, Acked: self._acked} if self.claims.batches else {}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered, h.Acked: self._acked} if self.claims.batches else {}
 
     @property
     def looks(self) -> bool:
@@ -52,17 +36,17 @@ class WholeBatch(Check):
 
     def after(self, seen: Seen) -> None:
         event = seen.event
-        message = self.books.messages.get(event.offset) if isinstance(event, Delivered) else None
+        message = self.books.messages.get(event.offset) if isinstance(event, h.Delivered) else None
         self.turn = None if message is None else message.lane.id
 
     def missing(self) -> str | None:
         if not self.claims.batches:
             return "claim batches"
-        if Delivered not in self.books.kinds:
+        if h.Delivered not in self.books.kinds:
             return NO_DELIVERY
-        return None if Published in self.books.kinds else NO_PUBLISHED
+        return None if h.Published in self.books.kinds else NO_PUBLISHED
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterator[Violation]:
         lane = self.books.lane_of(message, event)
         if lane is None or lane.id == self.turn:
             return
@@ -71,7 +55,7 @@ class WholeBatch(Check):
             text = f"offset {event.offset} went out while offset {beside.offset} was left of the batch before it"
             yield self.blame(text, beside.since, seen)
 
-    def _acked(self, seen: Seen, event: Acked, message: Message | None) -> Iterator[Violation]:
+    def _acked(self, seen: Seen, event: h.Acked, message: Message | None) -> Iterator[Violation]:
         if message is None or event.counted is False or not message.is_current(event.consumer, event.attempt):
             return
         older = self.books.oldest_waiting(message.lane)
@@ -91,10 +75,10 @@ class LatestOnly(Check):
         self.crowded: dict[LaneId, Lane] = {}  # of which several messages wait
         self.blamed: set[int] = set()  # what was not given up is one violation, not one in each moment of quiet
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         if not self.claims.latest_only:
             return {}
-        return {Settled: self._settled, Quiet: self._quiet, AtRest: self._quiet}
+        return {h.Settled: self._settled, h.Quiet: self._quiet, h.AtRest: self._quiet}
 
     @property
     def looks(self) -> bool:
@@ -113,15 +97,12 @@ class LatestOnly(Check):
         kinds = self.books.kinds
         if not self.claims.latest_only:
             return "claim latest_only"
-        if Published not in kinds:
+        if h.Published not in kinds:
             return NO_PUBLISHED
-        return None if kinds & {Quiet, AtRest} else NO_QUIET
+        return None if kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
-    def entries(self) -> int:
-        return len(self.crowded) + len(self.blamed)
-
-    def _settled(self, seen: Seen, event: Settled, message: Message | None) -> Iterator[Violation]:
-        if event.reason is not SettledBy.SUPERSEDED or message is None:
+    def _settled(self, seen: Seen, event: h.Settled, message: Message | None) -> Iterator[Violation]:
+        if event.reason is not h.SettledBy.SUPERSEDED or message is None:
             return
         if not is_latest_only(self.books, message.lane.id):
             return  # no-loss says that no policy allows it
@@ -132,7 +113,7 @@ class LatestOnly(Check):
             text = f"offset {message.offset} was superseded, and there is no newer message of its key"
             yield self.blame(text, message.published, seen)
 
-    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, event: h.Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         for lane in self.crowded.values():
             undelivered = self._undelivered(lane)
             for message in undelivered[:-1]:
@@ -153,17 +134,17 @@ class RedriveOrder(Check):
 
     promise = Promise.REDRIVE_ORDER
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered, Redriven: self._redriven}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered, h.Redriven: self._redriven}
 
     def missing(self) -> str | None:
-        return None if Redriven in self.books.kinds else "write `redriven`"
+        return None if h.Redriven in self.books.kinds else "write `redriven`"
 
-    def _redriven(self, seen: Seen, event: Redriven, message: Message | None) -> Iterator[Violation]:
+    def _redriven(self, seen: Seen, event: h.Redriven, message: Message | None) -> Iterator[Violation]:
         if message is not None:
             yield self.blame(f"offset {event.offset} was redriven, though it was outstanding", message.since, seen)
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         lane = self.books.lane_of(message, event)
         older = None if lane is None or not lane.listed else self.books.oldest_waiting(lane)
         if older is None or not older.redriven or older.offset >= event.offset:
@@ -196,17 +177,17 @@ class OneSession(Check):
         self.lost: dict[bytes, _Session] = {}  # those whose consumer is gone since the last moment of quiet
         self.numbers: OrderedDict[bytes, tuple[int, Seen]] = OrderedDict()  # the highest of a key
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         if not self.claims.sessions:
             return {}
         return {
-            SessionBegun: self._begun,
-            SessionEnding: self._ending,
-            SessionEnded: self._ended,
-            Delivered: self._delivered,
-            Gone: self._gone,
-            Quiet: self._quiet,
-            AtRest: self._quiet,
+            h.SessionBegun: self._begun,
+            h.SessionEnding: self._ending,
+            h.SessionEnded: self._ended,
+            h.Delivered: self._delivered,
+            h.Gone: self._gone,
+            h.Quiet: self._quiet,
+            h.AtRest: self._quiet,
         }
 
     @property
@@ -223,12 +204,9 @@ class OneSession(Check):
     def missing(self) -> str | None:
         if not self.claims.sessions:
             return "claim sessions"
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
-    def entries(self) -> int:
-        return len(self.sessions) + len(self.lost) + len(self.numbers)
-
-    def _begun(self, seen: Seen, event: SessionBegun) -> Iterator[Violation]:
+    def _begun(self, seen: Seen, event: h.SessionBegun) -> Iterator[Violation]:
         key, number = event.key, event.session
         before, known = self.sessions.get(key), self.numbers.get(key)
         if before is not None:
@@ -246,13 +224,13 @@ class OneSession(Check):
         lane = self.books.lanes.get(key)
         self._note(session, seen, is_busy=lane is not None and bool(lane.open or lane.doubt))
 
-    def _ending(self, seen: Seen, event: SessionEnding) -> Iterable[Violation]:
+    def _ending(self, seen: Seen, event: h.SessionEnding) -> Iterable[Violation]:
         session = self._named(event)
         if session is not None:
             session.ending = session.ending or seen
         return ()
 
-    def _ended(self, seen: Seen, event: SessionEnded) -> Iterator[Violation]:
+    def _ended(self, seen: Seen, event: h.SessionEnded) -> Iterator[Violation]:
         session, key = self._named(event), event.key
         if session is None:
             return
@@ -264,13 +242,13 @@ class OneSession(Check):
             text = f"session {session.number} of key {key!r} ends while offset {still[0].offset} is open"
             yield self.blame(text, *(message.since for message in still), seen)
         linger, idle, now = self.claims.linger_ms, session.idle_ms, seen.now
-        if event.reason is not SessionEnds.IDLE or linger is None or idle is None or now is None:
+        if event.reason is not h.SessionEnds.IDLE or linger is None or idle is None or now is None:
             return
         if now - idle < linger - self.claims.tolerance_ms:
             text = f"session {session.number} of key {key!r} is idle since {idle}, and ends at {now}"
             yield self.blame(text, session.begun, seen)
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterator[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterator[Violation]:
         books, offset = self.books, event.offset
         key = books.lane_id(offset, event.key) if message is None else message.lane.id
         if not isinstance(key, bytes):
@@ -284,21 +262,21 @@ class OneSession(Check):
         elif session.ending is not None:
             yield self.blame(f"offset {offset} went out while key {key!r} is flushed", session.ending, seen)
 
-    def _gone(self, seen: Seen, event: Gone) -> Iterable[Violation]:
+    def _gone(self, seen: Seen, event: h.Gone) -> Iterable[Violation]:
         for key, session in self.sessions.items() if not event.drains else ():
             if session.consumer == event.consumer and session.lost is None:
                 session.lost = seen
                 self.lost[key] = session
         return ()
 
-    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, event: h.Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         for key, session in self.lost.items():
             text = f"session {session.number} of key {key!r} is still on, though its consumer is gone"
             yield self.blame(text, session.begun, session.lost, seen)
             session.lost = None
         self.lost.clear()
 
-    def _named(self, event: SessionEnding | SessionEnded) -> _Session | None:
+    def _named(self, event: h.SessionEnding | h.SessionEnded) -> _Session | None:
         session = self.sessions.get(event.key)
         if session is None or (session.number, session.consumer) != (event.session, event.consumer):
             return None

@@ -3,27 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
 from keyshared.testing.checks.waiting import is_held, takers
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import LaneId, Message, Seen
-from keyshared.testing.history import (
-    Acked,
-    AtRest,
-    Committed,
-    DeadLettered,
-    Delivered,
-    Done,
-    Dropped,
-    Event,
-    Nacked,
-    Published,
-    Quiet,
-    Settled,
-    SettledBy,
-    Skipped,
-)
 
 __all__ = ["NoLoss", "ReasonTravels", "SafeCursor", "SettledOnce"]
 
@@ -40,23 +25,20 @@ class SafeCursor(Check):
         self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
         self.beyond: dict[int, Seen] = {}  # cursors behind all that was published by then
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {
-            Published: self._published,
-            Committed: self._committed,
-            Quiet: self._quiet,
-            AtRest: self._quiet,
+            h.Published: self._published,
+            h.Committed: self._committed,
+            h.Quiet: self._quiet,
+            h.AtRest: self._quiet,
         }
 
-    def entries(self) -> int:
-        return len(self.beyond)
-
     def missing(self) -> str | None:
-        if Published not in self.books.kinds:
+        if h.Published not in self.books.kinds:
             return NO_PUBLISHED
-        return None if Committed in self.books.kinds else "write `committed`"
+        return None if h.Committed in self.books.kinds else "write `committed`"
 
-    def _committed(self, seen: Seen, event: Committed) -> Iterable[Violation]:
+    def _committed(self, seen: Seen, event: h.Committed) -> Iterable[Violation]:
         books, resume = self.books, event.resume_offset
         found: list[Violation] = []
         if books.resume_offset is not None and resume < books.resume_offset:
@@ -72,7 +54,7 @@ class SafeCursor(Check):
                 del self.beyond[next(iter(self.beyond))]
         return found
 
-    def _published(self, seen: Seen, event: Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
+    def _published(self, seen: Seen, event: h.Published, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
         offset, beyond = event.offset, self.beyond
         if not beyond:
             return ()
@@ -83,7 +65,7 @@ class SafeCursor(Check):
         text = f"cursor {passed} passed offset {offset}, which was published only then"
         return (self.blame(text, beyond[passed], seen),)
 
-    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, event: h.Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books
         if not self.claims.cursor_keeps_up or books.last_published is None:
             return ()
@@ -107,32 +89,32 @@ class NoLoss(Check):
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         claims = self.claims
-        policies = {DeadLettered: claims.may_dead_letter, Dropped: claims.may_drop, Skipped: claims.may_skip}
+        policies = {h.DeadLettered: claims.may_dead_letter, h.Dropped: claims.may_drop, h.Skipped: claims.may_skip}
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {
-            Delivered: self._delivered,
-            Acked: self._acked,
-            Nacked: self._nacked,
-            Settled: self._settled,
-            DeadLettered: self._given_up,
-            Dropped: self._given_up,
-            Skipped: self._given_up,
-            AtRest: self._at_rest,
+            h.Delivered: self._delivered,
+            h.Acked: self._acked,
+            h.Nacked: self._nacked,
+            h.Settled: self._settled,
+            h.DeadLettered: self._given_up,
+            h.Dropped: self._given_up,
+            h.Skipped: self._given_up,
+            h.AtRest: self._at_rest,
         }
 
     def missing(self) -> str | None:
         books = self.books
-        if Published not in books.kinds:
+        if h.Published not in books.kinds:
             return NO_PUBLISHED
-        if AtRest not in books.kinds:
+        if h.AtRest not in books.kinds:
             return "end it with `at_rest`: until then, what has no outcome may still get one"
         if books.unlogged:
             return f"write `published` of the {books.unlogged} messages that it does not tell of"
         return None
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if message is not None and (message.key == event.key or self.books.claims.total_order):
             return ()  # as nearly always; with a total order, a system may deliver every message with one key
         if message is not None:
@@ -143,37 +125,37 @@ class NoLoss(Check):
         text = f"offset {event.offset} went to {event.consumer!r}: a duplicate, as it is done, or was never published"
         return (self.blame(text, seen),)
 
-    def _acked(self, seen: Seen, event: Acked, message: Message | None) -> Iterable[Violation]:
+    def _acked(self, seen: Seen, event: h.Acked, message: Message | None) -> Iterable[Violation]:
         if message is None:
             return self._ended_twice(seen, event.offset, "an ack counted") if event.counted else ()
         return self._ignored(seen, event, message) if event.counted is False else ()
 
-    def _nacked(self, seen: Seen, event: Nacked, message: Message | None) -> Iterable[Violation]:
+    def _nacked(self, seen: Seen, event: h.Nacked, message: Message | None) -> Iterable[Violation]:
         return () if message is None or event.counted is not False else self._ignored(seen, event, message)
 
-    def _ignored(self, seen: Seen, event: Acked | Nacked, message: Message) -> Iterable[Violation]:
+    def _ignored(self, seen: Seen, event: h.Acked | h.Nacked, message: Message) -> Iterable[Violation]:
         if message.revoked or not message.is_current(event.consumer, event.attempt) or not self.books.log_is_told:
             return ()
         if event.attempt is None and message.deliveries > 1:
             return ()  # it may name an earlier delivery
-        verb = "acked" if isinstance(event, Acked) else "nacked"
+        verb = "acked" if isinstance(event, h.Acked) else "nacked"
         text = f"{event.consumer!r} {verb} its open delivery of offset {message.offset}, which did not count"
         return (self.blame(text, message.since, seen),)
 
-    def _settled(self, seen: Seen, event: Settled, message: Message | None) -> Iterator[Violation]:
+    def _settled(self, seen: Seen, event: h.Settled, message: Message | None) -> Iterator[Violation]:
         if message is None:
             yield from self._ended_twice(seen, event.offset, "it is Settled")
-        elif event.reason is SettledBy.NOBODY:
+        elif event.reason is h.SettledBy.NOBODY:
             yield self.blame(f"offset {event.offset} is done without any outcome", message.since, seen)
-        elif event.reason is SettledBy.SUPERSEDED and not is_latest_only(self.books, message.lane.id):
+        elif event.reason is h.SettledBy.SUPERSEDED and not is_latest_only(self.books, message.lane.id):
             text = f"offset {event.offset} is superseded, which no policy allows"
             yield self.blame(text, message.published, seen)
-        elif event.reason is SettledBy.LATE_ACK and not message.noted and message.logged:
+        elif event.reason is h.SettledBy.LATE_ACK and not message.noted and message.logged:
             text = f"offset {message.offset} is done by a late ack, but no ack of an earlier delivery has come"
             yield self.blame(text, message.since, seen)
 
     def _given_up(
-        self, seen: Seen, event: DeadLettered | Dropped | Skipped, message: Message | None
+        self, seen: Seen, event: h.DeadLettered | h.Dropped | h.Skipped, message: Message | None
     ) -> Iterator[Violation]:
         how = type(event).__name__
         if message is None:
@@ -186,7 +168,7 @@ class NoLoss(Check):
             return ()
         return (self.blame(f"offset {offset} is done already, or was never published, and {how}", seen),)
 
-    def _at_rest(self, seen: Seen, event: AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _at_rest(self, seen: Seen, event: h.AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         books = self.books
         if not books.log_is_told:
             return
@@ -210,26 +192,23 @@ class SettledOnce(Check):
         super().__init__(books)
         self.untold: dict[int, Seen] = {}  # messages that are done, and not reported
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Done: self._done, Quiet: self._quiet, AtRest: self._quiet} if self.claims.tells_done else {}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Done: self._done, h.Quiet: self._quiet, h.AtRest: self._quiet} if self.claims.tells_done else {}
 
     @property
     def looks(self) -> bool:
         return self.claims.tells_done
 
     def after(self, seen: Seen) -> None:
-        if type(seen.event) is not Done:
+        if type(seen.event) is not h.Done:
             self.untold.update(dict.fromkeys(self.books.ended, seen))
 
     def missing(self) -> str | None:
         if not self.claims.tells_done:
             return "claim tells_done"
-        return None if self.books.kinds & {Quiet, AtRest} else NO_QUIET
+        return None if self.books.kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
-    def entries(self) -> int:
-        return len(self.untold)
-
-    def _done(self, seen: Seen, event: Done, message: Message | None) -> Iterator[Violation]:
+    def _done(self, seen: Seen, event: h.Done, message: Message | None) -> Iterator[Violation]:
         offset = event.offset
         if self.untold.pop(offset, None) is not None:
             return
@@ -238,7 +217,7 @@ class SettledOnce(Check):
         elif self.books.is_over(offset):
             yield self.blame(f"offset {offset} is reported done, and was so before, or is not", seen)
 
-    def _quiet(self, seen: Seen, event: Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, event: h.Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
         untold, self.untold = self.untold, {}
         for offset in sorted(untold):
             yield self.blame(f"offset {offset} is done, which was not reported", untold[offset], seen)
@@ -249,17 +228,17 @@ class ReasonTravels(Check):
 
     promise = Promise.REASON_TRAVELS
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {DeadLettered: self._dead_lettered}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.DeadLettered: self._dead_lettered}
 
     def missing(self) -> str | None:
-        return None if Delivered in self.books.kinds else NO_DELIVERY
+        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
-    def _dead_lettered(self, seen: Seen, event: DeadLettered, message: Message | None) -> Iterator[Violation]:
+    def _dead_lettered(self, seen: Seen, event: h.DeadLettered, message: Message | None) -> Iterator[Violation]:
         if message is None or (message.named is None and not message.logged):
             return
         failure = None if message.named is None else message.named.event
-        said = failure.reason if isinstance(failure, Nacked) else None
+        said = failure.reason if isinstance(failure, h.Nacked) else None
         if event.reason != said:
             text = f"the dead letter of offset {message.offset} says {event.reason!r}, and its failure {said!r}"
             yield self.blame(text, message.named or message.published, seen)

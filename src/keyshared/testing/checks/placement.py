@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, Check, Handler
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Member, Message, Place, Seen
-from keyshared.testing.history import Connected, Delivered, Event, Gone, Owned
 
 __all__ = ["Affinity", "MinimalMove"]
 
@@ -16,18 +16,18 @@ class Affinity(Check):
 
     promise = Promise.AFFINITY
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Delivered: self._delivered, Owned: self._owned}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Delivered: self._delivered, h.Owned: self._owned}
 
     def missing(self) -> str | None:
         kinds = self.books.kinds
-        if Delivered not in kinds:
+        if h.Delivered not in kinds:
             return NO_DELIVERY
-        if not kinds & {Connected, Owned}:
+        if not kinds & {h.Connected, h.Owned}:
             return "write `connected`, or `owned`"
         return _forgotten(self.books)
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         member = self.books.members.get(event.consumer)
         place = _place(self.books, event, message)
         is_there = member is not None and member.suspended is None
@@ -36,10 +36,10 @@ class Affinity(Check):
         return self._elsewhere(seen, event, member, place)
 
     def _elsewhere(
-        self, seen: Seen, event: Delivered, member: Member | None, place: Place | None
+        self, seen: Seen, event: h.Delivered, member: Member | None, place: Place | None
     ) -> Iterator[Violation]:
         books, name = self.books, event.consumer
-        knows_members = Connected in books.kinds
+        knows_members = h.Connected in books.kinds
         if member is None and knows_members:
             text = f"offset {event.offset} went to {name!r}, which is not connected"
             yield self.blame(text, books.changes.leavers.get(name), seen)
@@ -58,7 +58,7 @@ class Affinity(Check):
             text = f"the key of offset {event.offset} went from {place.consumer!r} to {name!r} for no reason"
             yield self.blame(text, place.last, seen)
 
-    def _owned(self, seen: Seen, event: Owned) -> Iterable[Violation]:
+    def _owned(self, seen: Seen, event: h.Owned) -> Iterable[Violation]:
         place = None if self.books.changes.in_block else _moved(self.books, event)
         if place is None:
             return ()
@@ -71,18 +71,18 @@ class MinimalMove(Check):
 
     promise = Promise.MINIMAL_MOVE
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Owned: self._owned, Delivered: self._delivered}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Owned: self._owned, h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
         kinds = self.books.kinds
-        if Connected not in kinds and Gone not in kinds:
+        if h.Connected not in kinds and h.Gone not in kinds:
             return "write `connected` and `gone`"
-        if Delivered not in kinds and Owned not in kinds:
+        if h.Delivered not in kinds and h.Owned not in kinds:
             return "write `delivered`, or `owned`"
         return _forgotten(self.books)
 
-    def _owned(self, seen: Seen, event: Owned) -> Iterable[Violation]:
+    def _owned(self, seen: Seen, event: h.Owned) -> Iterable[Violation]:
         place = _moved(self.books, event) if self.books.changes.in_block else None
         if place is None:
             return ()
@@ -90,13 +90,13 @@ class MinimalMove(Check):
         text = f"key {event.key!r} moved from {old!r} to {new!r}, though neither has just left or joined"
         return (self.blame(text, place.owned, *self.books.changes.block.values(), seen),)
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         books, new = self.books, event.consumer
         place = _place(books, event, message)
         if place is None or place.owned is not None or place.last is None or place.consumer == new:
             return ()
         last, old = place.last, place.consumer
-        if Connected not in books.kinds or new not in books.members:
+        if h.Connected not in books.kinds or new not in books.members:
             return ()
         if not _changed_since(books, last) or self._is_due(last, old, new):
             return ()
@@ -113,7 +113,7 @@ class MinimalMove(Check):
         return joined or not stayed or by_hand or books.changes.latest_join_of_a_leaver > last.position
 
 
-def _place(books: Books, event: Delivered, message: Message | None) -> Place | None:
+def _place(books: Books, event: h.Delivered, message: Message | None) -> Place | None:
     return books.place_of(books.lane_id(event.offset, event.key)) if message is None else message.lane.place
 
 
@@ -121,7 +121,7 @@ def _changed_since(books: Books, seen: Seen) -> bool:
     return books.changes.last is not None and books.changes.last.position > seen.position
 
 
-def _moved(books: Books, event: Owned) -> Place | None:
+def _moved(books: Books, event: h.Owned) -> Place | None:
     """Return where a key was, if it has another owner now and the latest changes do not explain it."""
     place = books.places.get(event.key)
     if place is None or place.owned is None:
@@ -133,12 +133,12 @@ def _moved(books: Books, event: Owned) -> Place | None:
     return None if any(_moves(change.event, old, new) for change in since) else place
 
 
-def _moves(change: Event, old: str | None, new: str | None) -> bool:
+def _moves(change: h.Event, old: str | None, new: str | None) -> bool:
     """Whether a change of membership may move a key from one consumer to another."""
     match change:
-        case Connected():
+        case h.Connected():
             return change.consumer == new
-        case Gone():
+        case h.Gone():
             return change.consumer == old
         case _:
             return True

@@ -2,26 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
 from keyshared.testing.checks.features import heir_of
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Lane, LaneId, Message, Seen
-from keyshared.testing.history import (
-    AtRest,
-    Connected,
-    Delivered,
-    Event,
-    Gone,
-    LimitChanged,
-    Owned,
-    Published,
-    Quiet,
-    Rewound,
-    SessionEnding,
-    Settled,
-    SettledBy,
-)
 
 __all__ = ["Fairness"]
 
@@ -51,8 +37,8 @@ class Fairness(Check):
         self.fresh: dict[LaneId, Turn] = {}  # of these: what was not seen in a moment of quiet yet
         self.ready: dict[str, dict[LaneId, Turn]] = {}  # of the others, by owner: oldest first, without the blamed
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {} if self.claims.fairness is None else {Delivered: self._delivered, Settled: self._settled}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {} if self.claims.fairness is None else {h.Delivered: self._delivered, h.Settled: self._settled}
 
     @property
     def looks(self) -> bool:
@@ -62,38 +48,33 @@ class Fairness(Check):
         kinds = self.books.kinds
         if self.claims.fairness is None:
             return "claim a fairness"
-        if Published not in kinds:
+        if h.Published not in kinds:
             return NO_PUBLISHED
-        if Delivered not in kinds:
+        if h.Delivered not in kinds:
             return NO_DELIVERY
-        if Owned not in kinds:
+        if h.Owned not in kinds:
             return "write `owned`"
-        return None if kinds & {Quiet, AtRest} else NO_QUIET
-
-    def entries(self) -> int:
-        passed = sum(len(turn.passed) for turn in self.known.values())
-        ready = sum(1 + len(turns) for turns in self.ready.values())
-        return len(self.known) + len(self.fresh) + passed + ready
+        return None if kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
     def after(self, seen: Seen) -> None:
         for lane in self.books.changed.values():
             self._update(lane)
         match seen.event:
-            case Quiet() | AtRest() if self.fresh:
+            case h.Quiet() | h.AtRest() if self.fresh:
                 self._note_quiet(seen)
-            case Connected(consumer=consumer) | Gone(consumer=consumer) | LimitChanged(consumer=consumer):
+            case h.Connected(consumer=consumer) | h.Gone(consumer=consumer) | h.LimitChanged(consumer=consumer):
                 self._restart_turns(consumer)
-            case Rewound():
+            case h.Rewound():
                 for consumer in list(self.ready):
                     self._restart_turns(consumer)
-            case SessionEnding(key=key) if (turn := self.known.get(key)) and key in self.ready.get(turn.owner, {}):
+            case h.SessionEnding(key=key) if (turn := self.known.get(key)) and key in self.ready.get(turn.owner, {}):
                 self._restart_turn(key, turn)  # it waits for its consumer to be done with it: that is told later
             case _:
                 pass
 
-    def _settled(self, seen: Seen, event: Settled, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
+    def _settled(self, seen: Seen, event: h.Settled, message: Message | None) -> Iterable[Violation]:  # noqa: ARG002
         """Hand the place of a superseded message on to the one that supersedes it."""
-        if event.reason is not SettledBy.SUPERSEDED or message is None or message.was_delivered:
+        if event.reason is not h.SettledBy.SUPERSEDED or message is None or message.was_delivered:
             return ()
         heir, turn = heir_of(message, self.books), self.known.get(message.lane.id)
         if heir is not None and heir.delivered is None and turn is not None and turn.message is message:
@@ -127,7 +108,7 @@ class Fairness(Check):
                 turn.quiet, turn.since = seen, books.position
                 self._join(lane_id, turn)
 
-    def _delivered(self, seen: Seen, event: Delivered, message: Message | None) -> Iterable[Violation]:
+    def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         waiting, most = self.ready.get(event.consumer), self.claims.fairness
         if not waiting or message is None or most is None or not self._is_a_turn(message):
             return ()

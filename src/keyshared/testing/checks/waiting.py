@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.checks.check import NO_PUBLISHED, NO_QUIET, Check, Handler
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import SLACK, Lane, LaneId, Member, Message, Seen
-from keyshared.testing.history import AtRest, Connected, Event, Held, HoldReason, Published, Quiet
 
 __all__ = ["Progress", "is_held", "takers"]
 
@@ -34,20 +34,16 @@ class Progress(Check):
         self.wakes: list[tuple[int, int]] = []  # when which offsets are no longer held
         self.changed: dict[LaneId, Lane] = {}  # since the last moment of quiet
 
-    def handlers(self) -> Mapping[type[Event], Handler]:
-        return {Quiet: self._quiet, AtRest: self._quiet}
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
+        return {h.Quiet: self._quiet, h.AtRest: self._quiet}
 
     def missing(self) -> str | None:
         kinds = self.books.kinds
-        if Published not in kinds:
+        if h.Published not in kinds:
             return NO_PUBLISHED
-        if Connected not in kinds:
+        if h.Connected not in kinds:
             return "write `connected`, which says who has room"
-        return None if kinds & {Quiet, AtRest} else NO_QUIET
-
-    def entries(self) -> int:
-        ready = len(self.beside) + sum(1 + len(lanes) for lanes in self.ready.values())
-        return len(self.known) + len(self.changed) + len(self.wakes) + ready
+        return None if kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         for lane_id, lane in self.books.changed.items():
@@ -56,7 +52,7 @@ class Progress(Check):
             else:
                 self.changed.pop(lane_id, None)
 
-    def _quiet(self, seen: Seen, event: Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
+    def _quiet(self, seen: Seen, event: h.Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
         for lane in self.changed.values():
             self._update(lane)
         self.changed.clear()
@@ -174,6 +170,6 @@ def _with_room(books: Books, owner: str | None) -> list[Member]:
 def _until(message: Message, books: Books) -> int | None:
     """Return when the hold is over by itself, by any clock. Where a payload is does not change with time."""
     held = None if message.held is None else message.held.event
-    if not isinstance(held, Held) or held.reason in {HoldReason.SPILLED, HoldReason.LOADING}:
+    if not isinstance(held, h.Held) or held.reason in {h.HoldReason.SPILLED, h.HoldReason.LOADING}:
         return None
     return None if held.until_ms is None else held.until_ms + books.claims.tolerance_ms

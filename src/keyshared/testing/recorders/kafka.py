@@ -3,22 +3,12 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from keyshared.testing.history import (
-    Acked,
-    Committed,
-    Delivered,
-    Dropped,
-    Nacked,
-    Published,
-    Released,
-    Rewound,
-    Skipped,
-)
+from keyshared.testing import history as h
 from keyshared.testing.recorders.log import Clock, Write, check_given, wall_clock_ms
 
 __all__ = ["KafkaRecorder"]
 
-_ENDS: Final[dict[str, type[Dropped] | type[Skipped]]] = {"Dropped": Dropped, "Skipped": Skipped}
+_ENDS: Final[dict[str, type[h.Dropped] | type[h.Skipped]]] = {"Dropped": h.Dropped, "Skipped": h.Skipped}
 
 
 class KafkaRecorder:
@@ -52,18 +42,18 @@ class KafkaRecorder:
     def published(self, error: object, message: Any) -> None:  # noqa: ANN401  # no client is imported, here and below
         """Take a message that the cluster has; as ``on_delivery`` of a producer."""
         if error is None:
-            published = Published(offset=message.offset(), key=_key_of(message), at_ms=self._clock())
+            published = h.Published(offset=message.offset(), key=_key_of(message), at_ms=self._clock())
             self._write(_log_of(message.topic(), message.partition()), published)
 
     def begun(self, message: Any) -> None:  # noqa: ANN401
         """Take a message that goes to its handler."""
         log, offset = _log_of(message.topic(), message.partition()), message.offset()
         if log not in self._begun:
-            self._write(log, Rewound(at_ms=self._clock()))
+            self._write(log, h.Rewound(at_ms=self._clock()))
         self._begun.setdefault(log, set()).add(offset)
         tries = self._tries.setdefault(log, {})
         tries[offset] = tries.get(offset, 0) + 1
-        self._write(log, Delivered(key=_key_of(message), **self._named(log, offset)))
+        self._write(log, h.Delivered(key=_key_of(message), **self._named(log, offset)))
 
     def ended(
         self,
@@ -89,7 +79,7 @@ class KafkaRecorder:
         if _is_a("PartlyDone", error):
             done, error, behind = error.done, error.error, 1
         for offset in batch[:done]:
-            self._end(log, Acked(counted=True, **self._named(log, offset)))
+            self._end(log, h.Acked(counted=True, **self._named(log, offset)))
             self._is_done(log, offset)
         for offset in batch[done : done + behind]:
             self._end(log, self._ended_badly(log, offset, error, is_clear=behind == 1))
@@ -99,7 +89,7 @@ class KafkaRecorder:
     def given_up(self, log: str, offset: int, reason: str | None = None) -> None:
         """Take a message that is done although its handler has failed: a dead letter is written, or nobody wants it."""
         self._is_done(log, offset)
-        self._write(log, Dropped(offset=offset, reason=reason, at_ms=self._clock()))
+        self._write(log, h.Dropped(offset=offset, reason=reason, at_ms=self._clock()))
 
     def noticed(self, log: str, effect: Any) -> None:  # noqa: ANN401
         """Take a notice of what was dropped or skipped; as `Hooks.noticed` of this library's runners has it."""
@@ -112,7 +102,7 @@ class KafkaRecorder:
         """Take a commit that was made; as `Hooks.committed` of this library's runners has it."""
         for offset in [each for each in self._tries.get(log, ()) if each < position]:
             self._is_done(log, offset)
-        self._write(log, Committed(resume_offset=position, at_ms=self._clock()))
+        self._write(log, h.Committed(resume_offset=position, at_ms=self._clock()))
 
     def on_commit(self, error: object, partitions: Iterable[Any]) -> None:
         """Take the answer of a commit; as ``on_commit`` of a consumer."""
@@ -128,7 +118,7 @@ class KafkaRecorder:
                 self._write(log, self._released(log, offset, "revoked"))
             self._tries.pop(log, None)  # another process may have it before it comes back
 
-    def _end(self, log: str, end: Acked | Nacked | Released) -> None:
+    def _end(self, log: str, end: h.Acked | h.Nacked | h.Released) -> None:
         begun = self._begun.get(log, set())
         if end.offset in begun:  # or else it was revoked meanwhile
             begun.discard(end.offset)
@@ -141,15 +131,15 @@ class KafkaRecorder:
         attempt = self._tries.get(log, {}).get(offset)
         return {"offset": offset, "consumer": self._consumer, "attempt": attempt, "at_ms": self._clock()}
 
-    def _ended_badly(self, log: str, offset: int, error: Any, *, is_clear: bool) -> Nacked | Released:  # noqa: ANN401
+    def _ended_badly(self, log: str, offset: int, error: Any, *, is_clear: bool) -> h.Nacked | h.Released:  # noqa: ANN401
         reason = type(error).__name__
         is_excused = _is_a("RetryLater", error) or _is_a("NotAwaitedError", error)
         if is_clear and isinstance(error, Exception) and not is_excused:
-            return Nacked(counted=True, reason=reason, **self._named(log, offset))
+            return h.Nacked(counted=True, reason=reason, **self._named(log, offset))
         return self._released(log, offset, reason)
 
-    def _released(self, log: str, offset: int, reason: str) -> Released:
-        return Released(reason=reason, **self._named(log, offset))
+    def _released(self, log: str, offset: int, reason: str) -> h.Released:
+        return h.Released(reason=reason, **self._named(log, offset))
 
 
 def _is_a(name: str, error: object) -> bool:
