@@ -80,13 +80,10 @@ from keyshared.simulate import (
     PerMessage,
     Poisoned,
     Row,
-    Sampled,
-    SampledAnswers,
     Scaled,
     SimulatedConsumer,
     Simulation,
     Tally,
-    WaitHistogram,
 )
 from keyshared.subjects import (
     NamePattern,
@@ -109,6 +106,10 @@ PRIVATE = frozenset(
         "cursor.token",
         "distribution.shape",
         "errors",
+        "journal.commands",
+        "journal.host",
+        "journal.outcomes",
+        "journal.sequences",
         "leases.answers",
         "leases.empty",
         "leases.producers",
@@ -130,7 +131,7 @@ PRIVATE = frozenset(
         "run.workers",
         "segments.segment",
         "simulate.engine",
-        "simulate.host",
+        "simulate.subscription",
     ]
 )
 # Of the runners: what is given to them, and what they give. They themselves start threads and tasks, so tests/run asks
@@ -141,6 +142,7 @@ UNCHECKED = frozenset(
     [
         *(f"cursor.contiguous.ContiguousCursor.{name}" for name in ("append", "close", "pass_to", "recall", "skip")),
         "buckets.batcher.BucketBatcher.put",
+        *("simulate.service.Sampled.duration_ms", "simulate.service.SampledAnswers.answer"),
         *(f"window.InFlightWindow.{name}" for name in ("move", "provide", "pull", "remove", "ripen", "settle")),
         *("config.dispatcher.settings_from_json", "config.dispatcher.settings_to_json", "config.rules.check_rules"),
     ]
@@ -400,8 +402,6 @@ BUILD: dict[str, Make] = {
     "simulate.service.Fixed": lambda: Fixed(1),
     "simulate.service.PerMessage": lambda: PerMessage(1),
     "simulate.service.Poisoned": lambda: Poisoned(["k"]),
-    "simulate.service.Sampled": lambda: Sampled([1, 2]),
-    "simulate.service.SampledAnswers": lambda: SampledAnswers([Answer.NACK]),
     "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
     "simulate.simulation.SimulationState": lambda: _ended().state,
     "simulate.simulation.Simulation": simulation,
@@ -411,7 +411,6 @@ BUILD: dict[str, Make] = {
     "subjects.translation.NameTranslation": translation,
     "simulate.summary.Summary": lambda: tally().summary(),
     "simulate.summary.Tally": tally,
-    "simulate.summary.WaitHistogram": WaitHistogram,
     "window.InFlightWindow": window,
 }
 
@@ -586,9 +585,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "buckets.layout.BucketLayout.split": {"messages": lambda: [(5, "x")]},
     "buckets.checkpoints.BucketCheckpoints.forget": {"segment": lambda: 9},
     "buckets.checkpoints.BucketCheckpoints.restore": {"state": lambda: checkpoints().snapshot()},
-    "journal.commands.Command": {"command": lambda: "offer"},
-    "journal.commands.call": {"command": lambda: Command(3, 0, "ack", offset=3, consumer="ann", attempt=1)},
-    "journal.commands.check_numbers": {"command": lambda: Command(3, 0, "ack")},
     "config.dispatcher.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
     "cursor.contiguous.ContiguousCursor.append": {"cell": lambda: Cell(9)},
     "cursor.contiguous.ContiguousCursor.from_token": {"text": lambda: cursor().to_token().text},
@@ -630,7 +626,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "offsets.provenance.ProvenanceVector.compact": {"earliest": lambda: {"a": 2}},
     "offsets.provenance.ProvenanceVector.find_uncovered": {"by_origin": lambda: {"a": OffsetIndex()}},
     "offsets.provenance.ProvenanceVector.from_json": {"data": lambda: ProvenanceVector({"a": 3}).to_json()},
-    "simulate.service.draw": {"purpose": lambda: "letters"},
     "distribution.change.Quiescence": {"change": losing},
     "distribution.change.Quiescence.observe": {"positions": lambda: dict.fromkeys(tree().hops(), 1)},
     "placement.range_map.HashRange.inclusive": {"last": lambda: 9},
@@ -664,9 +659,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "subjects.translation.NameTranslation": {"target": lambda: NamePattern("x-{topic}")},
     "simulate.summary.Tally.add": {"row": row},
     "simulate.summary.Tally.add_all": {"rows": lambda: [row()]},
-    "simulate.summary.WaitHistogram.add": {"value": lambda: 5},
-    "simulate.summary.WaitHistogram.merge": {"other": WaitHistogram},
-    "simulate.summary.WaitHistogram.percentile": {"percent": lambda: 50},
     "window.InFlightWindow.add": {"name": lambda: "new", "limit": lambda: 2},
     "window.InFlightWindow.set_keyless": {"keyless": lambda: True},
     "window.InFlightWindow.discard": {"name": lambda: "zoe"},

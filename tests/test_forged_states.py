@@ -1,7 +1,5 @@
 """Stored states with one part damaged: refused, or what comes of them is sound and says the same."""
 
-import json
-import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -16,7 +14,6 @@ from keyshared.config import DispatcherConfig, Poison, RetryPolicy
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher, StoredLetter
 from keyshared.errors import ArgumentError, SnapshotError
-from keyshared.journal import Command, Journal
 from keyshared.leases import Lease, LeaseQueue
 from keyshared.offsets import ProvenanceVector
 from keyshared.placement import HashRange, RangeMap
@@ -127,24 +124,6 @@ def letters() -> LeaseQueue:
     return made
 
 
-def a_journal() -> Journal:
-    """Commands were late, were forgotten, wait for room."""
-    made = Journal(ring(), DispatcherConfig(window=1))
-    made.apply(Command(0, 0, "add_consumer", consumer="ann"))
-    for offset in (3, 4, 6):
-        made.apply(Command(3 * offset, offset, "offer", offset=offset, key="k"))
-    made.apply(Command(4, 9, "offer", offset=7, key=None))
-    return made
-
-
-def journal_state() -> Any:
-    return json.loads(zlib.decompress(a_journal().to_bytes()))
-
-
-def read_journal(state: Any) -> Journal:
-    return Journal.from_bytes(zlib.compress(json.dumps(state).encode()), ring(), DispatcherConfig(window=1))
-
-
 def sealed(numbers: Any) -> str:
     """A cursor token of any numbers: seven bits a byte, lowest first, and the checksum of all."""
     digits = bytearray()
@@ -193,7 +172,6 @@ STORED = {
         lambda state: KeySharedDispatcher.restore(state, ring(), HELD, now_ms=0),
         lambda made: made.snapshot(),
     ),
-    "journal": Stored(journal_state, read_journal, lambda made: json.loads(zlib.decompress(made.to_bytes()))),
     "token": Stored(token_state, read_token, numbers_of),
     "dispatcher": Stored(
         lambda: dispatcher().snapshot(),

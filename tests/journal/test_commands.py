@@ -37,7 +37,7 @@ from keyshared.effects import (
 )
 from keyshared.errors import ArgumentError
 from keyshared.journal import COMMANDS, Command
-from keyshared.journal.commands import call, fields_of
+from keyshared.journal.commands import FIELDS, call, fields_of
 from keyshared.ring import HashRing
 
 # what a row cannot hold: another placement, a payload, several messages or receipts at once
@@ -84,7 +84,7 @@ def test_every_input_of_the_dispatcher_is_a_command_unless_a_row_cannot_hold_it(
     ids=lambda value: type(value).__name__,
 )
 def test_an_effect_is_a_row_unless_it_is_for_the_host_alone(effect: Effect, fields: object) -> None:
-    assert fields == fields_of(effect)
+    assert fields == (fields_of(effect) if type(effect) in FIELDS else None)
 
 
 def test_no_effect_is_left_out_above() -> None:

@@ -1,9 +1,7 @@
 """A dispatcher driven by a log of commands: time, room, what is refused, and the state as bytes."""
 
 import json
-import tracemalloc
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -232,8 +230,6 @@ class TestRefused:
                     ("extend", "duration_ms"),
                     ("set_limit", "limit"),
                     ("set_weight", "weight"),
-                    ("set_group", "per_second"),
-                    ("set_group", "burst"),
                 )
             ),
         ],
@@ -354,36 +350,13 @@ def packed(state: object) -> bytes:
 
 
 class TestState:
-    def test_no_more_is_inflated_than_is_allowed(self) -> None:
-        bomb = zlib.compress(b" " * (1 << 24))
-        tracemalloc.start()
-        try:
-            with pytest.raises(SnapshotError, match="take at most 1000 bytes when it is inflated"):
-                Journal.from_bytes(bomb, HashRing(), max_bytes=1_000)
-            assert 1 << 20 > tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    def test_a_state_may_be_as_large_as_is_allowed_and_no_larger(self) -> None:
-        state = joined().to_bytes()
-        size = len(zlib.decompress(state))
-
-        assert state == Journal.from_bytes(state, HashRing(), max_bytes=size).to_bytes()
-        assert state == Journal.from_bytes(state, HashRing(), max_bytes=1 << 62).to_bytes()
-        with pytest.raises(SnapshotError, match=f"at most {size - 1} bytes"):
-            Journal.from_bytes(state, HashRing(), max_bytes=size - 1)
-        with pytest.raises(ArgumentError, match="max_bytes is 0"):
-            Journal.from_bytes(state, HashRing(), max_bytes=0)
-
-    def test_a_state_has_neither_less_nor_more_than_was_written(self) -> None:
+    def test_a_state_that_was_cut_or_damaged_is_refused(self) -> None:
         state = joined().to_bytes()
 
-        for cut in range(len(state)):
-            with pytest.raises(SnapshotError, match="begin what Journal"):
-                Journal.from_bytes(state[:cut], HashRing())
-        for more in (b"x", state, b" "):
-            with pytest.raises(SnapshotError, match="end where what Journal"):
-                Journal.from_bytes(state + more, HashRing())
+        for place in range(len(state)):
+            for damaged in (state[:place], state[:place] + bytes([state[place] ^ 1]) + state[place + 1 :]):
+                with pytest.raises(SnapshotError, match="be what Journal"):
+                    Journal.from_bytes(damaged, HashRing())
 
     def test_another_configuration_may_go_on_if_what_is_there_fits(self) -> None:
         journal = joined()
@@ -416,9 +389,8 @@ class TestState:
         ("state", "match"),
         [
             ("text", "be bytes"),
-            (b"", "begin what Journal.to_bytes wrote"),
-            (zlib.compress(b"{"), "begin what"),
-            (zlib.compress(b"[" * 100_000), "begin what"),
+            (zlib.compress(b"{"), "be what Journal.to_bytes wrote"),
+            (zlib.compress(b"[" * 100_000), "be what"),
             (packed([]), "have a field 'version'"),
         ],
     )
@@ -434,21 +406,15 @@ class TestState:
             ("sequence", "1"),
             ("position", None),
             ("unread", [[1]]),
-            ("unread", [[3, None, None]]),  # the dispatcher has taken it
-            ("unread", [[5, None, None], [4, None, None]]),
             ("unread", [[5, "no base64", None]]),
-            ("seen", [[1, 0]]),
-            ("seen", [[0, 0], [1, 1]]),  # one stretch
-            ("seen", [[0, 3]]),
-            ("seen", []),
-            ("seen", [*([at, at] for at in range(-1_000, 0, 2)), [0, 1]]),
+            ("seen", [[1]]),
             ("seen_forgotten", 1),
             ("now_ms", 1 << 63),
             ("sequence", 1 << 63),
             ("unread", [[5, None, 1 << 63]]),
         ],
     )
-    def test_what_was_forged_is_refused_and_named(self, field: str, value: object) -> None:
+    def test_a_field_of_another_type_is_refused_and_named(self, field: str, value: object) -> None:
         journal = joined()
         journal.apply(offer(1, 3))
 
@@ -543,33 +509,3 @@ def test_what_went_wrong_stands_in_the_outcomes_of_a_dead_letter_and_of_a_blocke
     assert [("dead_letter", "card refused"), ("blocked", "card refused")] == [
         (outcome.effect, outcome.reason) for outcome in told if outcome.reason not in {None, "nacked"}
     ]
-
-
-class TestIteratorsThatCall:
-    """The iterators of a command may carry out others while they are read: those come before it."""
-
-    def test_a_filter_brings_a_command_of_its_own(self) -> None:
-        journal = joined()
-
-        def filters() -> Iterator[str]:
-            journal.apply(Command(7, 100, "offer", offset=0, key="k"))
-            yield "a*"
-
-        assert ["late"] == [
-            told.effect for told in journal.apply(Command(6, 0, "add_consumer", consumer="c2", filters=filters()))
-        ]
-        journal.apply(Command(8, 0, "add_consumer", consumer="c2", filters={"a*"}))
-        assert 8 == journal.sequence
-        assert ["refused"] == [told.effect for told in journal.apply(Command(9, 0, "set_filters", filters=5))]  # type: ignore[arg-type]  # the mistake under test
-
-    def test_one_that_raises_changes_nothing(self) -> None:
-        journal = joined()
-        before = journal.to_bytes()
-
-        def letters() -> Iterator[list[int]]:
-            raise KeyError("broken")
-            yield [0, 1]
-
-        with pytest.raises(KeyError, match="broken"):
-            journal.apply(Command(9, 9, "redrive", key="k", letters=letters()))
-        assert before == journal.to_bytes()

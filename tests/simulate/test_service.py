@@ -4,14 +4,12 @@ import pickle
 from collections import Counter
 from fractions import Fraction
 from itertools import count
-from typing import Any
 
 import pytest
 from xxhash import xxh64
 
 from keyshared.errors import ArgumentError, ConfigError, KeyTypeError
 from keyshared.simulate import Answer, FailFirst, Fixed, PerMessage, Poisoned, Sampled, SampledAnswers, Scaled
-from keyshared.simulate.service import draw
 
 
 def test_a_message_without_a_service_time_of_its_own_takes_the_default() -> None:
@@ -24,27 +22,11 @@ def test_a_message_without_a_service_time_is_refused_if_there_is_no_default() ->
 
 
 def test_a_draw_follows_the_written_formula() -> None:
-    expected = xxh64(b"service:12:3", seed=99).intdigest() % 5
-    assert expected == draw(range(5), "service", 99, 12, 3)
-
-
-def test_draws_of_other_seeds_attempts_and_purposes_differ() -> None:
-    def drawn(purpose: str, seed: int, attempt: int) -> tuple[int, ...]:
-        return tuple(draw(range(100), purpose, seed, offset, attempt) for offset in range(20))
-
-    assert 4 == len({drawn("service", 0, 1), drawn("service", 1, 1), drawn("service", 0, 2), drawn("answer", 0, 1)})
-
-
-@pytest.mark.parametrize("samples", [(), {"a": 1}], ids=["none", "no sequence"])
-def test_nothing_is_drawn_from_nothing(samples: Any) -> None:
-    with pytest.raises(ArgumentError) as raised:
-        draw(samples, "service", 0, 12, 3)
-    assert f"samples is {samples}; it must be a sequence of at least one value" == str(raised.value)
-
-
-def test_nothing_is_drawn_for_a_number_too_long_to_be_written() -> None:
-    with pytest.raises(ArgumentError, match="be ints of at most 4,300 digits"):
-        draw([1], "service", 0, 10**4300, 3)
+    for purpose, drawn in (
+        ("service", Sampled(range(5), seed=99).duration_ms(12, 3, None)),
+        ("answer", list(Answer).index(SampledAnswers(list(Answer), seed=99).answer(12, None, 3))),
+    ):
+        assert xxh64(f"{purpose}:12:3".encode(), seed=99).intdigest() % 5 == drawn
 
 
 def test_samples_are_drawn_as_often_as_they_occur() -> None:

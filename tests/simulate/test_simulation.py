@@ -479,7 +479,7 @@ def test_what_is_superseded_was_spilled_or_is_being_read_and_the_newer_one_is_sp
     assert [(10, Event.LOADING, 2), (14, Event.LOADED, 2)] == told(rows, Event.LOADING, Event.LOADED)
     assert [(14, Event.IGNORED_CALL, 2)] == told(rows, Event.IGNORED_CALL)
     assert simulation.state.at_rest
-    assert {} == simulation._engine.host.spilled
+    assert {} == simulation._engine.host._spilled
 
 
 def test_a_message_that_supersedes_another_and_is_spilled_at_once_is_delivered() -> None:
@@ -586,7 +586,7 @@ def test_nothing_is_remembered_of_messages_that_are_settled() -> None:
         _, simulation = run(plan, arrivals)
         host = simulation._engine.host
         assert simulation.state.at_rest
-        assert [0] * 4 == [len(books) for books in (host.open, host.again, host.spilled, host.blocked)]
+        assert [0] * 4 == [len(books) for books in (host._open, host.again, host._spilled, host._blocked)]
 
 
 @pytest.mark.no_cover

@@ -24,7 +24,6 @@ from keyshared.simulate import (
     SimulatedConsumer,
     Simulation,
     Tally,
-    WaitHistogram,
     Waits,
     summarize,
 )
@@ -33,34 +32,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def filled(values: list[int]) -> WaitHistogram:
-    histogram = WaitHistogram()
-    for value in values:
-        histogram.add(value)
-    return histogram
+def delivered(waits: list[int], name: str) -> list[Row]:
+    joined = Row(0, 0, Event.JOINED, consumer=name)
+    return [joined, *(Row(0, wait, Event.DELIVERED, 1, b"k", name, 1, 0, 0) for wait in waits)]
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=1), st.integers(1, 100))
-def test_a_percentile_is_at_most_one_128th_above_the_truth(values: list[int], percent: int) -> None:
-    truth = sorted(values)[-(-len(values) * percent // 100) - 1]
-    found = filled(values).percentile(percent)
-    assert truth <= found
-    assert (found - truth) * 128 <= truth
-
-
-def test_percentiles_of_small_values_are_exact() -> None:
-    assert [0, 127, 253, 255] == [filled(list(range(256))).percentile(percent) for percent in (0, 50, 99, 100)]
-
-
-def test_no_values_have_no_waits() -> None:
-    assert Waits(0, 0, 0) == WaitHistogram().waits()
-
-
-@given(st.lists(st.integers(0, 10**6)), st.lists(st.integers(0, 10**6)))
-def test_merged_histograms_are_the_histogram_of_all(left: list[int], right: list[int]) -> None:
-    merged = filled(left)
-    merged.merge(filled(right))
-    assert filled(left + right).waits() == merged.waits()
+@given(st.lists(st.integers(0, 10**6)), st.lists(st.integers(0, 9)))
+def test_percentiles_are_those_of_the_nearest_rank_of_each_consumer_and_of_all(
+    left: list[int], right: list[int]
+) -> None:
+    tally = Tally()
+    tally.add_all(delivered(left, "a") + delivered(right, "b"))
+    summary = tally.summary()
+    for waits, found in (
+        (left, summary.consumers["a"].wait),
+        (right, summary.consumers["b"].wait),
+        (left + right, summary.wait),
+    ):
+        ranks = [-(-len(waits) * percent // 100) for percent in (50, 99, 100)]
+        assert Waits(*(sorted(waits)[rank - 1] if waits else 0 for rank in ranks)) == found
 
 
 def test_a_tally_of_nothing_is_all_zero() -> None:

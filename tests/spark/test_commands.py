@@ -49,7 +49,7 @@ def group_with(seed: int, **settings: Any) -> Group:
 def test_a_stream_delivers_what_the_simulation_delivered(seed: int, settings: dict[str, Any]) -> None:
     group, log = group_with(seed, **settings), rows_of(seed)
     history = History()
-    engine = Engine(group, arrivals_of(iter(log), 1_000), history, deadlines_first=True)
+    engine = Engine(group, arrivals_of(iter(log), 1_000), history, note=id)
     engine.begin()
     while engine.stop is None:
         engine.run(100)

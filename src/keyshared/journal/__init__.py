@@ -11,11 +11,10 @@ Use it where state has to be stored between two batches, such as in a stream of 
 """
 
 from keyshared.journal.commands import COMMANDS, LATE, Command, Fields, OutcomeRow
-from keyshared.journal.journal import DEFAULT_MAX_BYTES, Journal
+from keyshared.journal.journal import Journal
 
 __all__ = [
     "COMMANDS",
-    "DEFAULT_MAX_BYTES",
     "LATE",
     "Command",
     "Fields",

@@ -4,10 +4,10 @@ A command is named after the method of `KeySharedDispatcher` that it calls, and 
 None in a field is None for the argument. An outcome is one effect, with the fields of all effects side by side.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_bool, check_kind, check_offset, check_several
+from keyshared._checks import OFFSET_BITS, OFFSET_STOP, check_several
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import (
     Blocked,
@@ -32,6 +32,7 @@ from keyshared.placement.range_map import Weight
 
 __all__ = [
     "COMMANDS",
+    "FIELDS",
     "LATE",
     "OFFER",
     "REFUSED",
@@ -39,7 +40,7 @@ __all__ = [
     "Fields",
     "OutcomeRow",
     "call",
-    "check_numbers",
+    "check_end",
     "fields_of",
 ]
 
@@ -55,7 +56,7 @@ LATE: Final = "late"
 
 
 class Command(NamedTuple):
-    """One call of a dispatcher. Its numbers have at most 63 bits, and so has the instant at which a duration ends.
+    """One call of a dispatcher. The instant at which a duration ends has at most 63 bits, as all its numbers.
 
     Attributes:
         sequence: Its place in the total order of the commands of one dispatcher; gaps are legal.
@@ -96,14 +97,14 @@ class Command(NamedTuple):
     duration_ms: int | None = None
     limit: int | None = None
     weight: Weight | None = None
-    filters: Iterable[str] | None = None
+    filters: Collection[str] | None = None
     resumed: bool | None = None
     reason: str | None = None
     per_key: int | None = None
     group: str | None = None
     per_second: int | None = None
     burst: int | None = None
-    letters: Iterable[Sequence[int]] | None = None
+    letters: Collection[Sequence[int]] | None = None
 
 
 class OutcomeRow(NamedTuple):
@@ -176,7 +177,7 @@ _CALLS: Final[Mapping[str, _Call]] = {
     "remove_consumer": lambda d, c, now: d.remove_consumer(c.consumer, drain_ms=c.duration_ms, now_ms=now),
     "set_inactive": lambda d, c, now: d.set_inactive(c.consumer, now_ms=now),
     "set_active": lambda d, c, now: d.set_active(
-        c.consumer, resumed=c.resumed is not None and check_bool("resumed", c.resumed), now_ms=now
+        c.consumer, resumed=False if c.resumed is None else c.resumed, now_ms=now
     ),
     "set_limit": lambda d, c, now: d.set_limit(c.consumer, c.limit, now_ms=now),
     "set_filters": lambda d, c, now: d.set_filters(c.consumer, () if c.filters is None else c.filters, now_ms=now),
@@ -202,29 +203,15 @@ def _letters(rows: Any) -> list[Any]:  # noqa: ANN401  # whatever was written do
     return [(*row, None) if isinstance(row, list | tuple) else row for row in given]
 
 
-def check_numbers(command: Command, *, now_ms: int) -> None:
-    """Refuse numbers of more than 63 bits, which no table can hold, also for the end of a duration."""
-    check_kind("command", command, Command)
-    for name in _NUMBERS:
-        value = getattr(command, name)
-        if type(value) is int:  # the dispatcher says what is wrong with anything else
-            check_offset(name, value)
-    duration_ms = command.duration_ms
-    if type(duration_ms) is int and now_ms + duration_ms >= OFFSET_STOP:
-        raise ArgumentError("duration_ms", duration_ms, f"end before 2**{OFFSET_BITS}, and it begins at {now_ms}")
-
-
-_NUMBERS: Final = ("duration_ms", "limit", "weight", "per_second", "burst")
-
 COMMANDS: Final = (OFFER, *_CALLS)
 """What a command may be: methods of the dispatcher, except those that need more than a row can hold."""
 
 
-def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> list[Effect]:
+def call(dispatcher: KeySharedDispatcher[Any], command: Command, *, now_ms: int) -> list[Effect]:
     """Make the call of a command other than an offer, and return its effects.
 
     Raises:
-        ArgumentError: There is no such command.
+        ArgumentError: There is no such command, or its duration ends too late.
         KeySharedError: What the method raised; the dispatcher has not changed.
 
     Example:
@@ -233,15 +220,22 @@ def call(dispatcher: KeySharedDispatcher, command: Command, *, now_ms: int) -> l
         >>> call(dispatcher, Command(0, 5, "add_consumer", consumer="c1"), now_ms=5), dispatcher.owner("order-1")
         ([], 'c1')
     """
-    check_kind("dispatcher", dispatcher, KeySharedDispatcher)
-    name: object = check_kind("command", command, Command).command
+    name: object = command.command
     method = _CALLS.get(name) if isinstance(name, str) else None
     if method is None:
-        raise ArgumentError("command", command.command, f"be one of {', '.join(COMMANDS)}")
+        raise ArgumentError("command", name, f"be one of {', '.join(COMMANDS)}")
+    check_end(command, now_ms)
     return method(dispatcher, command, now_ms)
 
 
-_FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
+def check_end(command: Command, now_ms: int) -> None:
+    """Refuse a duration that ends at an instant of more than 63 bits, which no table can hold."""
+    duration_ms = command.duration_ms
+    if type(duration_ms) is int and now_ms + duration_ms >= OFFSET_STOP:
+        raise ArgumentError("duration_ms", duration_ms, f"end before 2**{OFFSET_BITS}, and it begins at {now_ms}")
+
+
+FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
     Ignored: lambda e: ("ignored", e.offset, None, e.consumer, e.attempt, None, None, e.call.value, e.reason.value),
     Evicted: lambda e: ("evicted", None, None, e.consumer, None, None, None, None, None),
     Released: lambda e: (
@@ -269,14 +263,14 @@ _FIELDS: Final[Mapping[type[Effect], Callable[[Any], Fields]]] = {
 }
 
 
-def fields_of(effect: Effect) -> Fields | None:
+def fields_of(effect: Effect) -> Fields:
     """Return an effect as the fields of an outcome, from ``effect`` on, without the item of its message. O(1).
 
-    None for `Spilled`, `Load` and `Resumed`, which are about the payloads and the reading of the dispatcher's host.
+    Raises:
+        KeyError: It is `Spilled`, `Load` or `Resumed`: about the payloads and the reading of the dispatcher's host.
 
     Example:
         >>> fields_of(CursorAdvanced(4))[:2]
         ('cursor_advanced', 4)
     """
-    build = _FIELDS.get(type(effect))
-    return None if build is None else build(effect)
+    return FIELDS[type(effect)](effect)

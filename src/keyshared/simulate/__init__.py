@@ -40,7 +40,7 @@ from keyshared.simulate.service import (
     ServiceTime,
 )
 from keyshared.simulate.simulation import Simulation, SimulationState, summarize
-from keyshared.simulate.summary import BacklogPoint, ConsumerSummary, MovedKeys, Summary, Tally, WaitHistogram, Waits
+from keyshared.simulate.summary import BacklogPoint, ConsumerSummary, MovedKeys, Summary, Tally, Waits
 
 __all__ = [
     "Answer",
@@ -78,7 +78,6 @@ __all__ = [
     "Summary",
     "Tally",
     "Unblock",
-    "WaitHistogram",
     "Waits",
     "simulated_deliveries",
     "summarize",

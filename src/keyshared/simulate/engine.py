@@ -6,33 +6,17 @@ its deadline is in time); then the group's changes, in their order; then arrival
 included, before the next; work with a duration of 0 that it starts comes next.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, cast
 
 from keyshared._checks import check_kind
-from keyshared.effects import Effect
 from keyshared.errors import ArgumentError, WindowFullError, shown
 from keyshared.hashing import key_bytes
-from keyshared.simulate.group import (
-    Arrival,
-    Change,
-    Crash,
-    Group,
-    Join,
-    Leave,
-    Pace,
-    Redrive,
-    Return,
-    SetLimit,
-    SetService,
-    SetWeight,
-    SimulatedConsumer,
-    Unblock,
-)
+from keyshared.journal.commands import Command
+from keyshared.simulate.group import Arrival, Change, Group, Pace
 from keyshared.simulate.history import Event, History
-from keyshared.simulate.host import Host, Worker
+from keyshared.simulate.subscription import Subscription
 
 __all__ = ["Engine", "Stop"]
 
@@ -55,7 +39,8 @@ class Engine:
         group: The subscription.
         arrivals: Its messages, in offset order; read one ahead of the clock.
         history: Records the events.
-        deadlines_first: Whether a deadline comes before work that ends at the same instant, as in a stream of commands.
+        note: Gets each call of the dispatcher as a command. A deadline comes before work that ends at the same instant
+            then, as in a stream of commands.
 
     Attributes:
         host: The dispatcher and its consumers.
@@ -65,12 +50,16 @@ class Engine:
     """
 
     def __init__(
-        self, group: Group, arrivals: Iterable[Arrival], history: History, *, deadlines_first: bool = False
+        self,
+        group: Group,
+        arrivals: Iterable[Arrival],
+        history: History,
+        note: Callable[[Command], object] | None = None,
     ) -> None:
         check_kind("group", group, Group)
         self._group = group
-        self.host = Host(group, history)
-        self._tie_ms = 1 if deadlines_first else 0
+        self.host = Subscription(group, history, note)
+        self._tie_ms = 0 if note is None else 1
         self._paced = group.pace is Pace.ARRIVALS
         self._until = _NEVER if group.until_ms is None else group.until_ms
         self._arrivals = iter(arrivals)
@@ -98,7 +87,7 @@ class Engine:
             self.host.now, self.stop = self._until, Stop.UNTIL
             return
         for consumer in group.consumers:
-            self._join(consumer)
+            self.host.join(consumer)
 
     def next_arrival(self) -> None:
         """Read one message ahead. One whose time is before its predecessor's arrives right after it."""
@@ -107,10 +96,13 @@ class Engine:
             return
         check_kind("arrival", arrival, Arrival)
         _, _, at_ms, service_ms, not_before_ms = arrival
-        for name, value in (("at_ms", at_ms), ("service_ms", service_ms), ("not_before_ms", not_before_ms)):
-            missing = value is None and name != "at_ms"
-            if not missing and (type(value) is not int or value < 0):
-                raise ArgumentError(name, value, f"be an int of at least 0 in {shown(arrival)}")
+        if (
+            type(at_ms) is not int
+            or at_ms < 0
+            or not (service_ms is None or (type(service_ms) is int and service_ms >= 0))
+            or not (not_before_ms is None or (type(not_before_ms) is int and not_before_ms >= 0))
+        ):
+            raise _arrival_error(arrival)
         if not self._paced:
             self.arrival_ms = self.host.now
         elif at_ms > self.arrival_ms:
@@ -126,7 +118,7 @@ class Engine:
             at, happen = (work[0][0], host.finish) if work else (_NEVER, self._come_to_rest)
             deadline, change = next_deadline(), self._change
             if deadline is not None and deadline < at + self._tie_ms:
-                at, happen = deadline, self._time_out
+                at, happen = deadline, host.time_out
             if change is not None and change.at_ms < at:
                 at, happen = change.at_ms, self._make_change
             if self.arrival_ms < at and self.arrival is not None and not host.paused:
@@ -146,10 +138,6 @@ class Engine:
         left = self.arrival is not None or self.host.dispatcher.stats().outstanding > 0
         self.stop = Stop.STUCK if left else Stop.AT_REST
 
-    def _time_out(self) -> None:
-        host = self.host
-        host.apply(host.dispatcher.handle_timeout(now_ms=host.now))
-
     def _offer(self) -> None:
         host = self.host
         offset, raw_key, _, service_ms, not_before_ms = cast("Arrival", self.arrival)  # called when there is one
@@ -158,7 +146,7 @@ class Engine:
         available = self.arrival_ms if not_before_ms is None else max(not_before_ms, self.arrival_ms)
         key = raw_key if type(raw_key) is bytes else key_bytes(raw_key)
         try:
-            host.offer(offset, key, (available, service_ms))
+            host.bring(offset, key, (available, service_ms))
         except WindowFullError:
             host.paused = True
             self._awaited = key if host.dispatcher.free_slots else None
@@ -166,96 +154,18 @@ class Engine:
         else:
             self.next_arrival()
 
-    # changes of the group
-
     def _make_change(self) -> None:
         change = cast("Change", self._change)  # called when there is one
         self._change = next(self._changes, None)
-        match change:
-            case Join(_, consumer):
-                self._join(consumer)
-            case Leave() | Return() if change.name in self.host.evicted:
-                self.host.evicted.remove(change.name)
-                if isinstance(change, Return):
-                    self._join(self.host.consumers[change.name])
-            case Leave(_, name, drain_ms):
-                self._leave(name, drain_ms)
-            case Crash(_, name):
-                self._crash(name)
-            case Return(_, name, resumed):
-                self._return(name, resumed=resumed)
-            case Unblock(_, key):
-                self._unblock(key_bytes(key))
-            case Redrive(_, key):
-                self.host.redrive(key_bytes(key))
-            case _:
-                self._set(change)
+        self.host.change(change)
 
-    def _join(self, consumer: SimulatedConsumer) -> None:
-        host, name = self.host, consumer.name
-        if name in host.workers:
-            host.workers[name].kill()
-        effects = host.dispatcher.add_consumer(
-            name, filters=consumer.filters, weight=consumer.weight, limit=consumer.limit, now_ms=host.now
-        )
-        host.consumers[name] = consumer
-        host.workers[name] = Worker(consumer)
-        host.tell(Event.JOINED, consumer=name, moved_keys=host.moved_keys())
-        host.apply(effects)
 
-    def _leave(self, name: str, drain_ms: int | None) -> None:
-        host = self.host
-        if drain_ms == 0:
-            host.workers[name].kill()
-        effects = host.dispatcher.remove_consumer(name, drain_ms=drain_ms, now_ms=host.now)
-        reason = None if drain_ms == 0 else "draining"
-        host.tell(Event.LEFT, consumer=name, reason=reason, moved_keys=host.moved_keys())
-        host.apply(effects)
-
-    def _crash(self, name: str) -> None:
-        host = self.host
-        host.workers[name].kill()
-        effects = host.dispatcher.set_inactive(name, now_ms=host.now)
-        host.tell(Event.INACTIVE, consumer=name)
-        host.apply(effects)
-
-    def _return(self, name: str, *, resumed: bool) -> None:
-        host = self.host
-        worker = host.workers[name] = Worker(host.consumers[name])
-        kept = [host.open[delivery.offset] for delivery in host.dispatcher.in_flight(name)] if resumed else []
-        effects = host.dispatcher.set_active(name, resumed=resumed, now_ms=host.now)
-        host.tell(Event.ACTIVE, consumer=name, reason="resumed" if resumed else None)
-        for delivery in kept:
-            host.take(worker, delivery)
-        host.apply(effects)
-
-    def _set(self, change: SetLimit | SetWeight | SetService) -> None:
-        """Change a consumer; one that has been evicted takes the change with it when it comes back."""
-        host, name = self.host, change.name
-        here = name not in host.evicted
-        consumer, moved = host.consumers[name], None
-        effects = list[Effect]()
-        if isinstance(change, SetService):
-            what, consumer = f"service {change.service!r}", replace(consumer, service=change.service)
-            host.workers[name].service = change.service
-        elif isinstance(change, SetLimit):
-            what, consumer = f"limit {change.limit}", replace(consumer, limit=change.limit)
-            effects = host.dispatcher.set_limit(name, change.limit, now_ms=host.now) if here else []
-        else:
-            what, consumer = f"weight {change.weight}", replace(consumer, weight=change.weight)
-            effects = host.dispatcher.set_weight(name, change.weight, now_ms=host.now) if here else []
-            moved = host.moved_keys()
-        host.consumers[name] = consumer
-        host.tell(Event.CHANGED, consumer=name, reason=what, moved_keys=moved)
-        host.apply(effects)
-
-    def _unblock(self, key: bytes | None) -> None:
-        host = self.host
-        effects = host.dispatcher.unblock(key, now_ms=host.now)
-        offsets = host.blocked.pop(key, [])
-        for offset in offsets:
-            host.again[offset] = host.now
-            host.tell(Event.UNBLOCKED, offset=offset, key=key, available_ms=host.now)
-        if not offsets:
-            host.tell(Event.UNBLOCKED, key=key)
-        host.apply(effects)
+def _arrival_error(arrival: Arrival) -> ArgumentError:
+    """Return the error of an arrival with a time that can never work."""
+    times = {"at_ms": arrival.at_ms, "service_ms": arrival.service_ms, "not_before_ms": arrival.not_before_ms}
+    name, value = next(
+        (name, value)
+        for name, value in times.items()
+        if (value is not None or name == "at_ms") and (type(value) is not int or value < 0)
+    )
+    return ArgumentError(name, value, f"be an int of at least 0 in {shown(arrival)}")

@@ -1,7 +1,8 @@
 """How long a simulated consumer works on a message, and what it answers: distributions as data.
 
-No random number is drawn. A sample is chosen by a hash of the seed, the message's offset and the attempt: the same
-message takes the same time in every run, on every platform and in every order, also in two groups that are compared.
+No random number is drawn. Of n samples ``xxh64(f"{purpose}:{offset}:{attempt}", seed) % n`` chooses one, where the
+purpose is "service" or "answer": the same message takes the same time in every run, on every platform and in every
+order, also in two groups that are compared.
 
 All models are immutable, picklable values. A field that can never work raises `ConfigError`.
 """
@@ -30,7 +31,6 @@ __all__ = [
     "SampledAnswers",
     "Scaled",
     "ServiceTime",
-    "draw",
 ]
 
 _SEEDS: Final = 1 << 64
@@ -51,13 +51,7 @@ class ServiceTime(Protocol):
     """How long consumers work on messages."""
 
     def duration_ms(self, offset: int, attempt: int, own_ms: int | None) -> int:
-        """Return how long one delivery takes, in whole milliseconds.
-
-        Args:
-            offset: The message.
-            attempt: Number of its delivery.
-            own_ms: The message's own service time, or None.
-        """
+        """Return how long one delivery takes, in whole milliseconds; ``own_ms`` is the message's own service time."""
         ...
 
 
@@ -72,36 +66,6 @@ class AnswerModel(Protocol):
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:
         """Return how one delivery of a message ends."""
         ...
-
-
-def draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attempt: int) -> _Sample:
-    """Choose a sample for one delivery: the same one every time.
-
-    The index is ``xxh64(f"{purpose}:{offset}:{attempt}", seed) % len(samples)``: the hash of the text's UTF-8 bytes,
-    read as an unsigned number.
-
-    Args:
-        samples: What to choose from; repeat one to make it more likely.
-        purpose: What the sample is for, so that one seed serves several independent draws.
-        seed: From 0 to 2**64 - 1.
-        offset: The message.
-        attempt: Number of its delivery.
-
-    Raises:
-        ArgumentError: There are no samples, or offset and attempt are no ints.
-
-    Example:
-        >>> [draw("abc", "letters", 7, offset, 1) for offset in range(6)]
-        ['c', 'b', 'c', 'a', 'c', 'b']
-    """
-    try:
-        drawn = f"{purpose:s}:{offset:d}:{attempt:d}".encode()
-    except ValueError:
-        raise ArgumentError("offset and attempt", (offset, attempt), "be ints of at most 4,300 digits") from None
-    try:
-        return samples[xxh64_intdigest(drawn, seed) % len(samples)]
-    except (ZeroDivisionError, KeyError):
-        raise ArgumentError("samples", samples, "be a sequence of at least one value") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +116,7 @@ class PerMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Service times out of a list, such as ones that were measured: each delivery draws one, see `draw`.
+    """Service times out of a list, such as ones that were measured: each delivery draws one.
 
     Args:
         samples: Milliseconds, at least one; kept as a tuple.
@@ -176,7 +140,7 @@ class Sampled:
 
     def duration_ms(self, offset: int, attempt: int, own_ms: int | None) -> int:  # noqa: ARG002 - of the protocol
         """See `ServiceTime.duration_ms`."""
-        return draw(self.samples, "service", self.seed, offset, attempt)
+        return _draw(self.samples, "service", self.seed, offset, attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +235,7 @@ class FailFirst:
 
 @dataclass(frozen=True, slots=True)
 class SampledAnswers:
-    """Answers out of a list, each as likely as it is often in there: each delivery draws one, see `draw`.
+    """Answers out of a list, each as likely as it is often in there: each delivery draws one.
 
     Args:
         samples: Such as ``[Answer.ACK] * 99 + [Answer.NACK]``; kept as a tuple.
@@ -298,7 +262,12 @@ class SampledAnswers:
 
     def answer(self, offset: int, key: bytes | None, attempt: int) -> Answer:  # noqa: ARG002 - of the protocol
         """See `AnswerModel.answer`."""
-        return draw(self.samples, "answer", self.seed, offset, attempt)
+        return _draw(self.samples, "answer", self.seed, offset, attempt)
+
+
+def _draw(samples: Sequence[_Sample], purpose: str, seed: int, offset: int, attempt: int) -> _Sample:
+    """Choose a sample for one delivery: the same one every time."""
+    return samples[xxh64_intdigest(f"{purpose}:{offset}:{attempt}".encode(), seed) % len(samples)]
 
 
 def _checked_samples(samples: object) -> tuple[Any, ...]:

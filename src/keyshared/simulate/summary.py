@@ -2,91 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_int
 from keyshared.effects import ReleaseReason
 from keyshared.errors import ArgumentError
 from keyshared.simulate.history import Event, Row
 
-__all__ = ["BacklogPoint", "ConsumerSummary", "MovedKeys", "Summary", "Tally", "WaitHistogram", "Waits"]
+__all__ = ["BacklogPoint", "ConsumerSummary", "MovedKeys", "Summary", "Tally", "Waits"]
 
 DEFAULT_POINTS: Final = 100
 DEFAULT_HOTTEST: Final = 10
 
-_SUB_BUCKET_BITS: Final = 7  # 128 buckets for each power of two: an error of at most 1/128
-_ROW_WIDTH: Final = len(Row._fields)
-_EXACT: Final = 255  # up to here every value has a bucket of its own
-_PER_CENT: Final = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long messages waited to be delivered. The percentiles are at most 1/128 too high, the rest is exact."""
+    """How long messages waited to be delivered: exact percentiles by nearest rank, 0 if there were no deliveries."""
 
     p50_ms: int
     p99_ms: int
     max_ms: int
-
-
-class WaitHistogram:
-    """Percentiles of non-negative ints in O(1) memory: exact counts in buckets that widen with the value.
-
-    Values below 256 have a bucket each; above, every power of two is cut into 128 buckets of equal width. A percentile
-    is the greatest value of its bucket, or the greatest value seen if that is smaller: never below the truth, and above
-    it by less than 1/128 of it.
-
-    Source:
-        Gil Tene's HdrHistogram, with two significant digits.
-
-    Example:
-        >>> waits = WaitHistogram()
-        >>> for wait_ms in range(1, 1001):
-        ...     waits.add(wait_ms)
-        >>> waits.percentile(50), waits.percentile(99), waits.percentile(100)
-        (501, 991, 1000)
-    """
-
-    __slots__ = ("_counts", "_max", "_total")
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}  # by the greatest value of the bucket
-        self._total = 0
-        self._max = 0
-
-    def add(self, value: int) -> None:
-        """Count a value of at least 0."""
-        bucket = check_int("value", value, 0)
-        if value > _EXACT:
-            bucket |= (1 << value.bit_length() - _SUB_BUCKET_BITS - 1) - 1
-        self._counts[bucket] = self._counts.get(bucket, 0) + 1
-        self._total += 1
-        self._max = max(self._max, value)
-
-    def merge(self, other: Self) -> None:
-        """Count everything that another histogram has counted."""
-        check_kind("other", other, WaitHistogram)
-        for bucket, number in other._counts.items():
-            self._counts[bucket] = self._counts.get(bucket, 0) + number
-        self._total += other._total
-        self._max = max(self._max, other._max)
-
-    def percentile(self, percent: int) -> int:
-        """Return the least value that so many per cent (1 to 100) of the values do not exceed, by nearest rank.
-
-        It is up to 1/128 too high; 0 if there are no values.
-        """
-        rank = -(-self._total * percent // _PER_CENT)
-        for bucket, number in sorted(self._counts.items()):
-            rank -= number
-            if rank <= 0:
-                return min(self._max, bucket)
-        return 0
-
-    def waits(self) -> Waits:
-        """Return the usual figures."""
-        return Waits(self.percentile(50), self.percentile(99), self._max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +123,39 @@ class Summary:
         return 0 if self.start_ms is None or self.end_ms is None else self.end_ms - self.start_ms
 
 
+@dataclass(slots=True)
+class _Counts:
+    """The counts of one consumer; see `ConsumerSummary`."""
+
+    acked: int = 0
+    failed: int = 0
+    postponed: int = 0
+    lost: int = 0
+    busy_ms: int = 0
+    waits: Counter[int] = field(default_factory=Counter)
+
+    def summary(self) -> ConsumerSummary:
+        return ConsumerSummary(
+            deliveries=self.waits.total(),
+            acked=self.acked,
+            failed=self.failed,
+            postponed=self.postponed,
+            lost=self.lost,
+            busy_ms=self.busy_ms,
+            wait=_waits(self.waits),
+        )
+
+
+def _waits(counts: Counter[int]) -> Waits:
+    """Return the percentiles of waits, given how often each was seen."""
+    total, passed, percentiles = counts.total(), 0, list[int]()
+    for wait_ms, number in sorted(counts.items()):
+        passed += number
+        while len(percentiles) < len(_PERCENTS) and passed * 100 >= total * _PERCENTS[len(percentiles)]:
+            percentiles.append(wait_ms)
+    return Waits(*percentiles) if percentiles else Waits(0, 0, 0)
+
+
 class _Curve:
     """The backlog over time, in at most so many points: when they run out, neighbouring intervals become one.
 
@@ -244,7 +213,7 @@ class Tally:
         ArgumentError: One of them is no int of at least 1 (``hottest``: 0).
 
     Complexity:
-        O(1) for each row; memory O(keys + consumers + points).
+        O(1) for each row; memory O(keys + consumers + points + different waits).
 
     Example:
         >>> tally = Tally()
@@ -257,9 +226,8 @@ class Tally:
         self._hottest = check_int("hottest", hottest, 0)
         self._curve = _Curve(check_int("points", points, 1))
         self._events: Counter[Event] = Counter()
-        self._keys: Counter[bytes | None] = Counter()
-        self._consumers: dict[str, Counter[str]] = {}  # fields of `ConsumerSummary`
-        self._waits: dict[str, WaitHistogram] = {}
+        self._keys: dict[bytes | None, int] = {}
+        self._consumers: dict[str, _Counts] = {}
         self._redeliveries = 0
         self._redriven = 0
         self._moved: list[MovedKeys] = []
@@ -269,22 +237,26 @@ class Tally:
 
     def add(self, row: Row) -> None:
         """Count the next row of a history."""
-        if len(row) != _ROW_WIDTH:
+        if type(row) is not Row:
             raise ArgumentError("row", row, "be a Row")
-        event = row.event
+        _, at_ms, event, offset, key, consumer, attempt, _, available_ms, service_ms, _, _ = row
         if self._start_ms is None:
-            self._start_ms = row.at_ms
-        self._end_ms = row.at_ms
+            self._start_ms = at_ms
+        self._end_ms = at_ms
         if event is _CURSOR:
-            self._safe_cursor = row.offset
+            self._safe_cursor = offset
         elif event is _OFFERED:
-            self._keys[row.key] += 1
-            self._curve.add(row.at_ms, 1)
+            self._keys[key] = self._keys.get(key, 0) + 1
+            self._curve.add(at_ms, 1)
         elif event is _DELIVERED:
-            self._add_delivery(row)
+            waits, wait_ms = self._consumers[consumer].waits, at_ms - available_ms  # type: ignore[index, operator]  # there
+            waits[wait_ms] = waits.get(wait_ms, 0) + 1
+            self._redeliveries += attempt != 1
         elif event is _ACKED:
-            self._add_end(row, "acked")
-            self._curve.add(row.at_ms, -1)
+            counts = self._consumers[consumer]  # type: ignore[index]  # an answer has one
+            counts.acked += 1
+            counts.busy_ms += service_ms or 0
+            self._curve.add(at_ms, -1)
         else:
             self._add_other(row)
 
@@ -295,26 +267,27 @@ class Tally:
 
     def summary(self) -> Summary:
         """Return the figures so far; more rows may follow."""
-        events, keys = self._events, self._keys
-        wait = WaitHistogram()
-        for waits in self._waits.values():
-            wait.merge(waits)
-        keyed = Counter({key: number for key, number in keys.items() if key is not None})
+        events, keyed = self._events, Counter({key: n for key, n in self._keys.items() if key is not None})
+        keyless = self._keys.get(None, 0)
+        consumers = {name: counts.summary() for name, counts in self._consumers.items()}
+        waits = Counter[int]()
+        for counts in self._consumers.values():
+            waits.update(counts.waits)
         return Summary(
-            messages=sum(keys.values()),
+            messages=keyed.total() + keyless,
             keys=len(keyed),
-            keyless=keys[None],
-            deliveries=sum(counts["deliveries"] for counts in self._consumers.values()),
+            keyless=keyless,
+            deliveries=waits.total(),
             redeliveries=self._redeliveries,
-            acked=sum(counts["acked"] for counts in self._consumers.values()),
+            acked=sum(each.acked for each in consumers.values()),
             late_acked=events[Event.SETTLED],
             dead_lettered=events[Event.DEAD_LETTERED],
             dropped=events[Event.DROPPED],
             skipped=events[Event.SKIPPED],
             spilled=events[Event.SPILLED],
             redriven=self._redriven,
-            consumers={name: self._summary_of(name) for name in self._consumers},
-            wait=wait.waits(),
+            consumers=consumers,
+            wait=_waits(waits),
             largest_backlog=self._curve.peak,
             largest_backlog_ms=self._curve.peak_ms,
             backlog=self._curve.points(),
@@ -325,46 +298,32 @@ class Tally:
             end_ms=self._end_ms,
         )
 
-    def _summary_of(self, name: str) -> ConsumerSummary:
-        counts = {field: self._consumers[name][field] for field in _COUNTED}
-        return ConsumerSummary(**counts, wait=self._waits[name].waits())
-
     def _add_other(self, row: Row) -> None:
-        self._events[row.event] += 1
-        if row.event in _OUTCOMES:
-            postponed = row.event is Event.RELEASED and row.reason == ReleaseReason.RELEASED
-            self._add_end(row, "postponed" if postponed else _OUTCOMES[row.event])
-        elif row.event in _SETTLING:
+        event, name = row.event, str(row.consumer)
+        self._events[event] += 1
+        if event in _SETTLING:
             self._curve.add(row.at_ms, -1)
-        elif row.event is Event.REDRIVEN and row.offset is not None:
+        elif event is Event.REDRIVEN and row.offset is not None:
             self._redriven += 1
             self._curve.add(row.at_ms, 1)
-        elif row.event is Event.JOINED:
-            self._consumers.setdefault(str(row.consumer), Counter())
-            self._waits.setdefault(str(row.consumer), WaitHistogram())
+        elif event is Event.JOINED:
+            self._consumers.setdefault(name, _Counts())
+        elif event in _ENDS:
+            counts = self._consumers[name]
+            counts.busy_ms += row.service_ms or 0
+            if event in {Event.NACKED, Event.REJECTED}:
+                counts.failed += 1
+            elif event is Event.RELEASED and row.reason == ReleaseReason.RELEASED:
+                counts.postponed += 1
+            else:
+                counts.lost += 1
         if row.moved_keys is not None:
             seen = len(self._keys) - (None in self._keys)
-            self._moved.append(MovedKeys(row.at_ms, row.event, str(row.consumer), row.moved_keys, seen))
-
-    def _add_delivery(self, row: Row) -> None:
-        name = str(row.consumer)
-        self._consumers[name]["deliveries"] += 1
-        self._waits[name].add(row.at_ms - row.available_ms)  # type: ignore[operator]  # a delivery has one
-        self._redeliveries += row.attempt != 1
-
-    def _add_end(self, row: Row, outcome: str) -> None:
-        counts = self._consumers[str(row.consumer)]
-        counts[outcome] += 1
-        counts["busy_ms"] += row.service_ms or 0
+            self._moved.append(MovedKeys(row.at_ms, event, name, row.moved_keys, seen))
 
 
-_COUNTED: Final = ("deliveries", "acked", "failed", "postponed", "lost", "busy_ms")
-_OUTCOMES: Final = {
-    Event.NACKED: "failed",
-    Event.REJECTED: "failed",
-    Event.TIMED_OUT: "lost",
-    Event.RELEASED: "lost",
-}
+_PERCENTS: Final = (50, 99, 100)
+_ENDS: Final = frozenset({Event.NACKED, Event.REJECTED, Event.TIMED_OUT, Event.RELEASED})
 _SETTLING: Final = frozenset({Event.SETTLED, Event.DEAD_LETTERED, Event.DROPPED, Event.SKIPPED})
 # Python 3.11 takes as long to find a member of an Enum as for all else that is done with a row.
 _OFFERED: Final = Event.OFFERED

@@ -3,13 +3,13 @@
 A stream of commands is tried, loaded and measured with them, and no sequence or attempt is written by hand.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from keyshared._checks import check_kind
-from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.errors import ArgumentError
 from keyshared.journal import Command
 from keyshared.simulate import Group
@@ -22,21 +22,6 @@ from keyshared.spark.stream import COMMAND_COLUMNS
 __all__ = ["command_rows", "simulate_commands"]
 
 _STEPS: Final = 8  # few, so that rows are read as they are needed
-_RECEIPT: Final = ("offset", "consumer", "attempt")
-_NOTED: Final = {
-    "offer": ("offset", "key"),
-    **dict.fromkeys(("ack", "ack_through", "nack", "reject", "release"), _RECEIPT),
-    "dead_lettered": ("offset",),
-    "redrive": ("key", "letters"),
-    "unblock": ("key",),
-    "flushed": ("key", "attempt"),
-    **dict.fromkeys(("add_consumer", "remove_consumer", "set_inactive", "set_active"), ("consumer",)),
-    "set_limit": ("consumer", "limit"),
-    "set_weight": ("consumer", "weight"),
-    "handle_timeout": (),
-}
-"""The calls that become commands, with the fields of their positional arguments."""
-_DURATIONS: Final = ("delay_ms", "drain_ms")
 
 
 def simulate_commands(
@@ -121,46 +106,14 @@ def command_rows(rows: Rows, group: Group, *, start: int = 0) -> Iterator[tuple[
         >>> [row[:4] for row in command_rows(iter([(7, b"k", 1_000)]), group, start=1_000)]
         [(0, 1000, 'add_consumer', None), (1, 1000, 'offer', 7), (2, 1020, 'ack', 7)]
     """
-    engine = Engine(group, arrivals_of(rows, start), _NoHistory(), deadlines_first=True)
-    noted = _NotedDispatcher(engine.host.dispatcher, start)
-    engine.host.dispatcher = noted  # type: ignore[assignment]  # it answers what a dispatcher answers
+    noted = list[Command]()
+    engine = Engine(group, arrivals_of(rows, start), _NoHistory(), noted.append)
+    sequence = count()
     engine.begin()
     while engine.stop is None:
         engine.run(_STEPS)
-        yield from noted.commands
-        noted.commands.clear()
-    yield from noted.commands
-
-
-class _NotedDispatcher:
-    """Passes calls on to a dispatcher, and notes as commands those that changed it."""
-
-    def __init__(self, dispatcher: KeySharedDispatcher, start: int) -> None:
-        self._dispatcher = dispatcher
-        self._start = start
-        self._sequence = 0
-        self.commands: list[Command] = []
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # any member of the dispatcher
-        found = getattr(self._dispatcher, name)
-        return self._noting(name, found) if name in _NOTED else found
-
-    def _noting(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, now_ms: int, **options: Any) -> Any:  # noqa: ANN401
-            effects = method(*args, now_ms=now_ms, **options)
-            fields = dict(zip(_NOTED[name], args, strict=False)) | options
-            if (later := fields.pop("not_before_ms", None)) is not None:
-                fields["duration_ms"] = later - now_ms
-            for duration in _DURATIONS:
-                if duration in fields:
-                    fields["duration_ms"] = fields.pop(duration)
-            if "letters" in fields:
-                fields["letters"] = [letter[:2] for letter in fields["letters"]]
-            self.commands.append(Command(self._sequence, now_ms + self._start, name, **fields))
-            self._sequence += 1
-            return effects
-
-        return call
+        yield from (command._replace(sequence=next(sequence), at_ms=command.at_ms + start) for command in noted)
+        noted.clear()
 
 
 class _NoHistory(History):
