@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 
 from keyshared.buckets import (
-    DEFAULT_BATCH_BYTES,
-    DEFAULT_BATCH_DELAY_MS,
-    DEFAULT_BATCH_MESSAGES,
     KEYLESS_HASH,
     BatchLimits,
     BatchMessage,
@@ -41,27 +38,7 @@ def filled(layout: BucketLayout, *hashes: int, limits: BatchLimits = LOOSE) -> B
 
 
 def test_the_defaults_are_pulsars() -> None:
-    assert (1_000, 131_072, 1) == (DEFAULT_BATCH_MESSAGES, DEFAULT_BATCH_BYTES, DEFAULT_BATCH_DELAY_MS)
     assert BatchLimits() == BatchLimits(max_messages=1_000, max_bytes=131_072, max_delay_ms=1)
-
-
-def test_a_container_has_a_batch_for_each_bucket_with_messages() -> None:
-    batcher = filled(FOUR, 100, 50_000, 16_383, 49_152, 0)
-
-    assert [(49_152, 50_000, 3, [1, 3]), (0, 16_383, 4, [0, 2, 4])] == stamps(batcher.flush())
-    assert [] == batcher.flush()
-
-
-def test_entries_are_sorted_by_the_id_that_is_stamped_on_them() -> None:
-    # by their first message it would be 9 first, and 3 after it: a broker that drops duplicates would drop the second
-    batcher = filled(TWO, 0, 40_000, 40_000, 0)
-
-    assert [2, 3] == [entry.sequence_id for entry in batcher.flush()]
-
-
-def test_a_single_bucket_and_a_single_message_are_stamped_as_well() -> None:
-    assert [(7, 9, 1, [0, 1])] == stamps(filled(ONE, 9, 7).flush())
-    assert [(9, 9, 0, [0])] == stamps(filled(FOUR, 9).flush())
 
 
 def test_what_has_no_key_goes_to_hash_zero() -> None:
@@ -71,35 +48,12 @@ def test_what_has_no_key_goes_to_hash_zero() -> None:
     assert [(0, 0, 0, [0])] == stamps(batcher.flush())
 
 
-def test_the_messages_of_the_container_are_limited_not_those_of_a_bucket() -> None:
-    batcher = filled(FOUR, 0, 20_000, limits=BatchLimits(max_messages=3))
-
-    assert [(20_000, 20_000, 1, [1]), (0, 1, 2, [0, 2])] == stamps(batcher.add(message(2, 1)))
-    assert 0 == len(batcher)
-
-
-def test_without_batching_every_message_is_an_entry_and_is_stamped() -> None:
-    batcher = BucketBatcher(FOUR, BatchLimits(max_messages=1))
-
-    assert [(5, 5, 0, [0])] == stamps(batcher.add(message(0, 5)))
-    assert [(60_000, 60_000, 1, [1])] == stamps(batcher.add(message(1, 60_000)))
-    assert batcher.next_deadline_ms() is None
-
-
 def test_bytes_that_do_not_fit_send_what_is_open_first() -> None:
     batcher = BucketBatcher(TWO, BatchLimits(max_bytes=10, max_delay_ms=None))
 
     assert [] == batcher.add(message(0, 0, 6))
     assert [(0, 0, 0, [0])] == stamps(batcher.add(message(1, 0, 5)))
     assert [(0, 0, 2, [1, 2])] == stamps(batcher.add(message(2, 0, 5)))
-
-
-def test_a_message_that_is_too_large_goes_alone_and_at_once() -> None:
-    batcher = BucketBatcher(TWO, BatchLimits(max_bytes=10, max_delay_ms=None))
-    batcher.add(message(0, 0, 6))
-
-    assert [(0, 0, 0, [0]), (3, 3, 1, [1])] == stamps(batcher.add(message(1, 3, 11)))
-    assert [(3, 3, 2, [2])] == stamps(batcher.add(message(2, 3, 10)))
 
 
 def test_the_oldest_message_of_the_container_waits_no_longer_than_the_delay() -> None:
@@ -115,14 +69,6 @@ def test_the_oldest_message_of_the_container_waits_no_longer_than_the_delay() ->
     assert [] == batcher.handle_timeout(now_ms=99) == batcher.handle_timeout()
     batcher.add(message(2))
     assert 109 == batcher.next_deadline_ms()
-
-
-def test_a_delay_of_zero_is_due_at_once_and_none_never() -> None:
-    batcher = BucketBatcher(FOUR, BatchLimits(max_delay_ms=0))
-    batcher.add(message(0), now_ms=7)
-    assert 7 == batcher.next_deadline_ms()
-    assert filled(FOUR, 0).next_deadline_ms() is None
-    assert [] == filled(FOUR, 0).handle_timeout(now_ms=10**9)
 
 
 def test_what_is_open_can_be_taken_back_in_order() -> None:
@@ -255,13 +201,6 @@ def test_an_entry_within_one_bucket_goes_through_untouched() -> None:
 
     assert entry is refit(entry, FOUR)[0]
     assert ((entry,), 1, 0) == refit_all([entry], TWO)
-
-
-def test_an_entry_of_several_buckets_is_split_with_tight_bounds() -> None:
-    entry = EntryBatch(0, 65_535, 9, tuple(message(i, h) for i, h in enumerate([50, 40_000, 20_000, 9, 33_000])))
-
-    parts = refit(entry, FOUR)
-    assert [(20_000, 20_000, 2, [2]), (9, 50, 3, [0, 3]), (33_000, 40_000, 4, [1, 4])] == stamps(parts)
 
 
 def test_loose_bounds_are_tightened_if_all_messages_fit_one_bucket() -> None:

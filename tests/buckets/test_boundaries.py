@@ -32,12 +32,6 @@ def test_without_load_widths_are_equal() -> None:
     assert BucketLayout.equal_width(1) == balanced_boundaries({7: 1}, 1)
 
 
-def test_a_flat_histogram_is_cut_evenly() -> None:
-    assert {128} == set(bucket_loads(FLAT, balanced_boundaries(FLAT, 8)))
-    seven = bucket_loads(FLAT, balanced_boundaries(FLAT, 7))
-    assert {146, 147} == set(seven)
-
-
 def test_a_hot_slot_gets_a_bucket_as_narrow_as_itself() -> None:
     skewed = FLAT | {6400: 500}
     layout = balanced_boundaries(skewed, 8)
@@ -58,13 +52,6 @@ def test_no_slot_is_cut_and_what_is_left_over_goes_where_slots_are() -> None:
 
     assert [0, 11, 12, 13, 14] == list(layout.starts[:5])
     assert 12 == len(layout)
-
-
-def test_the_heaviest_stands_alone_first() -> None:
-    histogram = {10: 5, 20: 20, 30: 5, 40: 21, 50: 5}
-
-    assert (15, 40, 41) == balanced_boundaries(histogram, 4).splits  # 20 keeps a neighbour
-    assert (20, 21, 40, 41) == balanced_boundaries(histogram, 5).splits
 
 
 def test_standing_alone_never_makes_the_heaviest_bucket_heavier() -> None:

@@ -21,26 +21,6 @@ def _restarted(checkpoints: BucketCheckpoints) -> BucketCheckpoints:
     return BucketCheckpoints.restore(json.loads(json.dumps(checkpoints.snapshot())))
 
 
-def test_a_slow_bucket_does_not_hold_the_cursor_of_another() -> None:
-    checkpoints = _offered(0, 1, 0, 1)
-
-    assert checkpoints.settle(7, 1, 1)
-    assert checkpoints.settle(7, 1, 3)
-    assert (None, 3) == (checkpoints.safe_cursor(7, 0), checkpoints.safe_cursor(7, 1))
-    assert 0 == checkpoints.resume_offset(7)
-    assert (2, 0, 2) == (checkpoints.outstanding(7), checkpoints.outstanding(7, 1), checkpoints.outstanding(7, 0))
-
-
-def test_a_quiet_bucket_does_not_hold_the_place_to_read_on() -> None:
-    checkpoints = _offered(0, 1, 1, 1)
-    for bucket, offset in ((0, 0), (1, 1), (1, 2)):
-        checkpoints.settle(7, bucket, offset)
-
-    assert 3 == checkpoints.resume_offset(7)
-    checkpoints.settle(7, 1, 3)
-    assert 4 == checkpoints.resume_offset(7)
-
-
 def test_segments_have_offsets_of_their_own() -> None:
     checkpoints = _offered(0)
 
@@ -74,19 +54,6 @@ def test_a_restart_reads_from_the_lowest_and_skips_what_was_settled() -> None:
     assert [1, 4, 7] == [offset for offset in range(1, 8) for bucket in range(3) if again.settle(7, bucket, offset)]
     assert 8 == again.resume_offset(7)
     again.check_invariants()
-
-
-def test_a_restart_in_the_middle_of_a_restart_forgets_nothing() -> None:
-    log = [0, 1, 1, 0]
-    checkpoints = _offered(*log)
-    checkpoints.settle(7, 1, 2)
-    checkpoints.settle(7, 0, 3)
-
-    again = _restarted(checkpoints)
-    again.offer(7, 0, 0)
-    once_more = _restarted(again)
-    assert [True, True, False, False] == [once_more.offer(7, bucket, offset) for offset, bucket in enumerate(log)]
-    assert checkpoints.snapshot() == once_more.snapshot()
 
 
 def test_offsets_of_a_segment_grow_whatever_the_bucket() -> None:

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.distribution.trees import BALANCED, UNBALANCED, links_of
+from tests.distribution.trees import BALANCED, UNBALANCED
 from tests.hostile import shared
 from tests.work import work_of
 
@@ -53,19 +53,6 @@ def in_good_order(world: Replication, change: TreeChange[DistributionTree]) -> D
 
 def names(hops: Any) -> list[tuple[str, int, str]]:
     return [tuple(hop) for hop in hops]
-
-
-def test_every_cluster_has_a_link_for_each_level_and_sibling() -> None:
-    for nested in (BALANCED, UNBALANCED, WIDE):
-        tree = DistributionTree(nested)
-        wanted = sorted((cluster, -level, sorted(possible)) for cluster, level, possible in links_of(nested))
-        found = sorted((hop.cluster, -hop.level, hop.target) for hop in tree.hops())
-
-        assert len(wanted) == len(found)
-        assert all(
-            (cluster, level) == (where, depth) and target in possible
-            for (cluster, level, possible), (where, depth, target) in zip(wanted, found, strict=True)
-        )
 
 
 def test_the_clusters_of_a_subtree_copy_to_those_of_its_sibling_in_turn() -> None:
@@ -161,15 +148,6 @@ def test_a_cluster_that_is_not_there_is_refused_with_those_that_are() -> None:
     for call in [*calls, lambda cluster: tree.copies(cluster, CopyFlags())]:
         with pytest.raises(ArgumentError, match="'9'; it must be one of '1', '2', '3', '4'"):
             call("9")
-
-
-def test_copies_of_a_cluster_are_those_of_its_distributors() -> None:
-    for nested in (BALANCED, UNBALANCED, WIDE):
-        tree = DistributionTree(nested)
-        for cluster in tree.clusters:
-            for flags in map(CopyFlags, range(16)):
-                one_by_one = tuple(made for each in tree.distributors(cluster) for made in each.copies(flags))
-                assert one_by_one == tree.copies(cluster, flags)
 
 
 def test_a_decision_has_a_text() -> None:
@@ -292,51 +270,6 @@ class TestAdding:
         assert {3: [{1: ["1", "2"]}, {1: ["3", "4", "5"]}]} == change.after.nested
         assert [("3", 1, "5"), ("4", 1, "5"), ("5", 3, "1"), ("5", 1, "3"), ("5", 1, "4")] == names(change.added)
         change.after.check_invariants()
-
-    @pytest.mark.parametrize(
-        ("shape", "near", "wide"),
-        [
-            ({3: ["c1", "c2"]}, "c2", False),
-            ({40: ["c1", {20: ["c2", "c3"]}]}, "c2", False),
-            ({40: ["c1", "c2"]}, "c2", True),
-            ({40: ["c1", {20: ["c2", "c3"]}]}, "c2", True),
-        ],
-    )
-    def test_a_cluster_that_is_added_after_a_renumbering_gets_all_of_the_history(
-        self, shape: Any, near: str, *, wide: bool
-    ) -> None:
-        tree = DistributionTree(shape)
-        world = Replication(tree.clusters, tree.hops())
-        for _ in range(3):
-            world.produce("c1")
-        world.settle()
-        tree = in_good_order(world, tree.propose_renumber())
-        world.produce("c1")
-        tree = in_good_order(world, tree.propose_add("new", near=near, wide=wide))
-        world.produce("c1")
-        world.settle()
-
-        assert world.report().exactly_once_in_order
-        assert 5 == world.log_ends()["new"]
-
-    @pytest.mark.parametrize(("near", "wide"), [("c0", True), (["c0", "c1"], False)])
-    def test_a_cluster_that_is_added_after_a_move_gets_the_records_of_an_origin_in_order(
-        self, near: Any, *, wide: bool
-    ) -> None:
-        tree = DistributionTree({22: [{2: ["c0", "c1"]}, "c2"]}, [Hop("c2", 22, "c0")])
-        world = Replication(tree.clusters, tree.hops())
-        world.produce("c2")
-        world.settle()
-        tree = in_good_order(world, tree.propose_move(Hop("c2", 22, "c0"), "c1"))
-        world.produce("c2")
-        world.settle()
-        in_good_order(world, tree.propose_add("n", near=near, wide=wide))
-        newer = next(hop for hop in world.positions() if (hop.cluster, hop.target) == ("c1", "n"))
-        while newer in world.ready():  # of what entered by c0 and by c1, the newer comes first
-            world.work(newer)
-        world.settle()
-
-        assert world.report().exactly_once_in_order
 
     def test_four_fit_one_below_the_other_and_then_the_warning_comes(self) -> None:
         tree = DistributionTree(["c0", "c1"])

@@ -128,10 +128,6 @@ def test_envelope_and_metadata_are_values(value: Any) -> None:
         setattr(value, fields(value)[0].name, None)
 
 
-def test_kafka_takes_4096_bytes_by_default() -> None:
-    assert 4_096 == MAX_METADATA_BYTES
-
-
 def test_bytes_count_and_not_characters() -> None:
     envelope = composed("")
     assert "é" + envelope == compose_metadata("é", NOTE, len(envelope) + 2)

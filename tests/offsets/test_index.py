@@ -25,29 +25,10 @@ def exactly(value: int) -> Bounds:
 # Kafka's rule
 
 
-def test_the_first_offset_counts_whose_timestamp_is_at_least_the_given_one() -> None:
-    index = indexed(enumerate([100, 200, 200, 300], start=7))
-    answers = {timestamp: index.find_offset(timestamp) for timestamp in (-5, 100, 101, 200, 201, 300)}
-    assert {-5: 7, 100: 7, 101: 8, 200: 8, 201: 10, 300: 10} == {key: bounds.low for key, bounds in answers.items()}
-    assert all(bounds.exact for bounds in answers.values())
-
-
-def test_timestamps_that_go_back_do_not_hide_an_earlier_offset() -> None:
-    index = indexed(enumerate([100, 500, 200, 300, 600]))
-    assert [1, 1, 1, 4] == [index.find_offset(timestamp).low for timestamp in (150, 250, 500, 501)]
-
-
-def test_no_such_timestamp_gives_the_end_of_the_log() -> None:
-    assert exactly(12) == indexed([(10, 100), (11, 200)]).find_offset(201)
-
-
 def test_an_empty_log_gives_its_end_and_no_timestamp() -> None:
     index = OffsetIndex(start=25)
     assert (exactly(25), None) == (index.find_offset(0), index.find_timestamp(30))
     assert (25, 25, 0, 0) == (index.start, index.end, index.pieces, index.nbytes)
-
-
-# Timestamps of offsets
 
 
 @pytest.mark.parametrize("interval", [1, 2, 100])
@@ -62,9 +43,7 @@ def test_the_timestamp_is_that_of_the_last_record_not_above(interval: int) -> No
     assert interval == 2 or list(map(exactly, answers)) == found
 
 
-def test_below_the_first_record_the_earliest_one_counts() -> None:
-    for interval in (1, 2, 100):
-        assert exactly(5) == indexed([(10, 5), (11, 9), (12, 13), (13, 17)], interval).find_timestamp(3)
+# Timestamps of offsets
 
 
 # Size and error
@@ -86,33 +65,13 @@ def test_a_run_may_stand_still_or_go_back(rise: int) -> None:
     assert exactly(10 if rise <= 0 else 1) == index.find_offset(1_001)
 
 
-def test_a_loose_block_says_between_which_offsets_the_answer_lies() -> None:
-    index = indexed(enumerate([100, 150, 130, 160, 200, 210, 290, 300]), interval=4)
-    assert 2 == index.pieces
-    assert Bounds(0, 3) == index.find_offset(140)
-    assert Bounds(4, 7) == index.find_offset(205)
-    assert Bounds(100, 160) == index.find_timestamp(2)
-
-
 def test_a_loose_block_that_is_young_enough_as_a_whole_answers_exactly() -> None:
     index = indexed(enumerate([100, 150, 130, 160, 200, 210, 290, 300]), interval=4)
     assert (exactly(0), exactly(4)) == (index.find_offset(100), index.find_offset(200))
 
 
-def test_the_open_block_answers_exactly() -> None:
-    index = indexed(enumerate([100, 150, 130]), interval=4)
-    assert [0, 1, 3] == [index.find_offset(timestamp).low for timestamp in (100, 150, 151)]
-    assert (exactly(1), exactly(130), 0) == (index.find_offset(110), index.find_timestamp(2), index.pieces)
-
-
 def test_the_open_block_takes_24_bytes_for_each_record() -> None:
     assert 3 * 24 == indexed(enumerate([100, 150, 130]), interval=4).nbytes
-
-
-def test_a_block_may_be_loose_for_its_offsets_alone() -> None:
-    index = indexed([(0, 100), (1, 100), (5, 100), (6, 100)], interval=4)
-    assert (exactly(0), exactly(7)) == (index.find_offset(100), index.find_offset(101))
-    assert exactly(100) == index.find_timestamp(5)
 
 
 def test_blocks_may_be_measured_in_bytes() -> None:
@@ -126,21 +85,6 @@ def test_blocks_may_be_measured_in_bytes() -> None:
 def test_the_default_is_an_entry_for_64_records() -> None:
     index = indexed(((offset, offset * offset) for offset in range(2 * 64)), DEFAULT_INTERVAL)
     assert (64, 2) == (DEFAULT_INTERVAL, index.pieces)
-
-
-# Retention
-
-
-@pytest.mark.parametrize("interval", [1, 3, 100])
-def test_what_retention_took_is_forgotten(interval: int) -> None:
-    index = indexed(enumerate([900, 100, 200, 300, 400, 500, 600]), interval)
-    index.truncate(3)
-    index.check_invariants()
-    assert (3, 7) == (index.start, index.end)
-    assert exactly(3) == index.find_offset(50)
-    assert exactly(6) == index.find_offset(550)
-    assert exactly(7) == index.find_offset(700)
-    assert exactly(300) == index.find_timestamp(0)
 
 
 def test_a_block_that_was_cut_may_have_lost_the_record_that_was_looked_for() -> None:
@@ -157,27 +101,6 @@ def test_a_block_that_was_cut_may_have_lost_the_record_that_was_looked_for() -> 
     assert Bounds(100, 900) == index.find_timestamp(1)
     index.truncate(3)
     assert Bounds(3, 7) == index.find_offset(450)
-
-
-def test_after_the_cut_block_went_as_well_answers_are_as_ever() -> None:
-    index = indexed(enumerate([900, 100, 200, 300, 350, 410, 400, 500, 600]), interval=4)
-    index.truncate(2)
-    index.truncate(4)
-    index.check_invariants()
-    assert Bounds(4, 7) == index.find_offset(450)
-    assert exactly(8) == index.find_offset(550)
-
-
-def test_what_follows_a_cut_block_does_not_count_its_timestamps() -> None:
-    index = indexed(enumerate([900, 100, 200, 300]), interval=4)
-    index.truncate(2)
-    for offset, timestamp in enumerate([350, 410, 400, 500], start=4):
-        index.append(offset, timestamp)
-        index.check_invariants()
-    assert Bounds(2, 7) == index.find_offset(450)
-    index.truncate(4)
-    index.check_invariants()
-    assert exactly(8) == index.find_offset(501)
 
 
 def test_a_run_is_cut_exactly() -> None:
@@ -199,6 +122,9 @@ def test_truncating_beyond_the_end_leaves_an_empty_log_that_goes_on_there() -> N
         index.append(49, 1)
     index.append(50, 1)
     assert exactly(50) == index.find_offset(0)
+
+
+# Retention
 
 
 def test_truncating_below_the_start_does_nothing() -> None:

@@ -26,28 +26,18 @@ def test_it_covers_what_was_observed_and_everything_before_it_of_that_origin() -
     assert not vector.covers("us", 0)
 
 
-def test_offset_0_is_covered_only_once_it_was_observed() -> None:
-    vector = ProvenanceVector()
-    assert not vector.covers("eu", 0)
-    assert vector.observe("eu", 0)
-    assert vector.covers("eu", 0)
-
-
 def test_observing_again_changes_nothing_and_says_so() -> None:
     vector = ProvenanceVector({"eu": 5})
     assert [False, False] == [vector.observe("eu", 5), vector.observe("eu", 2)]
     assert {"eu": 5} == vector.positions
 
 
-def test_it_resumes_at_the_first_record_that_is_not_covered() -> None:
-    assert 71 == ProvenanceVector({"eu": 1, "us": 0}).first_uncovered(TARGET)
-    assert 72 == ProvenanceVector({"us": 1}).first_uncovered(TARGET)
-    assert 70 == ProvenanceVector().first_uncovered(TARGET)
-
-
-def test_it_resumes_at_the_end_if_all_is_covered() -> None:
-    assert None is ProvenanceVector({"eu": 2, "us": 1}).first_uncovered(TARGET)
-    assert None is ProvenanceVector().first_uncovered([])
+@pytest.mark.parametrize(
+    ("positions", "offset"),
+    [({"eu": 1, "us": 0}, 71), ({"us": 1}, 72), ({}, 70), ({"eu": 2, "us": 1}, None)],
+)
+def test_it_resumes_at_the_first_record_that_is_not_covered(positions: dict[str, int], offset: int | None) -> None:
+    assert offset == ProvenanceVector(positions).first_uncovered(TARGET)
 
 
 def test_records_behind_the_answer_are_not_read() -> None:
@@ -107,12 +97,6 @@ def test_compacting_forgets_an_origin_of_which_nothing_covered_remains() -> None
     assert {"us": 9} == vector.positions
 
 
-def test_an_origin_that_is_not_named_stays() -> None:
-    vector = ProvenanceVector({"eu": 5})
-    assert () == vector.compact({})
-    assert {"eu": 5} == vector.positions
-
-
 def test_a_copy_goes_its_own_way() -> None:
     one = ProvenanceVector({"eu": 5})
     other = one.copy()
@@ -148,26 +132,16 @@ def test_json_goes_there_and_back() -> None:
     "data",
     [
         None,
-        [],
-        {},
         {"version": 1},
-        {"positions": {}},
-        {"version": 1, "positions": {}, "more": 1},
         {"version": 2, "positions": {}},
-        {"version": True, "positions": {}},
-        {"version": "1", "positions": {}},
         {"version": 1, "positions": None},
         {"version": 1, "positions": [["eu", 1]]},
-        {"version": 1, "positions": {"": 1}},
-        {"version": 1, "positions": {1: 1}},
         {"version": 1, "positions": {"eu": -1}},
-        {"version": 1, "positions": {"eu": 1.0}},
         {"version": 1, "positions": {"eu": True}},
-        {"version": 1, "positions": {"eu": 1 << 63}},
     ],
     ids=repr,
 )
-def test_forged_json_is_refused(data: object) -> None:
+def test_damaged_json_is_refused(data: object) -> None:
     with pytest.raises(SnapshotError):
         ProvenanceVector.from_json(data)
 

@@ -44,6 +44,11 @@ def declined(reason: DeclineReason) -> Declined:
     return Declined(POSITION, reason)
 
 
+ALREADY_DISTRIBUTED, EMPTY_LOG, ACTIVE, NOT_AHEAD, FOREIGN, UNREADABLE, TOO_LONG, NOT_UTF8 = map(
+    declined, DeclineReason
+)
+
+
 def planned(timestamp: int | None, group: TargetGroup | None = None, **options: bool | int) -> GroupCommit | Declined:
     committer = OffsetCommitter(**options)  # type: ignore[arg-type]  # options of both types
     return committer.propose(sent(timestamp), TargetGroup() if group is None else group, LOG)
@@ -57,169 +62,124 @@ def noted(offset: int, *, flags: int = 0b1, timestamp: int | None = 1_700, forei
 
 # At the origin
 
-
-def test_a_commit_is_the_next_offset_so_the_record_before_it_counts() -> None:
-    assert [sent(1_500), sent(4_000), sent(5_000)] == [translated(offset) for offset in (28, 29, 30)]
-
-
-def test_the_margin_is_taken_off() -> None:
-    assert sent(3_900) == OffsetDistributor(margin_ms=100).translate(GroupCommit(POSITION, 29), LOG)
+COMPACTED = OffsetIndex(1)
+for _offset in (3, 7, 20):
+    COMPACTED.append(_offset, 100 * _offset)
+COPIED = noted(28, flags=0b100, timestamp=1_234)
+FARTHEST = (1 << 63) - 1
 
 
-def test_the_margin_may_reach_below_any_timestamp() -> None:
-    distributor = OffsetDistributor(margin_ms=(1 << 63) - 1)
-    assert sent(4_001 - (1 << 63)) == distributor.translate(GroupCommit(POSITION, 29), LOG)
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        pytest.param(expected, found, id=why)
+        for why, expected, found in [
+            ("a commit is the next offset, so the record before it counts", sent(1_500), translated(28)),
+            ("also if the timestamps go back", sent(4_000), translated(29)),
+            ("and at the end", sent(5_000), translated(30)),
+            ("if that record was compacted, the last one below", sent(700), translated(20, log=COMPACTED)),
+            ("however far below it is", sent(700), translated(12, log=COMPACTED)),
+            ("and no record at or above the commit", sent(300), translated(7, log=COMPACTED)),
+            ("if that record is gone, the commit's own", sent(1_000), translated(25)),
+            ("if that is gone by retention, the earliest that remains", sent(1_000), translated(7)),
+            ("a commit of 0 means the beginning", sent(None), translated(0)),
+            ("also of an empty log", sent(None), translated(0, log=OffsetIndex())),
+            ("a commit beyond the end counts as the end", sent(5_000), translated(99)),
+            ("no record, no timestamp", EMPTY_LOG, translated(100, log=OffsetIndex(start=100))),
+            ("of bounds the earlier", sent(1_000), translated(4, log=indexed([1_000, 2_000, 1_500, 4_000], 4))),
+            ("a commit of the committer's own is not sent", ALREADY_DISTRIBUTED, translated(28, noted(28))),
+            ("a copy is sent at lower levels, margin taken off once", sent(1_234, 0b101), translated(28, COPIED)),
+            ("not at its own level", ALREADY_DISTRIBUTED, translated(28, COPIED, level=3)),
+            ("nor at a higher one", ALREADY_DISTRIBUTED, translated(28, COPIED, level=4)),
+            (
+                "a copy of the beginning stays the beginning",
+                sent(None, 0b101),
+                translated(28, noted(28, flags=0b100, timestamp=None)),
+            ),
+            ("an envelope of another offset was carried along", sent(4_000), translated(29, noted(28))),
+            ("foreign metadata is not read", sent(4_000), translated(29, "AgAAAYvPxWAA")),
+            ("an unreadable envelope is no fresh commit", UNREADABLE, translated(29, noted(29)[:-1])),
+        ]
+    ],
+)
+def test_a_commit_becomes_a_timestamp(expected: GroupTimestamp | Declined, found: GroupTimestamp | Declined) -> None:
+    assert expected == found
 
 
-def test_if_the_record_before_it_was_compacted_the_last_one_below_counts() -> None:
-    log = OffsetIndex(1)
-    for offset, timestamp in ((3, 300), (7, 700), (20, 2_000)):
-        log.append(offset, timestamp)
-    assert [sent(700), sent(700), sent(300)] == [translated(offset, log=log) for offset in (20, 12, 7)]
-
-
-def test_if_the_record_before_it_is_gone_that_of_the_commit_counts() -> None:
-    assert sent(1_000) == translated(25)
-
-
-def test_if_the_record_is_gone_by_retention_the_earliest_remaining_counts() -> None:
-    assert sent(1_000) == translated(7)
-
-
-def test_a_commit_of_0_means_the_beginning() -> None:
-    assert sent(None) == translated(0)
-
-
-def test_a_commit_beyond_the_end_counts_as_the_end() -> None:
-    assert sent(5_000) == translated(99)
-
-
-def test_an_empty_partition_tells_no_timestamp() -> None:
-    assert declined(DeclineReason.EMPTY_LOG) == translated(100, log=OffsetIndex(start=100))
-    assert sent(None) == translated(0, log=OffsetIndex())
-
-
-def test_of_bounds_the_earlier_timestamp_is_sent() -> None:
-    log = indexed([1_000, 2_000, 1_500, 4_000], interval=4)
-    assert sent(1_000) == translated(4, log=log)
-
-
-def test_what_the_committer_itself_wrote_is_ignored() -> None:
-    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == translated(28, noted(28, flags=0b1))
-
-
-def test_a_copy_is_due_at_lower_levels_only_and_keeps_its_timestamp() -> None:
-    """The log is not looked at, or else the margin would be taken off at each hop."""
-    copied = noted(28, flags=0b100, timestamp=1_234)
-    assert sent(1_234, 0b101) == translated(28, copied, level=1)
-    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == translated(28, copied, level=3)
-    assert declined(DeclineReason.ALREADY_DISTRIBUTED) == translated(28, copied, level=4)
-
-
-def test_a_copy_of_the_beginning_stays_the_beginning() -> None:
-    assert sent(None, 0b101) == translated(28, noted(28, flags=0b100, timestamp=None))
-
-
-def test_an_envelope_that_an_application_carried_along_does_not_count() -> None:
-    """Once it has moved on, the commit is its own, whatever it copied into the metadata."""
-    assert sent(4_000) == translated(29, noted(28))
-
-
-def test_foreign_metadata_is_neither_read_nor_sent() -> None:
-    assert sent(4_000) == translated(29, "AgAAAYvPxWAA")
-
-
-def test_an_unreadable_envelope_is_not_taken_for_a_fresh_commit() -> None:
-    assert declined(DeclineReason.UNREADABLE_METADATA) == translated(29, noted(29)[:-1])
+@pytest.mark.parametrize(("margin", "timestamp"), [(100, 3_900), (FARTHEST, 4_001 - (1 << 63))])
+def test_the_margin_is_taken_off_and_may_reach_below_any_timestamp(margin: int, timestamp: int) -> None:
+    assert sent(timestamp) == OffsetDistributor(margin_ms=margin).translate(GroupCommit(POSITION, 29), LOG)
 
 
 # At the target
 
 
-def test_the_first_offset_at_or_after_the_timestamp_is_committed() -> None:
-    offsets = {timestamp: planned(timestamp) for timestamp in (999, 1_001, 1_700, 2_001)}
-    assert {999: 25, 1_001: 26, 1_700: 26, 2_001: 28} == {
-        timestamp: commit.offset for timestamp, commit in offsets.items() if isinstance(commit, GroupCommit)
-    }
+def group_at(committed: int, metadata: str = "") -> TargetGroup:
+    return TargetGroup(committed=committed, metadata=metadata)
 
 
-def test_no_record_that_young_means_the_end_of_the_log() -> None:
-    assert GroupCommit(POSITION, 30, noted(30, timestamp=5_001)) == planned(5_001)
+def proposed(timestamp: int | None, log: OffsetIndex, committed: int | None = None) -> GroupCommit | Declined:
+    return OffsetCommitter().propose(sent(timestamp), TargetGroup(committed=committed), log)
 
 
-def test_the_beginning_is_the_first_offset_there_is() -> None:
-    assert GroupCommit(POSITION, 25, noted(25, timestamp=None)) == planned(None)
+def vector_told(group: TargetGroup) -> GroupCommit | Declined:
+    return OffsetCommitter().propose(sent(1_700), group, LOG, offset=28)
 
 
-def test_an_empty_target_gets_its_end() -> None:
-    empty = OffsetIndex(start=70)
-    for timestamp in (5, None):
-        plan = OffsetCommitter().propose(sent(timestamp), TargetGroup(), empty)
-        assert GroupCommit(POSITION, 70, noted(70, timestamp=timestamp)) == plan
+def commit(offset: int, **envelope: Any) -> GroupCommit:
+    return GroupCommit(POSITION, offset, noted(offset, **envelope))
 
 
-def test_of_bounds_the_earlier_offset_is_committed() -> None:
-    plan = OffsetCommitter().propose(sent(1_600), TargetGroup(), indexed([1_000, 2_000, 1_500, 4_000], interval=4))
-    assert GroupCommit(POSITION, 0, noted(0, timestamp=1_600)) == plan
+FULL, OWN_FOREIGN = "x" * 4_090, noted(25, foreign="Ag")
 
 
-def test_a_group_is_never_moved_backwards() -> None:
-    assert declined(DeclineReason.NOT_AHEAD) == planned(1_700, TargetGroup(committed=27))
-    assert declined(DeclineReason.NOT_AHEAD) == planned(1_700, TargetGroup(committed=26))
-    assert declined(DeclineReason.NOT_AHEAD) == planned(None, TargetGroup(committed=25))
-    assert GroupCommit(POSITION, 26, noted(26)) == planned(1_700, TargetGroup(committed=25))
-
-
-def test_a_group_at_0_is_a_group_with_a_commit() -> None:
-    log = indexed([1_000])
-    assert declined(DeclineReason.NOT_AHEAD) == OffsetCommitter().propose(sent(None), TargetGroup(committed=0), log)
-
-
-def test_an_active_group_is_never_touched() -> None:
-    assert declined(DeclineReason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True))
-    assert declined(DeclineReason.ACTIVE_GROUP) == planned(1_700, TargetGroup(active=True, committed=3))
-
-
-def test_the_committers_own_envelope_is_replaced() -> None:
-    assert GroupCommit(POSITION, 26, noted(26)) == planned(1_700, TargetGroup(False, 25, noted(25, timestamp=3)))
-
-
-def test_foreign_metadata_is_never_overwritten() -> None:
-    assert declined(DeclineReason.FOREIGN_METADATA) == planned(1_700, TargetGroup(False, 25, "AgAAAYvPxWAA"))
-    assert declined(DeclineReason.FOREIGN_METADATA) == planned(1_700, TargetGroup(False, 25, noted(25, foreign="Ag")))
-
-
-def test_foreign_metadata_is_kept_in_front_if_that_was_asked_for() -> None:
-    kept = planned(1_700, TargetGroup(False, 25, noted(25, foreign="Ag")), keep_foreign=True)
-    assert GroupCommit(POSITION, 26, noted(26, foreign="Ag")) == kept
-
-
-def test_foreign_metadata_that_leaves_no_room_stays_as_it_is() -> None:
-    full = "x" * 4_090
-    assert declined(DeclineReason.METADATA_TOO_LONG) == planned(1_700, TargetGroup(False, 25, full), keep_foreign=True)
-    assert declined(DeclineReason.METADATA_TOO_LONG) == planned(1_700, max_metadata_bytes=1)
-    assert GroupCommit(POSITION, 26, noted(26)) == planned(1_700, max_metadata_bytes=len(noted(26)))
-
-
-def test_foreign_metadata_that_no_string_can_hold_stays_as_it_is() -> None:
-    assert declined(DeclineReason.METADATA_NOT_UTF8) == planned(
-        1_700, TargetGroup(False, 25, "\ud800"), keep_foreign=True
-    )
-
-
-def test_an_unreadable_envelope_on_the_target_is_not_overwritten() -> None:
-    assert declined(DeclineReason.UNREADABLE_METADATA) == planned(1_700, TargetGroup(False, 25, noted(25)[:-1]))
-
-
-def test_an_offset_that_a_vector_told_replaces_the_lookup_and_no_other_rule() -> None:
-    committer = OffsetCommitter()
-    assert GroupCommit(POSITION, 28, noted(28)) == committer.propose(sent(1_700), TargetGroup(), LOG, offset=28)
-    for group, reason in (
-        (TargetGroup(committed=28), DeclineReason.NOT_AHEAD),
-        (TargetGroup(active=True), DeclineReason.ACTIVE_GROUP),
-        (TargetGroup(metadata="Ag"), DeclineReason.FOREIGN_METADATA),
-    ):
-        assert declined(reason) == committer.propose(sent(1_700), group, LOG, offset=28)
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        pytest.param(expected, found, id=why)
+        for why, expected, found in [
+            ("the first offset at or after the timestamp", commit(26), planned(1_700)),
+            ("below all", commit(25, timestamp=999), planned(999)),
+            ("one that goes back does not count", commit(26, timestamp=1_001), planned(1_001)),
+            ("nor one between", commit(28, timestamp=2_001), planned(2_001)),
+            ("none so young: the end", commit(30, timestamp=5_001), planned(5_001)),
+            ("the beginning is the first there is", commit(25, timestamp=None), planned(None)),
+            ("an empty target gets its end", commit(70, timestamp=5), proposed(5, OffsetIndex(start=70))),
+            ("also for the beginning", commit(70, timestamp=None), proposed(None, OffsetIndex(start=70))),
+            (
+                "of bounds the earlier",
+                commit(0, timestamp=1_600),
+                proposed(1_600, indexed([1_000, 2_000, 1_500, 4_000], 4)),
+            ),
+            ("a group is never moved backwards", NOT_AHEAD, planned(1_700, group_at(27))),
+            ("nor to where it is", NOT_AHEAD, planned(1_700, group_at(26))),
+            ("nor to the beginning", NOT_AHEAD, planned(None, group_at(25))),
+            ("only forwards", commit(26), planned(1_700, group_at(25))),
+            ("a group at 0 has a commit", NOT_AHEAD, proposed(None, indexed([1_000]), 0)),
+            ("an active group is never touched", ACTIVE, planned(1_700, TargetGroup(active=True))),
+            ("nor one behind", ACTIVE, planned(1_700, TargetGroup(active=True, committed=3))),
+            ("an own envelope is replaced", commit(26), planned(1_700, group_at(25, noted(25, timestamp=3)))),
+            ("foreign metadata is not overwritten", FOREIGN, planned(1_700, group_at(25, "AgAAAYvPxWAA"))),
+            ("nor in front of an envelope", FOREIGN, planned(1_700, group_at(25, OWN_FOREIGN))),
+            (
+                "it is kept if that was asked for",
+                commit(26, foreign="Ag"),
+                planned(1_700, group_at(25, OWN_FOREIGN), keep_foreign=True),
+            ),
+            ("if the envelope fits", TOO_LONG, planned(1_700, group_at(25, FULL), keep_foreign=True)),
+            ("as it must anyway", TOO_LONG, planned(1_700, max_metadata_bytes=1)),
+            ("to the last byte", commit(26), planned(1_700, max_metadata_bytes=len(noted(26)))),
+            ("what is no UTF-8 stays", NOT_UTF8, planned(1_700, group_at(25, "\ud800"), keep_foreign=True)),
+            ("an unreadable envelope stays", UNREADABLE, planned(1_700, group_at(25, noted(25)[:-1]))),
+            ("an offset of a vector replaces the look-up", commit(28), vector_told(TargetGroup())),
+            ("but no rule: ahead", NOT_AHEAD, vector_told(group_at(28))),
+            ("but no rule: active", ACTIVE, vector_told(TargetGroup(active=True))),
+            ("but no rule: foreign", FOREIGN, vector_told(TargetGroup(metadata="Ag"))),
+        ]
+    ],
+)
+def test_a_timestamp_becomes_a_commit(expected: GroupCommit | Declined, found: GroupCommit | Declined) -> None:
+    assert expected == found
 
 
 def test_a_timestamp_that_was_declined_can_be_planned_again() -> None:

@@ -17,7 +17,7 @@ from keyshared.errors import (
     UnknownSegmentError,
 )
 from keyshared.placement import HashRange
-from keyshared.segments import Location, Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
+from keyshared.segments import Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
 
 ONE = BucketLayout.equal_width(1)
 FOUR = BucketLayout.equal_width(4)
@@ -36,26 +36,11 @@ def test_a_topic_begins_with_segments_of_one_width_that_share_the_budget() -> No
     assert [1] * 8 == [len(segment.layout) for segment in SegmentMap.equal_width(8).active]
 
 
-def test_a_split_halves_range_and_buckets_and_seals_the_parent() -> None:
-    segments = SegmentMap.equal_width().split(0)
-
-    assert {1: (0, 32_768), 2: (32_768, 65_536)} == ranges(segments)
-    assert [2, 2] == [len(segment.layout) for segment in segments.active]
-    assert (False, True, True) == tuple(segments.is_active(each) for each in (0, 1, 2))
-    assert (1, 2) == segments.successors(0)
-    assert ((0,), 1, 0) == (segments.segment(1).parents, segments.segment(1).epoch, segments.segment(1).merges)
-    assert FOUR == segments.segment(0).layout
-
-
 def test_the_lower_child_of_an_odd_range_is_the_larger_one() -> None:
     # inclusive [0, 4] has its middle at 2: [0, 2] and [3, 4]
     segments = SegmentMap.equal_width().split(0, at=5).split(1)
 
     assert {3: (0, 3), 4: (3, 5), 2: (5, 65_536)} == ranges(segments)
-
-
-def test_a_split_of_a_single_bucket_gives_single_buckets() -> None:
-    assert [1, 1] == [len(segment.layout) for segment in SegmentMap.equal_width(budget=1).split(0).active]
 
 
 def test_a_split_may_be_anywhere_and_with_any_buckets() -> None:
@@ -74,16 +59,6 @@ def test_a_split_point_lies_inside(at: Any) -> None:
 def test_a_segment_of_one_hash_cannot_be_split() -> None:
     with pytest.raises(ArgumentError, match="at least two hashes"):
         SegmentMap.equal_width().split(0, at=1).split(1)
-
-
-def test_a_merge_joins_neighbours_in_either_order_and_adds_their_buckets() -> None:
-    for pair in ((0, 1), (1, 0)):
-        segments = SegmentMap.equal_width(2, budget=6).merge(*pair)
-
-        assert {2: (0, 65_536)} == ranges(segments)
-        assert 6 == len(segments.segment(2).layout)
-        assert ((0, 1), 1) == (segments.segment(2).parents, segments.segment(2).merges)
-        assert ((2,), (2,)) == (segments.successors(0), segments.successors(1))
 
 
 def test_a_merge_clamps_the_buckets_but_not_a_layout_that_is_given() -> None:
@@ -164,42 +139,12 @@ def test_merges_in_the_lineage_are_counted_along_the_longest_way() -> None:
     assert 2 == lopsided.segment(4).merges
 
 
-def test_every_hash_has_one_segment_and_one_bucket() -> None:
-    segments = SegmentMap.equal_width(2).split(1).rebucket(0, EIGHT)
-
-    assert Location(4, 7) == segments.locate(32_767, 65_535)
-    assert Location(2, 0) == segments.locate(32_768, 0)
-    assert 3 == segments.segment_at(65_535).id
-
-
 @pytest.mark.parametrize("segment_hash", [-1, 65_536, 1.0, True, None])
 def test_a_hash_off_the_ring_has_no_segment(segment_hash: Any) -> None:
     with pytest.raises(ArgumentError, match="segment hash is"):
         SegmentMap.equal_width().locate(segment_hash, 0)
     with pytest.raises(ArgumentError, match="bucket hash is"):
         SegmentMap.equal_width().locate(0, segment_hash)
-
-
-def test_parents_come_before_children_all_the_way_back() -> None:
-    segments = SegmentMap.equal_width(2).split(0).merge(3, 1).split(4)
-
-    assert (0, 1, 3, 4) == segments.ancestors(5) == segments.ancestors(6)
-    assert () == segments.ancestors(0)
-    assert (0,) == segments.ancestors(2)
-    assert (1, 3) == segments.predecessors(4)
-
-
-def test_what_may_be_read_follows_from_what_is_drained() -> None:
-    segments = SegmentMap.equal_width(2).split(0).merge(3, 1)
-
-    assert (0, 1) == segments.readable(())
-    assert (1, 2, 3) == segments.readable({0})
-    assert (0,) == segments.readable({1})
-    assert (2, 3) == segments.readable({0, 1})
-    assert (2, 4) == segments.readable({0, 1, 3})
-    assert (4,) == segments.readable({0, 1, 2, 3, 99})
-    # drained although a parent is not: nothing below it opens
-    assert (0, 1) == segments.readable({3})
 
 
 def test_a_pruned_segment_holds_nobody_up() -> None:
@@ -339,12 +284,6 @@ def test_a_map_is_a_value() -> None:
     assert segments != SegmentMap.equal_width(2)
     assert segments != "a map"
     assert "<SegmentMap of 2 active segments of 2 at epoch 2>" == repr(segments)
-
-
-def test_json_gives_the_same_map_back() -> None:
-    segments = SegmentMap.equal_width(3).split(1).merge(0, 3).rebucket(2, BucketLayout([0, 9, 70])).prune(1)
-
-    assert segments == SegmentMap.from_json(json.loads(json.dumps(segments.to_json())))
 
 
 def test_json_may_bring_its_keys_in_any_order() -> None:

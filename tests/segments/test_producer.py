@@ -51,66 +51,6 @@ def test_confirmed_entries_are_forgotten_and_other_answers_ignored() -> None:
     assert [(0, [1])] == shape(list(producer.unanswered))
 
 
-def test_what_a_seal_refused_goes_to_the_successors_in_order() -> None:
-    producer = sent(SINGLE, LOW, HIGH, LOW)
-
-    assert [] == producer.confirmed(0, 0)
-    assert [] == producer.refused(0, 1)
-    assert [] == producer.refused(0, 2)
-    assert 2 == producer.held
-    producer.check_invariants()
-    assert [(2, [1]), (1, [2])] == shape(producer.update(HALVES))
-    assert 0 == producer.held
-
-
-def test_the_map_may_come_before_the_answers() -> None:
-    producer = sent(SINGLE, LOW, HIGH, LOW)
-
-    assert [] == producer.update(HALVES)
-    assert [] == producer.refused(0, 1)
-    assert [] == producer.send(message(3, HIGH))
-    assert [] == producer.refused(0, 2)
-    producer.check_invariants()
-    assert [(2, [1]), (1, [2]), (2, [3])] == shape(producer.confirmed(0, 0))
-
-
-def test_messages_are_held_between_a_refusal_and_the_newer_map() -> None:
-    producer = sent(SINGLE, LOW)
-    producer.refused(0, 0)
-
-    assert [] == producer.send(message(1, HIGH))
-    assert 2 == producer.held
-    assert [(1, [0]), (2, [1])] == shape(producer.update(HALVES))
-
-
-def test_what_a_broken_connection_lost_goes_to_the_same_segment_again_when_all_answers_are_there() -> None:
-    producer = sent(SINGLE, LOW, HIGH, LOW)
-
-    assert [] == producer.confirmed(0, 0)
-    assert [] == producer.refused(0, 1, sealed=False)
-    assert [] == producer.send(message(3, HIGH))
-    producer.check_invariants()
-    assert [(0, [1]), (0, [2]), (0, [3])] == shape(producer.refused(0, 2, sealed=False))
-    assert 0 == producer.held
-    producer.check_invariants()
-
-
-def test_what_a_broken_connection_lost_goes_to_the_successors_if_there_was_a_seal_behind_it() -> None:
-    producer = sent(SINGLE, LOW, HIGH)
-
-    assert [] == producer.refused(0, 0, sealed=False)
-    assert [] == producer.refused(0, 1)  # of the broker that was reached again
-    producer.check_invariants()
-    assert [(1, [0]), (2, [1])] == shape(producer.update(HALVES))
-
-
-def test_what_a_broken_connection_lost_goes_to_the_successors_that_are_known_by_then() -> None:
-    producer = sent(SINGLE, LOW)
-    producer.update(HALVES)
-
-    assert [(1, [0])] == shape(producer.refused(0, 0, sealed=False))
-
-
 def test_whether_a_segment_is_sealed_is_yes_or_no() -> None:
     producer = sent(SINGLE, LOW)
     with pytest.raises(ArgumentError, match="sealed is None; it must be a bool"):
@@ -138,26 +78,6 @@ def test_what_is_open_moves_into_the_buckets_of_the_successor() -> None:
     assert [] == producer.update(one)
     assert [(1, [0, 1, 2])] == shape(producer.send(message(2, LOW, 20_000)))
     producer.check_invariants()
-
-
-def test_both_halves_of_a_merge_are_answered_before_the_successor_is_written() -> None:
-    producer = SegmentProducer(HALVES, SINGLE)
-    producer.send(message(0, LOW))
-    producer.send(message(1, HIGH))
-    producer.update(HALVES.merge(1, 2))
-
-    assert [] == producer.refused(1, 0)
-    assert [] == producer.send(message(2, LOW))
-    assert [(3, [0]), (3, [1]), (3, [2])] == shape(producer.refused(2, 1))
-
-
-def test_several_rollovers_at_once_are_one() -> None:
-    producer = sent(SINGLE, LOW, HIGH)
-    last = HALVES.split(1).merge(4, 2)
-
-    assert [] == producer.refused(0, 1)
-    assert [] == producer.update(last)
-    assert [(3, [0]), (5, [1])] == shape(producer.refused(0, 0))
 
 
 def test_a_map_that_is_not_newer_is_ignored() -> None:

@@ -78,46 +78,6 @@ def test_a_segment_goes_from_active_to_sealed_to_drained_to_removable() -> None:
     progress.check_invariants()
 
 
-def test_the_last_fact_opens_the_successors_whichever_it_is() -> None:
-    by_end = after_split()
-    by_end.settle(0, 1, 3)
-    assert (1, 2) == by_end.reached_end(0)
-
-    by_map = SegmentProgress(WHOLE)
-    assert () == by_map.reached_end(0)
-    assert (DRAINED, ()) == (by_map.state(0), by_map.readable)
-    assert (1, 2) == by_map.update(HALVES)
-
-
-def test_a_drained_segment_opens_only_what_waits_for_nothing_else() -> None:
-    merged = SegmentMap.equal_width(2).split(0).merge(3, 1)
-    progress = SegmentProgress(merged)
-
-    assert (2, 3) == progress.reached_end(0)
-    assert () == progress.reached_end(1)
-    assert (3,) == progress.waiting_for(4)
-    assert (4,) == progress.reached_end(3)
-
-
-def test_every_bucket_has_to_be_settled() -> None:
-    progress = after_split()
-    progress.offer(0, 4, 60_000, 60_000)
-    progress.reached_end(0)
-
-    assert () == progress.settle(0, 1, 3)
-    assert (1, 2) == progress.settle(0, 3, 4)
-
-
-def test_a_successor_has_buckets_of_its_own() -> None:
-    progress = SegmentProgress(WHOLE)
-    progress.update(WHOLE.rebucket(0, BucketLayout.equal_width(8)))
-    assert (1,) == progress.offer(0, 0, 20_000, 20_000)
-    progress.reached_end(0)
-    progress.settle(0, 1, 0)
-
-    assert (2,) == progress.offer(1, 0, 20_000, 20_000)
-
-
 def test_acks_of_nothing_outstanding_are_ignored() -> None:
     progress = after_split()
     progress.reached_end(0)
@@ -128,14 +88,6 @@ def test_acks_of_nothing_outstanding_are_ignored() -> None:
     assert () == progress.settle(99, 7, 3)
     assert (1, 2) == progress.settle(0, 1, 3)
     assert () == progress.settle(0, 1, 3)
-
-
-def test_a_pruned_segment_is_waited_for_no_more() -> None:
-    progress = after_split()
-
-    assert (1, 2) == progress.update(HALVES.prune(0))
-    assert () == progress.settle(0, 1, 3)
-    progress.check_invariants()
 
 
 def test_a_map_that_is_not_newer_is_ignored() -> None:
@@ -255,38 +207,6 @@ def halfway() -> SegmentProgress:
         progress.offer(1, offset, bucket_hash, bucket_hash)
     progress.settle(1, 1, 1)
     return progress
-
-
-def test_a_checkpoint_asks_for_nothing_again_that_was_settled() -> None:
-    written = json.loads(json.dumps(halfway().snapshot()))
-    again = SegmentProgress.restore(written, HALVES)
-
-    assert ((0,), (1, 2)) == (again.drained, again.readable)
-    assert [0, 2, 0, None] == [
-        again.resume_offset(1, 0),
-        again.resume_offset(1, 1),
-        again.resume_offset(1),
-        again.resume_offset(2),
-    ]
-    assert [(0,), (), (1,)] == [again.offer(1, i, h, h) for i, h in enumerate([0, 40_000, 40_000])]
-    again.check_invariants()
-    assert written["drained"] == again.snapshot()["drained"]
-
-
-def test_a_bucket_in_which_nothing_waits_does_not_hold_a_restart_back() -> None:
-    progress = SegmentProgress(WHOLE)
-    for offset, bucket_hash in [(3, 0), (1_000, 60_000), (1_001, 60_000)]:
-        progress.offer(0, offset, bucket_hash, bucket_hash)
-    progress.settle(0, 0, 3)
-    progress.settle(0, 3, 1_000)
-    again = SegmentProgress.restore(progress.snapshot(), WHOLE)
-
-    assert 1_001 == again.resume_offset(0)
-    with pytest.raises(OffsetOrderError, match="after 1000"):
-        again.offer(0, 1_000, 60_000, 60_000)
-    assert (3,) == again.offer(0, 1_001, 60_000, 60_000)
-    again.settle(0, 3, 1_001)
-    assert 1_002 == again.resume_offset(0)
 
 
 def test_of_a_straddling_entry_the_parts_that_are_not_settled_come_again() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.work import work_of
 
 from keyshared.errors import ArgumentError
-from keyshared.subjects import Collision, NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName
+from keyshared.subjects import NameIssue, NamePattern, NameProblem, NameTranslation, ParsedName
 
 FOUR = "{tenant}-{instance}-{environment}-{topic}"
 
@@ -41,52 +41,12 @@ def test_both_notations_are_one_pattern() -> None:
     assert NamePattern("{a}.{b}.{c}") == NamePattern.from_brackets("a.[b|c]", separator=".")
 
 
-def test_only_the_last_unknown_field_is_greedy() -> None:
-    assert "d-e" == reading(NamePattern(FOUR), "a-b-c-d-e")["topic"]
-    ending = NamePattern("{topic}-{environment}", known={"environment": "prod"})
-    assert "order-events" == reading(ending, "order-events-prod")["topic"]
-
-
-def test_a_known_field_may_have_separators() -> None:
-    pattern = NamePattern("{tenant}-{topic}", known={"tenant": ["acme", "acme-eu"]}, plain=["topic"])
-    assert "acme-eu" == reading(pattern, "acme-eu-orders")["tenant"]
-
-
-def test_known_values_that_overlap_make_a_name_ambiguous() -> None:
-    answer = NamePattern("{tenant}-{topic}", known={"tenant": ["acme", "acme-eu"]}).parse("acme-eu-orders")
-    assert isinstance(answer, NameProblem)
-    assert NameIssue.AMBIGUOUS == answer.problem
-    assert ["eu-orders", "orders"] == [one["topic"] for one in answer.readings]
-
-
-def test_without_plain_fields_every_second_split_is_ambiguous() -> None:
-    strict = NamePattern("{tenant}-{topic}", plain=())
-    assert NameIssue.AMBIGUOUS is problem(strict.parse("a-b-c"))
-    assert "b" == reading(strict, "a-b")["topic"]
-
-
-def test_literals_around_and_between_fields_must_be_there() -> None:
-    pattern = NamePattern("kafka.{tenant}.x-{topic}!")
-    assert (("tenant", "a"), ("topic", "b.x-c")) == reading(pattern, "kafka.a.x-b.x-c!").fields
-    for name in ("kafka.a.x-b", "kafk.a.x-b!", "kafka..x-b!", "kafka.a.x-!", "a"):
-        assert NameIssue.NO_MATCH is problem(pattern.parse(name))
-
-
 def test_a_subject_has_one_of_the_suffixes_and_a_topic_none() -> None:
     topics = NamePattern("{topic}")
     assert ParsedName((("topic", "orders-key"),)) == topics.parse("orders-key")
     assert ParsedName((("topic", "orders"),), "-key") == topics.for_subjects().parse("orders-key")
     for name in ("orders", "-value", "com.acme.Order"):
         assert NameIssue.NO_MATCH is problem(topics.for_subjects().parse(name))
-
-
-def test_a_topic_that_ends_like_a_subject_keeps_its_ending() -> None:
-    assert "orders-value" == reading(NamePattern("{topic}").for_subjects(), "orders-value-key")["topic"]
-
-
-def test_suffixes_that_overlap_make_a_subject_ambiguous() -> None:
-    pattern = NamePattern("{topic}").for_subjects(["", "-value"])
-    assert NameIssue.AMBIGUOUS is problem(pattern.parse("orders-value"))
 
 
 def test_constants_need_not_be_given_to_format() -> None:
@@ -260,14 +220,6 @@ def test_a_dropped_field_makes_collisions_possible_unless_it_is_constant() -> No
     with pytest.raises(ArgumentError, match="instance"):
         loose.inverse()
     assert "a-us-t" == loose.inverse(defaults={"instance": "us"}).translate("a-t")
-
-
-def test_names_that_collide_are_not_translated_and_the_others_are() -> None:
-    drop = NameTranslation(NamePattern("{instance}-{topic}").for_subjects(), NamePattern("{topic}").for_subjects())
-    plan = drop.resolve(["us-b-key", "eu-a-key", "us-a-key", "eu-a-value", "odd", "eu-a-key"])
-    assert (("us-b-key", "b-key"), ("eu-a-value", "a-value")) == plan.translated
-    assert (Collision("a-key", ("eu-a-key", "us-a-key")),) == plan.collisions
-    assert (NameProblem("odd", NameIssue.NO_MATCH),) == plan.problems
 
 
 @pytest.mark.parametrize("names", ["abc", b"xyz", 7, ["a", ""], ["a", None]])

@@ -8,9 +8,6 @@ A bad argument raises `ArgumentError` (a setting `ConfigError`) and changes noth
 """
 
 from keyshared.buckets.batcher import (
-    DEFAULT_BATCH_BYTES,
-    DEFAULT_BATCH_DELAY_MS,
-    DEFAULT_BATCH_MESSAGES,
     KEYLESS_HASH,
     BatchLimits,
     BatchMessage,
@@ -48,9 +45,6 @@ from keyshared.buckets.placement import BucketPlacement
 
 __all__ = [
     "BUCKET_HASH",
-    "DEFAULT_BATCH_BYTES",
-    "DEFAULT_BATCH_DELAY_MS",
-    "DEFAULT_BATCH_MESSAGES",
     "HASH_STOP",
     "KEYLESS_HASH",
     "BadStamp",

@@ -20,9 +20,6 @@ from keyshared.buckets.layout import HASH_STOP, BucketLayout
 from keyshared.errors import ArgumentError, SequenceOrderError
 
 __all__ = [
-    "DEFAULT_BATCH_BYTES",
-    "DEFAULT_BATCH_DELAY_MS",
-    "DEFAULT_BATCH_MESSAGES",
     "KEYLESS_HASH",
     "BatchLimits",
     "BatchMessage",
@@ -35,9 +32,6 @@ __all__ = [
     "refit_all",
 ]
 
-DEFAULT_BATCH_MESSAGES: Final = 1_000  # Pulsar's batchingMaxMessages
-DEFAULT_BATCH_BYTES: Final = 128 * 1_024  # Pulsar's batchingMaxBytes
-DEFAULT_BATCH_DELAY_MS: Final = 1  # Pulsar's batchingMaxPublishDelay
 KEYLESS_HASH: Final = 0  # PIP-486: bucket 0 takes what has no key
 
 _sequence_id: Final = attrgetter("sequence_id")
@@ -125,9 +119,9 @@ class BatchLimits:
         Pulsar's batchingMaxMessages, batchingMaxBytes and batchingMaxPublishDelay, with its defaults.
     """
 
-    max_messages: int = DEFAULT_BATCH_MESSAGES
-    max_bytes: int = DEFAULT_BATCH_BYTES
-    max_delay_ms: int | None = DEFAULT_BATCH_DELAY_MS
+    max_messages: int = 1_000
+    max_bytes: int = 128 * 1_024
+    max_delay_ms: int | None = 1
 
     @configuration()
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from keyshared.distribution.change import LinkMove, LinkStart, Quiesced, Quiesce
 from keyshared.distribution.distributor import Copy, CopyDecision, Distributor, Hop
 from keyshared.distribution.pictures import dot, mermaid
 from keyshared.distribution.replication import Replication
-from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node, Path, count_links, places
+from keyshared.distribution.shape import LEVEL_STEP, MAX_DEPTH, Branch, Nested, Node
 from keyshared.distribution.tree import MAX_LINKS, DistributionTree
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "LinkStart",
     "Nested",
     "Node",
-    "Path",
     "Quiesced",
     "Quiescence",
     "RecordArrival",
@@ -37,9 +36,7 @@ __all__ = [
     "Replication",
     "ReplicationReport",
     "TreeChange",
-    "count_links",
     "dot",
     "judge",
     "mermaid",
-    "places",
 ]

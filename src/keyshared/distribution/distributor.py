@@ -91,11 +91,8 @@ class Distributor:
 
     def copies(self, flags: CopyFlags) -> tuple[Copy, ...]:
         """Return one copy of a record for each sibling subtree, or none if that has been done already."""
-        check_flags(flags)
-        if not flags.is_due(self.level):
-            return ()
-        crossed = flags.crossing(self.level)
-        return tuple(Copy(target, crossed) for target in self.targets)
+        made = (hop.forward(flags) for hop in self.hops)
+        return tuple(copy for copy in made if copy is not None)
 
     @property
     def hops(self) -> tuple[Hop, ...]:

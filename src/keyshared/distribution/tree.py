@@ -89,7 +89,7 @@ class DistributionTree:
         (32, 16)
     """
 
-    __slots__ = ("_edition", "_hops", "_levels", "_links", "_root")
+    __slots__ = ("_edition", "_hops", "_links", "_root")
 
     def __init__(self, nested: Nested, hops: Iterable[Hop] = (), edition: int = 0) -> None:
         self._fill(parse(nested), hops, check_int("edition", edition, 0))
@@ -141,7 +141,6 @@ which get nothing from there otherwise
         for hop in self._links:
             hops_of[hop.cluster].append(hop)
         self._hops = {cluster: tuple(own) for cluster, own in hops_of.items()}
-        self._levels = {cluster: CopyFlags.of(*(hop.level for hop in links)) for cluster, links in self._hops.items()}
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -166,7 +165,7 @@ which get nothing from there otherwise
     @property
     def max_hops(self) -> int:
         """How often a record is copied one after the other, at most: the longest chain of levels. O(n), n clusters."""
-        return max(len(levels.levels) for levels in self._levels.values())
+        return max(map(len, map(self.levels, self.clusters)))
 
     @property
     def crowded(self) -> tuple[tuple[str, ...], ...]:
@@ -175,7 +174,7 @@ which get nothing from there otherwise
 
     def levels(self, cluster: str) -> tuple[int, ...]:
         """List the levels of a cluster's distributors: one for each node above it, the highest first."""
-        return self._levels[self._known("cluster", cluster)].levels
+        return tuple(dict.fromkeys(hop.level for hop in self._hops[self._known("cluster", cluster)]))
 
     def hops(self) -> tuple[Hop, ...]:
         """List every link: one for each cluster, level above it (highest first) and sibling subtree there."""
@@ -189,16 +188,10 @@ which get nothing from there otherwise
         return tuple(Distributor(cluster, level, tuple(names)) for level, names in targets.items())
 
     def copies(self, cluster: str, flags: CopyFlags) -> tuple[Copy, ...]:
-        """Return the copies that a cluster makes of a record with these flags, the highest level first.
-
-        O(1) if nothing is due, otherwise O(links of the cluster).
-        """
+        """Return the copies that a cluster makes of a record with these flags, the highest level first."""
         check_flags(flags)
-        due = flags.due(self._levels[self._known("cluster", cluster)])
-        if not due:
-            return ()
-        decided = (hop.forward(flags) for hop in self._hops[cluster])
-        return tuple(copy for copy in decided if copy is not None)
+        made = (hop.forward(flags) for hop in self._hops[self._known("cluster", cluster)])
+        return tuple(copy for copy in made if copy is not None)
 
     def explain(self, origin: str) -> tuple[CopyDecision, ...]:
         """Follow a record from the cluster that produces it to the last decision about it, in the order of hops.

@@ -40,16 +40,6 @@ __all__ = [
     "decide",
 ]
 
-# All defaults are those of Pulsar's broker configuration, whose names stand behind them.
-DEFAULT_MAX_SEGMENTS: Final = 64  # scalableTopicMaxSegments
-DEFAULT_MIN_SEGMENTS: Final = 1  # scalableTopicMinSegments
-DEFAULT_MAX_MERGES: Final = 10  # scalableTopicMaxDagDepth
-DEFAULT_SPLIT_COOLDOWN_MS: Final = 60_000  # scalableTopicSplitCooldownSeconds
-DEFAULT_REBUCKET_COOLDOWN_MS: Final = 60_000  # scalableTopicRebucketCooldownSeconds
-DEFAULT_MERGE_COOLDOWN_MS: Final = 300_000  # scalableTopicMergeCooldownSeconds
-DEFAULT_MERGE_WINDOW_MS: Final = 300_000  # scalableTopicMergeWindowSeconds
-DEFAULT_SPLIT_FLOOR: Final = 1_000  # scalableTopicSplitVsRebucketMinMsgRateInThreshold
-
 _DIVISIBLE: Final = 2
 _RATES: Final = ("msg_in", "bytes_in", "msg_out", "bytes_out")
 _TOO_NEAR: Final = (
@@ -99,8 +89,6 @@ class Rates:
         return self.msg_in, self.bytes_in, self.msg_out, self.bytes_out
 
 
-DEFAULT_SPLIT: Final = Rates(10_000, 50_000_000, 50_000, 250_000_000)  # scalableTopicSplit...Threshold
-DEFAULT_MERGE: Final = Rates(1_000, 5_000_000, 5_000, 25_000_000)  # scalableTopicMerge...Threshold
 _SPLIT_REASONS: Final = (ScaleReason.MSG_IN, ScaleReason.BYTES_IN, ScaleReason.MSG_OUT, ScaleReason.BYTES_OUT)
 
 
@@ -139,20 +127,20 @@ class AutoScale:
             become a segment that is split again.
 
     Source:
-        PIP-483, PIP-486, and the broker settings named beside the defaults.
+        PIP-483, PIP-486, and the settings of Pulsar's broker named beside the defaults.
     """
 
-    max_segments: int = DEFAULT_MAX_SEGMENTS
-    min_segments: int = DEFAULT_MIN_SEGMENTS
-    max_merges: int = DEFAULT_MAX_MERGES
+    max_segments: int = 64  # scalableTopicMaxSegments
+    min_segments: int = 1  # scalableTopicMinSegments
+    max_merges: int = 10  # scalableTopicMaxDagDepth
     max_buckets: int = DEFAULT_MAX_BUCKETS
-    split_cooldown_ms: int = DEFAULT_SPLIT_COOLDOWN_MS
-    rebucket_cooldown_ms: int = DEFAULT_REBUCKET_COOLDOWN_MS
-    merge_cooldown_ms: int = DEFAULT_MERGE_COOLDOWN_MS
-    merge_window_ms: int = DEFAULT_MERGE_WINDOW_MS
-    split_floor: Weight = DEFAULT_SPLIT_FLOOR
-    split: Rates = DEFAULT_SPLIT
-    merge: Rates = DEFAULT_MERGE
+    split_cooldown_ms: int = 60_000  # scalableTopicSplitCooldownSeconds
+    rebucket_cooldown_ms: int = 60_000  # scalableTopicRebucketCooldownSeconds
+    merge_cooldown_ms: int = 300_000  # scalableTopicMergeCooldownSeconds
+    merge_window_ms: int = 300_000  # scalableTopicMergeWindowSeconds
+    split_floor: Weight = 1_000  # scalableTopicSplitVsRebucketMinMsgRateInThreshold
+    split: Rates = Rates(10_000, 50_000_000, 50_000, 250_000_000)  # scalableTopicSplit...Threshold
+    merge: Rates = Rates(1_000, 5_000_000, 5_000, 25_000_000)  # scalableTopicMerge...Threshold
 
     @configuration()
     def __post_init__(self) -> None:
