@@ -57,7 +57,7 @@ from keyshared.offsets import (
     ProvenanceVector,
     TargetGroup,
 )
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, SoleOwner
+from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import (
@@ -365,7 +365,7 @@ BUILD: dict[str, Make] = {
     "draining.DrainingStats": lambda: DrainingStats(1, 0, 1, (DrainingEntry(7, 1, 0),)),
     "draintracker.tracker.DrainTracker": tracker,
     "effects.Deliver": lambda: Deliver(3, b"k", "ann", 1, 0, None),
-    "placement.exclusive.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
+    "placement.assigned.ExclusiveRanges": lambda: asked(ExclusiveRanges({"ann": [(0, 9)]})),
     "glob.Glob": lambda: Glob("a?*"),
     "glob.KeyFilter": lambda: KeyFilter(["a?*"]),
     "hashing.KeyHash": lambda: KeyHash("length", 32, hash_of),
@@ -405,7 +405,6 @@ BUILD: dict[str, Make] = {
     "simulate.service.Scaled": lambda: Scaled(Fixed(1), 2),
     "simulate.simulation.SimulationState": lambda: _ended().state,
     "simulate.simulation.Simulation": simulation,
-    "placement.sole_owner.SoleOwner": lambda: asked(SoleOwner("ann")),
     "buckets.placement.BucketPlacement": lambda: BucketPlacement(BucketLayout.equal_width(4), ["ann"]),
     "subjects.names.NamePattern": pattern,
     "subjects.translation.NameTranslation": translation,
@@ -604,8 +603,8 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "distribution.distributor.Distributor": {"targets": lambda: ["c"]},
     "draintracker.tracker.DrainTracker.add_consumer": {"consumer": lambda: "new"},
     "draintracker.tracker.DrainTracker.remove_consumer": {"owners": RangeMap},
-    "placement.exclusive.ExclusiveRanges.add": {"name": lambda: "new"},
-    "placement.exclusive.ExclusiveRanges.declare": {"name": lambda: "new", "ranges": lambda: [(10, 20)]},
+    "placement.assigned.ExclusiveRanges.add": {"name": lambda: "new"},
+    "placement.assigned.ExclusiveRanges.declare": {"name": lambda: "new", "ranges": lambda: [(10, 20)]},
     "hashing.key_hash_named": {"name": lambda: "danube32"},
     "leases.queue.LeaseQueue": {"placement": lambda: HashRing(vnodes=3)},
     "leases.queue.LeaseQueue.add_consumer": {"name": lambda: "new"},
@@ -650,7 +649,6 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "simulate.deliveries.simulated_deliveries": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
     "simulate.simulation.Simulation": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
     "simulate.simulation.summarize": {"group": lambda: GROUP, "arrivals": lambda: ARRIVALS},
-    "placement.sole_owner.SoleOwner.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.add": {"name": lambda: "new"},
     "buckets.placement.BucketPlacement.from_ranges": {
         "ranges": lambda: BucketPlacement(BucketLayout.equal_width(2), ["a"]).ranges
@@ -721,7 +719,7 @@ def _members(name: str, thing: type) -> Iterator[_Found]:
 # The arguments are right, and the object is in no state for them
 REFUSED = frozenset(
     {
-        "placement.exclusive.ExclusiveRanges.add",
+        "placement.assigned.ExclusiveRanges.add",
         "distribution.change.Quiescence.quiesced",
         "segments.map.SegmentMap.prune",
     }

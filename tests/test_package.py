@@ -32,8 +32,6 @@ NOT_AT_THE_DOOR = (
             "offsets",
             "placement.assigned",
             "placement.autosplit",
-            "placement.exclusive",
-            "placement.sole_owner",
             "run",
             "segments",
             "simulate",

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from keyshared.config import DispatcherConfig
 from keyshared.effects import DeadLetter, Done, Load
 from keyshared.leases import InvalidHandle, Lease, LeaseAnswer, LeaseConfig, LeaseQueue
-from keyshared.placement import SoleOwner
+from keyshared.placement import AssignedRanges
 
 CONFIG = LeaseConfig(dispatcher=DispatcherConfig(tell_settled=True, max_in_flight_per_consumer=10_000))
 ROWS = 1_000  # that one request may read: others wait meanwhile
@@ -25,7 +25,8 @@ def service(database: str = "queue.db") -> Starlette:  # noqa: C901
     db, last = sqlite3.connect(database, isolation_level=None), 0
     (epoch,) = db.executescript(TABLES).execute("PRAGMA user_version").fetchone()  # a number that is ours to use
     db.execute(f"PRAGMA user_version = {epoch + 1}")
-    queue = LeaseQueue[str](SoleOwner("clients"), CONFIG, epoch=epoch)  # leases of earlier lives are answered 409
+    everybody = AssignedRanges.sole_owner("clients")
+    queue = LeaseQueue[str](everybody, CONFIG, epoch=epoch)  # leases of earlier lives are answered 409
     queue.add_consumer("clients")
 
     def ask(call: Callable[..., LeaseAnswer[Any, str]], *arguments: object, **more: object) -> object:

@@ -22,7 +22,7 @@ from keyshared._checks import check_int, check_number, check_several, configurat
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError
 from keyshared.hashing import DANUBE_32, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_ring_hash
 from keyshared.placement.protocol import PlacementBuilder, check_name, find_consumer
-from keyshared.placement.range_map import Moved, RangeMap, Weight, check_space
+from keyshared.placement.range_map import Moved, RangeMap, Weight
 from keyshared.placement.ring_points import Point, RingMoves, RingPoints, RingRanges
 
 __all__ = ["DEFAULT_VNODES", "HashRing"]
@@ -228,17 +228,13 @@ class HashRing(PlacementBuilder):
         key_hash: KeyHash,
         rules: RingRules,
     ) -> None:
+        self._set_space(key_hash, slot_bits)
         with configuration():
-            check_space(key_hash, slot_bits)
             check_int("vnodes", vnodes, 1, most=_MOST_VNODES)
         check_several("consumers", consumers, "names")
         self._vnodes = vnodes
-        self._slot_bits = slot_bits
-        self._key_hash = key_hash
         self._rules = rules
-        self._consumers = {}
         self._numbers = set()
-        self._ranges = None
         points: list[Point] = []
         given = consumers.items() if isinstance(consumers, Mapping) else ((name, 1) for name in consumers)
         for name, weight in given:

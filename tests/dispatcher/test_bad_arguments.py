@@ -26,7 +26,7 @@ from keyshared.errors import (
 )
 from keyshared.hashing import KeyHash
 from keyshared.leases import LeaseQueue
-from keyshared.placement import AssignedRanges, HashRange, SoleOwner
+from keyshared.placement import AssignedRanges, HashRange
 from keyshared.ring import HashRing
 
 NOW = 1_000
@@ -461,7 +461,7 @@ def test_a_weight_for_a_name_that_the_placement_brought_along_is_checked_too() -
 
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "heavy", True], ids=repr)
 def test_name_and_weight_are_checked_for_a_placement_that_looks_at_neither(weight: Any) -> None:
-    dispatcher = KeySharedDispatcher(SoleOwner("ann"))
+    dispatcher = KeySharedDispatcher(AssignedRanges.sole_owner("ann"))
     dispatcher.add_consumer("bob")
     before = dispatcher.snapshot()
 
@@ -622,7 +622,7 @@ class TestKeysThatAHashDoesNotTake:
     def test_a_consumer_whose_points_have_no_hash_is_refused(self) -> None:
         dispatcher = KeySharedDispatcher(self.RING)
         before = dispatcher.snapshot()
-        with pytest.raises(ArgumentError, match="name is 'é'; it must have points under the hash 'ascii'"):
+        with pytest.raises(ArgumentError, match="must have a hash 'ascii'; its function raised Unicode"):
             dispatcher.add_consumer("é")
         assert before == dispatcher.snapshot()
         assert [] == dispatcher.add_consumer("ann")

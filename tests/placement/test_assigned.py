@@ -183,6 +183,17 @@ def test_the_policy_error_raises_for_a_slot_that_nobody_owns() -> None:
     assert "x" == placement.owner(homeless)
 
 
+def test_a_sole_owner_owns_every_key_and_others_are_on_standby() -> None:
+    placement = AssignedRanges.sole_owner("ann")
+
+    assert {"ann": 1} == placement.ranges.shares()
+    assert [] == placement.add("bob")
+    assert [Moved(0, 2, "ann", None)] == placement.remove("ann")
+    assert [] == placement.remove("bob")
+    assert placement == AssignedRanges.sole_owner()
+    assert AssignedRanges.sole_owner("bob").owner("k") == "bob"
+
+
 def test_groups_and_ids_never_run_together() -> None:
     pairs = [("a", "b/c"), ("a/b", "c"), ("a%2Fb", "c"), ("a%", "2Fb"), ("a", "%2Fb"), ("b", "a"), ("a", "b")]
 

@@ -222,12 +222,10 @@ def _forget_a_bound(placement: AutoSplit) -> None:
 
 
 def _empty_a_range(placement: AutoSplit) -> None:
-    placement._consumers["b"] = 0
     placement._bounds[0] = (0, "b")
 
 
 def _end_too_early(placement: AutoSplit) -> None:
-    placement._consumers["a"] = 15
     placement._bounds[-1] = (15, "a")
 
 

@@ -220,20 +220,20 @@ def test_it_says_what_it_is() -> None:
     assert "<ExclusiveRanges of 1 consumers in 2 ranges>" == repr(small(a=[(0, 4), (8, 9)]))
 
 
-def _forget_a_range(placement: ExclusiveRanges) -> None:
-    placement._spans.pop()
+def _leave_the_space(placement: ExclusiveRanges) -> None:
+    placement._pieces = [(0, 17, "a")]
 
 
 def _declare_twice(placement: ExclusiveRanges) -> None:
-    placement._consumers["b"] = ((3, 5),)
-    placement._spans = [(0, 4, "a"), (3, 5, "b")]
+    placement._consumers["b"] = None
+    placement._pieces = [(0, 4, "a"), (3, 5, "b")]
 
 
 def _keep_the_old_value(placement: ExclusiveRanges) -> None:
     placement._ranges = small().ranges
 
 
-@pytest.mark.parametrize("damage", [_forget_a_range, _declare_twice, _keep_the_old_value])
+@pytest.mark.parametrize("damage", [_leave_the_space, _declare_twice, _keep_the_old_value])
 def test_damage_is_found(damage: Callable[[ExclusiveRanges], None]) -> None:
     placement = small(a=[(0, 4)])
     placement.check_invariants()

@@ -132,16 +132,15 @@ class NoSplit(AssignedRanges):
     """Broken: what an assignment touches is dropped as a whole."""
 
     def _replace(self, piece: HashRange, new: list[tuple[int, int, str]]) -> None:
-        first, last = self._touched(piece)
-        self._pieces[first:last] = new
+        self._pieces[self._touched(piece.start, piece.stop)] = new
 
 
 class LastOnly(AssignedRanges):
     """Broken: of several that an assignment touches, only the last one makes way."""
 
-    def _touched(self, piece: HashRange) -> tuple[int, int]:
-        first, last = super()._touched(piece)
-        return max(first, last - 1), last
+    def _touched(self, start: int, stop: int) -> slice:
+        found = super()._touched(start, stop)
+        return slice(max(found.start, found.stop - 1), found.stop)
 
 
 class ExactOnly(AssignedRanges):

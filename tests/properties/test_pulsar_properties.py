@@ -233,14 +233,11 @@ class UpperHalf(AutoSplit):
     """Broken: the newcomer takes the upper half."""
 
     def _join(self, name: str) -> None:
-        others = dict(self._bounds)
         super()._join(name)
-        bound = self._consumers[name]
-        upper = min((each for each in others if each > bound), default=None)
-        if upper is not None:
-            old = others[upper]
-            self._consumers[name], self._consumers[old] = upper, bound
-            self._bounds = sorted((each, owner) for owner, each in self._consumers.items())
+        lower = next(index for index, (_, owner) in enumerate(self._bounds) if owner == name)
+        if lower + 1 < len(self._bounds):
+            (bound, _), (upper, old) = self._bounds[lower : lower + 2]
+            self._bounds[lower : lower + 2] = [(bound, old), (upper, name)]
 
 
 class HighestOfEquals(AutoSplit):
@@ -261,14 +258,12 @@ class DownwardOnly(AutoSplit):
 
     def remove(self, name: str) -> list[Moved]:
         before = self.ranges
-        index = self._bounds.index((self._consumers[name], name))
+        index = next(index for index, (_, owner) in enumerate(self._bounds) if owner == name)
         if 0 < index:
-            heir = self._bounds[index - 1][1]
-            self._consumers[heir] = self._consumers[name]
+            (_, heir), (bound, _) = self._bounds[index - 1 : index + 1]
+            self._bounds[index - 1 : index + 1] = [(bound, heir)]
             del self._consumers[name]
-            self._bounds = sorted((bound, owner) for owner, bound in self._consumers.items())
-            self._ranges = None
-            return before.moved(self.ranges)
+            return self._changed(before)
         return super().remove(name)
 
 
@@ -283,9 +278,8 @@ class HalfTaken(ExclusiveRanges):
 class LowerNeighbourOnly(ExclusiveRanges):
     """Broken: only the range that starts before is looked at."""
 
-    def _check_free(self, name: str, span: tuple[int, int]) -> None:
-        start, _ = span
-        super()._check_free(name, (start, start + 1))
+    def _touched(self, start: int, stop: int) -> slice:
+        return super()._touched(start, min(stop, start + 1))
 
 
 RING_CHANGES = ["a#1", "a#2", "b#1", "b#2", "a#1", "c", "a#3", "b#1", "a#1"]

@@ -11,7 +11,7 @@ from keyshared import DispatcherConfig, KeySharedDispatcher, Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import Blocked, BlockReason, Dropped, Spilled
 from keyshared.errors import ArgumentError
-from keyshared.placement import SoleOwner
+from keyshared.placement import AssignedRanges
 from keyshared.run import BusyKey, Hooks, PartlyDone, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
 from keyshared.run.actions import (
     Cancel,
@@ -714,7 +714,7 @@ def test_a_log_says_where_to_read_it() -> None:
     engine = engine_of(commits=True)
     assert engine.add_log("new") is None
     assert engine.add_log("old", start=7) == 7
-    token = KeySharedDispatcher[int](SoleOwner("c1"), DispatcherConfig(start=9)).cursor_token().text
+    token = KeySharedDispatcher[int](AssignedRanges.sole_owner("c1"), DispatcherConfig(start=9)).cursor_token().text
     assert engine.add_log("known", start=7, resume_from=token) == 9
 
 

@@ -107,7 +107,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         if (placement is None) is not is_line:
             wanted = "None with ordering_required" if is_line else "a placement, unless ordering_required is set"
             raise ArgumentError("placement", placement, f"be {wanted}")
-        where = placements.SoleOwner() if placement is None else placement
+        where = placements.AssignedRanges.sole_owner() if placement is None else placement
         self._start(config, KeySharedDispatcher(where, config.for_dispatcher(), rules=rules))
         self._state.table.begin_epoch(epoch)
 
@@ -409,7 +409,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         """
         new = cls(placement, config, rules=rules)
         data = unsealed(state, SNAPSHOT_VERSION)
-        line = placements.SoleOwner(data.field("line").maybe(Reader.text))
+        line = placements.AssignedRanges.sole_owner(data.field("line").maybe(Reader.text))
         dispatcher = KeySharedDispatcher.restore(
             data.field("dispatcher").raw,
             line if placement is None else placement,

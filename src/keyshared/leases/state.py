@@ -96,7 +96,7 @@ class LeaseState:
         moved: Effects = []
         if self._is_line and self.line != consumer:
             # No other consumer holds anything, so nothing has to drain.
-            moved = self.dispatcher.set_placement(placements.SoleOwner(consumer), now_ms=self.now)
+            moved = self.dispatcher.set_placement(placements.AssignedRanges.sole_owner(consumer), now_ms=self.now)
         effects = self.machine.pull(consumer, min(most, capacity), None, per_key, self.now)
         taken = [effect for effect in effects if isinstance(effect, Deliver)]
         others: Effects = [effect for effect in effects if not isinstance(effect, Deliver)]

@@ -17,10 +17,8 @@ from keyshared.placement.protocol import Placement
 from keyshared.placement.range_map import HashRange, Moved, RangeMap, Weight, gained, lost
 
 if TYPE_CHECKING:
-    from keyshared.placement.assigned import AssignedRanges, Unowned, member_name
+    from keyshared.placement.assigned import AssignedRanges, Declared, ExclusiveRanges, Unowned, member_name
     from keyshared.placement.autosplit import AutoSplit
-    from keyshared.placement.exclusive import Declared, ExclusiveRanges
-    from keyshared.placement.sole_owner import SoleOwner
 
 __all__ = [
     "AssignedRanges",
@@ -31,7 +29,6 @@ __all__ = [
     "Moved",
     "Placement",
     "RangeMap",
-    "SoleOwner",
     "Unowned",
     "Weight",
     "gained",
@@ -42,15 +39,12 @@ __all__ = [
 _LATER: Final = {
     "assigned": (
         "AssignedRanges",
+        "Declared",
+        "ExclusiveRanges",
         "Unowned",
         "member_name",
     ),
     "autosplit": ("AutoSplit",),
-    "exclusive": (
-        "Declared",
-        "ExclusiveRanges",
-    ),
-    "sole_owner": ("SoleOwner",),
 }
 """Modules that are loaded when one of their names is asked for: ``import keyshared`` needs none of them."""
 

@@ -1,28 +1,37 @@
-"""Ranges of slots assigned to consumers by hand; the latest assignment of a slot counts.
+"""Ranges of slots that are assigned by hand, or that consumers declare for themselves.
 
-The placement of Celeriant's sticky routing. Its identity of a consumer is a group and an id; here a consumer is one
-name, which `member_name` makes of the two.
+In `AssignedRanges` the latest assignment of a slot counts: the placement of Celeriant's sticky routing. Celeriant's
+identity of a consumer is a group and an id; here a consumer is one name, which `member_name` makes of the two. In
+`ExclusiveRanges` nothing moves by itself: a slot that has an owner is refused to others, as in Pulsar's sticky mode.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import pairwise
 from operator import itemgetter
 from typing import Final, Self, TypeAlias
 
-from keyshared._checks import check_bool, check_enum, check_kind, check_members, checked_rows, configuration
-from keyshared.errors import (
-    ArgumentError,
-    InvariantError,
-    RangeOverlapError,
-    UnownedSlotError,
+from keyshared._checks import (
+    check_bool,
+    check_enum,
+    check_kind,
+    check_mapping,
+    check_members,
+    checked_rows,
+    configuration,
 )
-from keyshared.hashing import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash
+from keyshared.errors import ArgumentError, InvariantError, RangeOverlapError, UnownedSlotError
+from keyshared.hashing import CELERIANT_LE, DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import Placement, PlacementBuilder, check_name, check_unit_weight, find_consumer
-from keyshared.placement.range_map import HashRange, Moved, RangeMap, Weight, check_space
+from keyshared.placement.range_map import HashRange, Moved, RangeMap, Weight
 
-__all__ = ["AssignedRanges", "Unowned", "member_name"]
+__all__ = ["AssignedRanges", "Declared", "ExclusiveRanges", "Unowned", "member_name"]
 
+Declared: TypeAlias = Iterable[HashRange | tuple[int, int]]
+"""Ranges as a consumer declares them: `HashRange`, or pairs of first slot and one past the last."""
+
+_Span: TypeAlias = tuple[int, int]
 _Piece: TypeAlias = tuple[int, int, str]  # start, stop, owner
 _START: Final = itemgetter(0)
 _STOP: Final = itemgetter(1)
@@ -61,7 +70,45 @@ def member_name(group: str, consumer: str) -> str:
     return f"{group.replace('%', '%25').replace('/', '%2F')}/{consumer}"
 
 
-class AssignedRanges(PlacementBuilder):
+class _Pieces(PlacementBuilder):
+    """A builder whose consumers own pieces of the space that are disjoint and in order."""
+
+    __slots__ = ("_pieces",)
+
+    _pieces: list[_Piece]
+    _consumers: dict[str, None]
+
+    def remove(self, name: str) -> list[Moved]:
+        """Remove a consumer and take every range back from it; as `Placement.remove`."""
+        find_consumer(self._consumers, name)
+        before = self.ranges
+        self._drop(name)
+        return self._changed(before)
+
+    def _drop(self, name: str) -> None:
+        del self._consumers[name]
+        self._pieces = [piece for piece in self._pieces if piece[2] != name]
+
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` unless the ranges are disjoint, in order and of consumers; for tests. O(n log n)."""
+        for start, stop, owner in self._pieces:
+            if not 0 <= start < stop <= 1 << self._slot_bits or owner not in self._consumers:
+                raise InvariantError(f"the range at {start} has slots and is a consumer's")
+        if any(after[0] < before[1] for before, after in pairwise(self._pieces)):
+            raise InvariantError("ranges are disjoint and in order")
+        super().check_invariants()
+
+    def _touched(self, start: int, stop: int) -> slice:
+        """Return which pieces share a slot with a range. O(log n)."""
+        first = bisect_right(self._pieces, start, key=_STOP)
+        return slice(first, bisect_left(self._pieces, stop, first, key=_START))
+
+    def _build(self) -> RangeMap:
+        pieces = [(HashRange(start, stop), owner) for start, stop, owner in self._pieces]
+        return RangeMap(pieces, key_hash=self._key_hash, slot_bits=self._slot_bits)
+
+
+class AssignedRanges(_Pieces):
     """Ranges of slots assigned by hand; its value is `ranges`.
 
     Every slot has the owner that was assigned last. What an assignment cuts through is split, what it covers is
@@ -102,7 +149,7 @@ class AssignedRanges(PlacementBuilder):
         'b'
     """
 
-    __slots__ = ("_fallback", "_pieces", "_strict", "_unowned")
+    __slots__ = ("_fallback", "_strict", "_unowned")
 
     _NO_WEIGHTS = "a consumer owns what it is assigned"
 
@@ -117,22 +164,20 @@ class AssignedRanges(PlacementBuilder):
         slot_bits: int = DEFAULT_SLOT_BITS,
     ) -> None:
         with configuration():
-            check_space(key_hash, slot_bits)
             check_enum("unowned", unowned, Unowned)
             check_bool("strict_overlap", strict_overlap)
-        self._key_hash = key_hash
-        self._slot_bits = slot_bits
+        self._set_space(key_hash, slot_bits)
         self._unowned = unowned
         self._strict = strict_overlap
+        self._pieces = []
+        self._fallback: Placement | None = None
         if fallback is not None:
             check_members("fallback", fallback, Placement)
-        self._fallback = None if fallback is None else fallback.copy()
-        self._consumers: dict[str, None] = {}
-        if self._fallback is not None:
-            self._check_fallback(self._fallback)
-            self._consumers = dict.fromkeys(self._fallback.consumers)
-        self._pieces: list[_Piece] = []
-        self._ranges: RangeMap | None = None
+            below = fallback.ranges
+            if (below.key_hash, below.slot_bits) != (key_hash, slot_bits):
+                raise ArgumentError("fallback", fallback, f"have 2**{slot_bits} slots of hash {key_hash.name}")
+            self._fallback = fallback.copy()
+            self._consumers = dict.fromkeys(fallback.consumers)
         for piece, owner in checked_rows("assignment", assignments, 2, "a HashRange and its owner"):
             self._put(piece, owner)
 
@@ -160,6 +205,31 @@ class AssignedRanges(PlacementBuilder):
             'g/c1'
         """
         return cls(assignments, strict_overlap=True, key_hash=key_hash)
+
+    @classmethod
+    def sole_owner(cls, owner: str | None = None) -> Self:
+        """Build a placement in which one named consumer owns every key, or no consumer owns any.
+
+        Consumers that join are on standby, until another placement names one of them.
+
+        Args:
+            owner: The owner of every key; None for no owner.
+
+        Raises:
+            ArgumentError: The owner is no name.
+
+        Source:
+            Pulsar's exclusive and failover subscriptions, Celeriant's ordering_required.
+
+        Example:
+            >>> placement = AssignedRanges.sole_owner("a")
+            >>> placement.add("b")
+            []
+            >>> placement.owner("any key")
+            'a'
+        """
+        everything = HashRange(0, 2)  # the narrowest space there is
+        return cls([] if owner is None else [(everything, owner)], slot_bits=1)
 
     def assign(self, piece: HashRange, owner: str) -> list[Moved]:
         """Assign a range to a consumer; the previous owners of its slots lose them.
@@ -212,16 +282,6 @@ class AssignedRanges(PlacementBuilder):
         self._consumers[name] = None
         return self._changed(before)
 
-    def remove(self, name: str) -> list[Moved]:
-        """Remove a consumer and release every range that is assigned to it; as `Placement.remove`."""
-        find_consumer(self._consumers, name)
-        before = self.ranges
-        del self._consumers[name]
-        if self._fallback is not None and name in self._fallback.consumers:
-            self._fallback.remove(name)
-        self._pieces = [piece for piece in self._pieces if piece[2] != name]
-        return self._changed(before)
-
     def set_weight(self, name: str, weight: Weight) -> list[Moved]:
         """Change a consumer's weight in the fallback; 1 is the only weight outside it. As `Placement.set_weight`."""
         find_consumer(self._consumers, name)
@@ -261,17 +321,15 @@ class AssignedRanges(PlacementBuilder):
         return owner
 
     def check_invariants(self) -> None:
-        """Raise `InvariantError` unless assignments are disjoint, in order and of consumers; for tests. O(n log n)."""
-        end = 0
-        for start, stop, owner in self._pieces:
-            if not end <= start < stop <= 1 << self._slot_bits:
-                raise InvariantError(f"assignments are disjoint and in order (at {start})")
-            if owner not in self._consumers:
-                raise InvariantError(f"{owner!r} is a consumer, because it is assigned something")
-            end = stop
+        """Raise `InvariantError` unless ranges are disjoint, in order and of consumers; for tests. O(n log n)."""
         if self._fallback is not None and not self._consumers.keys() >= set(self._fallback.consumers):
             raise InvariantError("consumers of the fallback are consumers here")
         super().check_invariants()
+
+    def _drop(self, name: str) -> None:
+        super()._drop(name)
+        if self._fallback is not None and name in self._fallback.consumers:
+            self._fallback.remove(name)
 
     def _put(self, piece: HashRange, owner: str) -> None:
         self._check_piece(piece)
@@ -284,19 +342,14 @@ class AssignedRanges(PlacementBuilder):
 
     def _replace(self, piece: HashRange, new: list[_Piece]) -> None:
         """Put other assignments where the piece is; what it cuts through is split. O(log n + those it touches)."""
-        first, last = self._touched(piece)
-        touched = self._pieces[first:last]
+        where = self._touched(piece.start, piece.stop)
+        touched = self._pieces[where]
         below = [(start, piece.start, owner) for start, _, owner in touched[:1] if start < piece.start]
         above = [(piece.stop, stop, owner) for _, stop, owner in touched[-1:] if stop > piece.stop]
-        self._pieces[first:last] = [*below, *new, *above]
-
-    def _touched(self, piece: HashRange) -> tuple[int, int]:
-        """From which assignment up to which one they share a slot with the piece."""
-        first = bisect_right(self._pieces, piece.start, key=_STOP)
-        return first, bisect_left(self._pieces, piece.stop, first, key=_START)
+        self._pieces[where] = [*below, *new, *above]
 
     def _build(self) -> RangeMap:
-        assigned = RangeMap(self.assignments, key_hash=self._key_hash, slot_bits=self._slot_bits)
+        assigned = super()._build()
         if self._fallback is None:
             return assigned
         below = self._fallback.ranges
@@ -311,19 +364,155 @@ class AssignedRanges(PlacementBuilder):
             raise ArgumentError("stop", piece.stop, f"be at most {1 << self._slot_bits}, the number of slots")
 
     def _check_overlap(self, piece: HashRange, consumer: str) -> None:
-        first, last = self._touched(piece)
-        for start, stop, owner in self._pieces[first:last]:
+        for start, stop, owner in self._pieces[self._touched(piece.start, piece.stop)]:
             nested = (start <= piece.start and piece.stop <= stop) or (piece.start <= start and stop <= piece.stop)
             if not nested:
                 raise RangeOverlapError(consumer, (piece.start, piece.stop), owner, (start, stop))
-
-    def _check_fallback(self, fallback: Placement) -> None:
-        below = fallback.ranges
-        if (below.key_hash, below.slot_bits) != (self._key_hash, self._slot_bits):
-            raise ArgumentError("fallback", fallback, f"have 2**{self._slot_bits} slots of hash {self._key_hash.name}")
 
     def _identity(self) -> object:
         return self._pieces, self.consumers, self._fallback, self._unowned, self._strict
 
     def __repr__(self) -> str:
         return f"<AssignedRanges of {len(self._pieces)} ranges to {len(self._consumers)} consumers>"
+
+
+class ExclusiveRanges(_Pieces):
+    """Ranges that consumers declare for themselves; its value is `ranges`.
+
+    A consumer joins with `declare`. `add`, which cannot say which ranges, raises: a consumer that joined without any
+    would silently get nothing for ever. In a dispatcher this means: give it a placement that names the consumer
+    (`set_placement`), then ``add_consumer``, which keeps the place that the placement has for it. A consumer that was
+    removed or evicted has to declare again in the same way; `set_inactive` keeps the ranges of one that is only away.
+
+    Args:
+        declared: Names and their ranges, in join order.
+        key_hash: Which hash turns a key into a slot.
+        slot_bits: There are ``2**slot_bits`` slots.
+
+    Raises:
+        ArgumentError: A value that can never work; a `ConfigError` if it is a setting.
+        RangeOverlapError: Two consumers declare one slot.
+
+    Complexity:
+        O(n + r log n) to declare, r ranges of the consumer and n of all.
+
+    Source:
+        Pulsar's sticky mode; differs: ranges outside the space are always refused (Pulsar's client refuses them, its
+        broker would take them), and of a conflict both ranges are named.
+
+    Example:
+        >>> placement = ExclusiveRanges({"a": [(0, 100)]})
+        >>> placement.declare("b", [HashRange(200, 300), HashRange(100, 150)])
+        [Moved(start=100, stop=150, old=None, new='b'), Moved(start=200, stop=300, old=None, new='b')]
+        >>> placement.ranges.ranges_of(None)
+        (HashRange(start=150, stop=200), HashRange(start=300, stop=65536))
+    """
+
+    __slots__ = ()
+
+    _NO_WEIGHTS = "an exclusive consumer owns what it declared"
+
+    def __init__(
+        self,
+        declared: Mapping[str, Declared] | None = None,
+        *,
+        key_hash: KeyHash = XXH64_SEED_42,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+    ) -> None:
+        self._set_space(key_hash, slot_bits)
+        self._pieces = []
+        for name, ranges in check_mapping("declared", {} if declared is None else declared).items():
+            self._take(name, ranges)
+
+    @classmethod
+    def pulsar(
+        cls, declared: Mapping[str, Declared] | None = None, *, range_size: int = 1 << DEFAULT_SLOT_BITS
+    ) -> Self:
+        """Build ranges over Pulsar's slots, as its sticky mode does.
+
+        Args:
+            declared: Names and their ranges, half-open; `HashRange.inclusive` reads Pulsar's.
+            range_size: Number of slots with slot 0, which never occurs; Pulsar has 65,536.
+
+        Raises:
+            ArgumentError: As the constructor, or ``range_size`` is not a power of two from 2 to 65,536.
+            RangeOverlapError: Two consumers declare one slot.
+            MissingExtraError: ``keyshared[pulsar]`` is not installed.
+
+        Source:
+            Pulsar 4, ``KeySharedPolicy.stickyHashRange()``.
+
+        Example:
+            >>> ExclusiveRanges.pulsar({"a": [HashRange.inclusive(0, 32767)]}).owner("order-2")
+            'a'
+        """
+        key_hash = pulsar_range_hash(range_size)
+        return cls(declared, key_hash=key_hash, slot_bits=key_hash.bits)
+
+    def declare(self, name: str, ranges: Declared) -> list[Moved]:
+        """Add a consumer with its ranges: all of them, or it raises and nothing has changed.
+
+        Args:
+            name: The consumer that joins.
+            ranges: What it declares, in any order.
+
+        Returns:
+            What changed owners, in slot order: from no owner to it.
+
+        Raises:
+            ConsumerExistsError: The name is there already; remove it first to declare again.
+            ArgumentError: The name can never work; no ranges, or an empty list of them; a range that is empty, turned
+                round or beyond the space; or two of its ranges overlap. The first of these that is true is reported.
+            RangeOverlapError: Another consumer has a slot of it. Whether that consumer is still alive is for the host
+                to find out; if it is not, remove it and declare again.
+        """
+        before = self.ranges
+        self._take(name, ranges)
+        return self._changed(before)
+
+    def add(self, name: str, *, weight: Weight = 1) -> list[Moved]:
+        """Raise `ArgumentError`: an exclusive consumer must say what it owns, see `declare`."""
+        self._check_newcomer(name)
+        check_unit_weight(weight, self._NO_WEIGHTS)
+        raise ArgumentError(f"ranges of {name!r}", None, "be declared: call declare() before it joins a dispatcher")
+
+    def _take(self, name: str, ranges: Declared) -> None:
+        self._check_newcomer(name)
+        own = self._checked_spans(name, ranges)
+        for span in own:
+            for start, stop, owner in self._pieces[self._touched(*span)]:
+                raise RangeOverlapError(name, span, owner, (start, stop))
+        self._consumers[name] = None
+        self._pieces = sorted([*self._pieces, *((start, stop, name) for start, stop in own)])
+        self._ranges = None
+
+    def _checked_spans(self, name: str, ranges: object) -> list[_Span]:
+        """Return the consumer's ranges by their start; faults come in the order in which Pulsar looks for them."""
+        if ranges is None or isinstance(ranges, str | bytes) or not isinstance(ranges, Iterable):
+            raise ArgumentError(f"ranges of {name!r}", ranges, "be given: an exclusive consumer declares what it owns")
+        own = sorted(_span(name, each) for each in ranges)
+        if not own:
+            raise ArgumentError(f"ranges of {name!r}", [], "hold at least one range")
+        for (start, stop), after in zip(own, [*own[1:], None], strict=True):
+            if start >= stop:
+                raise ArgumentError(f"range of {name!r}", (start, stop), "end after it starts")
+            if after is not None and max(start, after[0]) < min(stop, after[1]):
+                raise ArgumentError(f"range of {name!r}", after, f"not overlap its own {(start, stop)}")
+        if own[0][0] < 0 or own[-1][1] > 1 << self._slot_bits:
+            outside = own[0] if own[0][0] < 0 else own[-1]
+            raise ArgumentError(f"range of {name!r}", outside, f"lie within the {1 << self._slot_bits} slots")
+        return own
+
+    def _identity(self) -> object:
+        return self._pieces, self.consumers
+
+    def __repr__(self) -> str:
+        return f"<ExclusiveRanges of {len(self._consumers)} consumers in {len(self._pieces)} ranges>"
+
+
+def _span(name: str, given: object) -> _Span:
+    if isinstance(given, HashRange):
+        return given.start, given.stop
+    if isinstance(given, tuple) and len(given) == 2 and all(type(bound) is int for bound in given):  # noqa: PLR2004
+        return given
+    raise ArgumentError(f"range of {name!r}", given, "be a HashRange, or two ints: first slot, and one past the last")

@@ -4,16 +4,16 @@ Every consumer has exactly one range. The ranges depend on the whole history of 
 out. `HashRing` depends on the present consumers only, spreads a leaver's slots over all, and is the better default.
 """
 
-from bisect import bisect_left
+from bisect import insort
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Self
 
-from keyshared._checks import check_several, configuration
+from keyshared._checks import check_several
 from keyshared.errors import InvariantError, MisuseError
 from keyshared.hashing import DEFAULT_SLOT_BITS, XXH64_SEED_42, KeyHash, pulsar_range_hash
 from keyshared.placement.protocol import PlacementBuilder, check_unit_weight, find_consumer
-from keyshared.placement.range_map import Moved, RangeMap, Weight, check_space
+from keyshared.placement.range_map import Moved, RangeMap, Weight
 
 __all__ = ["AutoSplit"]
 
@@ -52,7 +52,7 @@ class AutoSplit(PlacementBuilder):
     __slots__ = ("_bounds", "_first_slot")
 
     _NO_WEIGHTS = "half of the widest range goes to the consumer that joins, so shares follow the order of joins"
-    _consumers: dict[str, int]  # the upper bound of each
+    _consumers: dict[str, None]
 
     def __init__(
         self,
@@ -96,15 +96,10 @@ class AutoSplit(PlacementBuilder):
         return placement
 
     def _start(self, consumers: Iterable[str], key_hash: KeyHash, slot_bits: int, *, first_slot: int) -> None:
-        with configuration():
-            check_space(key_hash, slot_bits)
-        check_several("consumers", consumers, "names")
-        self._key_hash = key_hash
-        self._slot_bits = slot_bits
+        self._set_space(key_hash, slot_bits)
         self._first_slot = first_slot  # the slot at which the lowest range begins to count
-        self._consumers = {}
         self._bounds: list[tuple[int, str]] = []  # sorted; the first range begins at 0, the last one ends at the size
-        self._ranges = None
+        check_several("consumers", consumers, "names")
         for name in consumers:
             self._join(name)
 
@@ -117,28 +112,27 @@ class AutoSplit(PlacementBuilder):
         check_unit_weight(weight, self._NO_WEIGHTS)
         before = self.ranges
         self._join(name)
-        return before.moved(self.ranges)
+        return self._changed(before)
 
     def remove(self, name: str) -> list[Moved]:
         """Remove a consumer: its upper neighbour absorbs its range, or the lower one if it was the topmost."""
-        bound = find_consumer(self._consumers, name)
+        find_consumer(self._consumers, name)
         before = self.ranges
-        index = bisect_left(self._bounds, (bound, name))
-        del self._bounds[index]
         del self._consumers[name]
+        index = next(index for index, (_, owner) in enumerate(self._bounds) if owner == name)
+        bound, _ = self._bounds.pop(index)
         if index == len(self._bounds) and self._bounds:
             _, heir = self._bounds.pop()
             self._bounds.append((bound, heir))
-            self._consumers[heir] = bound
         return self._changed(before)
 
     def check_invariants(self) -> None:
         """Raise `InvariantError` unless every consumer has one range and they tile the space; for tests. O(n log n)."""
-        if sorted((bound, name) for name, bound in self._consumers.items()) != self._bounds:
-            raise InvariantError("every consumer has one bound, and bounds are in order")
+        if sorted(name for _, name in self._bounds) != sorted(self._consumers):
+            raise InvariantError("every consumer has one bound")
         bounds = [0, *(bound for bound, _ in self._bounds)]
         if any(bound <= below for below, bound in pairwise(bounds)):
-            raise InvariantError("no range is empty")
+            raise InvariantError("no range is empty, and bounds are in order")
         if self._bounds and bounds[-1] != 1 << self._slot_bits:
             raise InvariantError("the topmost range ends at the size of the space")
         super().check_invariants()
@@ -146,8 +140,8 @@ class AutoSplit(PlacementBuilder):
     def _join(self, name: str) -> None:
         self._check_newcomer(name)
         bound = self._split() if self._bounds else 1 << self._slot_bits
-        self._consumers[name] = bound
-        self._bounds.insert(bisect_left(self._bounds, (bound, name)), (bound, name))
+        self._consumers[name] = None
+        insort(self._bounds, (bound, name))
         self._ranges = None
 
     def _split(self) -> int:
@@ -173,7 +167,7 @@ class AutoSplit(PlacementBuilder):
                 stops.append(stop)
                 owners.append(name)
         if not stops:
-            return RangeMap(key_hash=self._key_hash, slot_bits=self._slot_bits)
+            stops, owners = [size], [None]
         return RangeMap.from_stops(stops, owners, key_hash=self._key_hash, slot_bits=self._slot_bits)
 
     def _identity(self) -> object:

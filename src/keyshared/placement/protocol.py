@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from keyshared._checks import check_text
+from keyshared._checks import check_text, configuration
 from keyshared.errors import ArgumentError, ConsumerExistsError, InvariantError, UnknownConsumerError, shown
 from keyshared.hashing import KeyHash
-from keyshared.placement.range_map import Moved, RangeMap, Weight
+from keyshared.placement.range_map import Moved, RangeMap, Weight, check_space
 
 __all__ = ["Placement", "PlacementBuilder", "check_name", "check_unit_weight", "find_consumer"]
 
@@ -82,6 +82,15 @@ class PlacementBuilder(ABC):
     _key_hash: KeyHash
     _slot_bits: int
     _ranges: RangeMap | None  # None after a change, until it is built again
+
+    def _set_space(self, key_hash: KeyHash, slot_bits: int) -> None:
+        """Begin without consumers, over so many slots of a hash; raises `ConfigError`."""
+        with configuration():
+            check_space(key_hash, slot_bits)
+        self._key_hash = key_hash
+        self._slot_bits = slot_bits
+        self._consumers = {}
+        self._ranges = None
 
     @property
     def ranges(self) -> RangeMap:

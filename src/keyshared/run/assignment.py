@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
-from keyshared.placement.sole_owner import SoleOwner
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.run.crashes import CrashRecord, Suspect, read_record, read_token, write_token
 from keyshared.run.reports import Timeline
 from keyshared.run.values import LEAST_TOKEN_BYTES, RunnerConfig, dispatcher_config
@@ -118,7 +118,7 @@ def _dispatcher_of_pool(
 ) -> KeySharedDispatcher[Message]:
     """Return a dispatcher whose only consumer is the pool of workers, which pulls."""
     dispatcher: KeySharedDispatcher[Message] = KeySharedDispatcher(
-        SoleOwner(POOL), config, rules=rules, resume_from=resume_from
+        AssignedRanges.sole_owner(POOL), config, rules=rules, resume_from=resume_from
     )
     dispatcher.add_consumer(POOL, limit=0)
     return dispatcher
