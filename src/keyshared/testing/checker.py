@@ -83,11 +83,12 @@ class Checker:
         self._claimed = claims.promises
         self._books = Books(claims, remembered_keys)
         self._checks = [check(self._books) for check in _CHECKS if check.promise in self._claimed]
-        self._afters = [check.after for check in self._checks if check.looks]
-        self._courses = self._all_courses()
+        claimed = [check for check in self._checks if check.is_claimed]
+        self._afters = [check.after for check in claimed if type(check).after is not Check.after]
+        self._courses = self._all_courses(claimed)
 
-    def _all_courses(self) -> dict[type[Event], _Course]:
-        judged = [check.handlers() for check in self._checks]
+    def _all_courses(self, checks: Iterable[Check]) -> dict[type[Event], _Course]:
+        judged = [check.handlers() for check in checks]
         refuse: dict[type[Event], Callable[..., None]] = {
             h.Published: self._books.check_published,
             h.Redriven: self._books.check_redriven,

@@ -303,7 +303,7 @@ TURNS = Claims(promises={"fairness"}, fairness=0)
 @pytest.mark.parametrize(
     ("claims", "history", "reason"),
     [
-        (Claims(promises={"fairness"}), [], "claim a fairness"),
+        (Claims(promises={"fairness"}), [], "claim fairness"),
         (TURNS, [], PUBLISHED),
         (TURNS, [Published(offset=0)], "write `delivered`"),
         (TURNS, [Published(offset=0), Delivered(offset=0, consumer="a")], "write `owned`"),

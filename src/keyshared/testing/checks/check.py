@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
+from keyshared.testing import history as h
 from keyshared.testing.books import Books
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Message, Seen
 from keyshared.testing.errors import describe
-from keyshared.testing.history import Event
 
-__all__ = ["NO_DELIVERY", "NO_PUBLISHED", "NO_QUIET", "Check", "Handler", "sinces"]
+__all__ = ["DELIVERED", "PUBLISHED", "QUIET", "Check", "Handler", "need", "sinces"]
 
 Handler: TypeAlias = Callable[..., Iterable[Violation]]
 """Takes what was seen and its event; and, if that is of a message, the outstanding message, or None.
@@ -18,10 +18,29 @@ Handler: TypeAlias = Callable[..., Iterable[Violation]]
 Returns what that breaks. One that sees every delivery returns at once where nothing is wrong.
 """
 
-NO_DELIVERY: Final = "write `delivered`"
-NO_PUBLISHED: Final = "write `published`, which says what is outstanding"
-NO_QUIET: Final = "write `quiet` where the system has had time to act"
 _SHOWN: Final = 8
+
+
+class Need(NamedTuple):
+    """What a history must tell so that a promise is judged.
+
+    Attributes:
+        advice: What to write.
+        kinds: Events, of which it has to hold one.
+    """
+
+    advice: str
+    kinds: frozenset[type[h.Event]]
+
+
+def need(advice: str, *kinds: type[h.Event]) -> Need:
+    """Return a need of any of these events."""
+    return Need(advice, frozenset(kinds))
+
+
+DELIVERED: Final = need("write `delivered`", h.Delivered)
+PUBLISHED: Final = need("write `published`, which says what is outstanding", h.Published)
+QUIET: Final = need("write `quiet` where the system has had time to act", h.Quiet, h.AtRest)
 
 
 class Check(ABC):
@@ -29,29 +48,39 @@ class Check(ABC):
 
     Args:
         books: As they were before the event that is judged.
+
+    Attributes:
+        promise: Which.
+        claim: The claim without which it is not judged, if there is one.
+        needs: What the history must tell.
     """
 
     promise: ClassVar[Promise]
+    claim: ClassVar[str | None] = None
+    needs: ClassVar[tuple[Need, ...]]
 
     def __init__(self, books: Books) -> None:
         self.books = books
         self.claims = books.claims
 
     @abstractmethod
-    def handlers(self) -> Mapping[type[Event], Handler]:
+    def handlers(self) -> Mapping[type[h.Event], Handler]:
         """Return which events can break the promise, and who judges them."""
 
     @property
-    def looks(self) -> bool:
-        """Whether it looks at the books after each event."""
-        return type(self).after is not Check.after
+    def is_claimed(self) -> bool:
+        """Whether the system makes the claim without which the promise means nothing."""
+        value = True if self.claim is None else getattr(self.claims, self.claim)
+        return value is not None and value is not False  # 0 is a claim
 
     def after(self, seen: Seen) -> None:  # noqa: B027  # for those that look
         """Look at the books after an event."""
 
-    @abstractmethod
     def missing(self) -> str | None:
         """Return what the history would have to tell so that the promise is judged in full; None: nothing."""
+        if not self.is_claimed:
+            return f"claim {self.claim}"
+        return next((need.advice for need in self.needs if not need.kinds & self.books.kinds), None)
 
     def blame(self, explanation: str, *proof: Seen | None, offset: int | None = None) -> Violation:
         """Return a violation; the proof comes in any order, and None is left out."""
@@ -66,7 +95,7 @@ def sinces(messages: Iterable[Message]) -> list[Seen]:
     return [message.since for message in messages]
 
 
-def _excerpt(positions: tuple[int, ...], events: tuple[Event, ...]) -> str:
+def _excerpt(positions: tuple[int, ...], events: tuple[h.Event, ...]) -> str:
     """Write the first and the last few of them."""
     left_out = len(positions) - _SHOWN
     shown = list(zip(positions, events, strict=True))

@@ -5,7 +5,7 @@ from itertools import islice
 
 from keyshared.testing import history as h
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, Check, Handler, sinces
+from keyshared.testing.checks.check import DELIVERED, PUBLISHED, Check, Handler, need, sinces
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Message, Seen
 
@@ -16,12 +16,10 @@ class OneHolder(Check):
     """All open deliveries of a key, or of a unit of keys, are at one consumer; a message has one at most."""
 
     promise = Promise.ONE_HOLDER
+    needs = (DELIVERED,)
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Delivered: self._delivered}
-
-    def missing(self) -> str | None:
-        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if message is not None and not message.lane.holders and self.claims.unit_of is None:
@@ -52,14 +50,10 @@ class KeyOrder(Check):
     """A message goes out only if every older outstanding message of its key is open at that moment."""
 
     promise = Promise.KEY_ORDER
+    needs = (PUBLISHED, DELIVERED)
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Delivered: self._delivered}
-
-    def missing(self) -> str | None:
-        if h.Published not in self.books.kinds:
-            return NO_PUBLISHED
-        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         lane = self.books.lane_of(message, event)
@@ -79,6 +73,7 @@ class Bounds(Check):
     """
 
     promise = Promise.BOUNDS
+    needs = (need(DELIVERED.advice, h.Delivered, h.Published),)
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Delivered: self._delivered, h.Published: self._one_more, h.Redriven: self._one_more}
@@ -86,10 +81,9 @@ class Bounds(Check):
     def missing(self) -> str | None:
         claims = self.claims
         limits = (claims.per_key, claims.limit_of, claims.per_consumer, claims.open_at_once, claims.max_tracked)
-        claimed = any(limit is not None for limit in limits)
-        if not (claimed or self.books.kinds & {h.Connected, h.LimitChanged}):
+        if not (any(limit is not None for limit in limits) or self.books.kinds & {h.Connected, h.LimitChanged}):
             return "claim a limit, or write the limits of consumers"
-        return None if self.books.kinds & {h.Delivered, h.Published} else NO_DELIVERY
+        return super().missing()
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         books, offset, name = self.books, event.offset, event.consumer
@@ -129,6 +123,7 @@ class Fence(Check):
     """Numbers of deliveries rise, and an answer that does not name the open delivery does not end it."""
 
     promise = Promise.FENCE
+    needs = (DELIVERED,)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -144,9 +139,7 @@ class Fence(Check):
         }
 
     def missing(self) -> str | None:
-        if h.Delivered not in self.books.kinds:
-            return NO_DELIVERY
-        return "number all deliveries" if self.unnumbered else None
+        return super().missing() or ("number all deliveries" if self.unnumbered else None)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if event.attempt is None:
@@ -195,16 +188,11 @@ class Attempts(Check):
     """A message that has failed so many times is not delivered again, and does not wait as if it were."""
 
     promise = Promise.ATTEMPTS
+    claim = "max_attempts"
+    needs = (DELIVERED,)
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
-        if self.claims.max_attempts is None:
-            return {}
         return {h.Delivered: self._delivered, h.AtRest: self._at_rest}
-
-    def missing(self) -> str | None:
-        if self.claims.max_attempts is None:
-            return "claim max_attempts"
-        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if message is None or not self._is_spent(message):
@@ -227,6 +215,7 @@ class NotEarly(Check):
     """No consumer gets a message before the time that a producer or a consumer asked for."""
 
     promise = Promise.NOT_EARLY
+    needs = (DELIVERED,)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -236,9 +225,7 @@ class NotEarly(Check):
         return {h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        if h.Delivered not in self.books.kinds:
-            return NO_DELIVERY
-        return "write at_ms" if self.untimed else None
+        return super().missing() or ("write at_ms" if self.untimed else None)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         asked = None if message is None else message.asked

@@ -7,7 +7,7 @@ from typing import Final
 
 from keyshared.testing import history as h
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
+from keyshared.testing.checks.check import DELIVERED, PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.checks.outcomes import is_latest_only
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Lane, LaneId, Message, Seen
@@ -22,29 +22,20 @@ class WholeBatch(Check):
     """A batch goes out in one turn, nothing goes out beside it, and what is newer than a failure comes back with it."""
 
     promise = Promise.WHOLE_BATCH
+    claim = "batches"
+    needs = (DELIVERED, PUBLISHED)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self.turn: LaneId | None = None  # the lane of the latest event, if that is a delivery
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
-        return {h.Delivered: self._delivered, h.Acked: self._acked} if self.claims.batches else {}
-
-    @property
-    def looks(self) -> bool:
-        return self.claims.batches
+        return {h.Delivered: self._delivered, h.Acked: self._acked}
 
     def after(self, seen: Seen) -> None:
         event = seen.event
         message = self.books.messages.get(event.offset) if isinstance(event, h.Delivered) else None
         self.turn = None if message is None else message.lane.id
-
-    def missing(self) -> str | None:
-        if not self.claims.batches:
-            return "claim batches"
-        if h.Delivered not in self.books.kinds:
-            return NO_DELIVERY
-        return None if h.Published in self.books.kinds else NO_PUBLISHED
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterator[Violation]:
         lane = self.books.lane_of(message, event)
@@ -69,6 +60,8 @@ class LatestOnly(Check):
     """At most one message of a key waits for its first delivery; an older one is given up for it, and nothing else."""
 
     promise = Promise.LATEST_ONLY
+    claim = "latest_only"
+    needs = (PUBLISHED, QUIET)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -76,13 +69,7 @@ class LatestOnly(Check):
         self.blamed: set[int] = set()  # what was not given up is one violation, not one in each moment of quiet
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
-        if not self.claims.latest_only:
-            return {}
         return {h.Settled: self._settled, h.Quiet: self._quiet, h.AtRest: self._quiet}
-
-    @property
-    def looks(self) -> bool:
-        return bool(self.claims.latest_only)
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         for lane in self.books.changed.values():
@@ -92,14 +79,6 @@ class LatestOnly(Check):
             else:
                 self.crowded.pop(lane.id, None)
         self.blamed.difference_update(self.books.ended)
-
-    def missing(self) -> str | None:
-        kinds = self.books.kinds
-        if not self.claims.latest_only:
-            return "claim latest_only"
-        if h.Published not in kinds:
-            return NO_PUBLISHED
-        return None if kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
     def _settled(self, seen: Seen, event: h.Settled, message: Message | None) -> Iterator[Violation]:
         if event.reason is not h.SettledBy.SUPERSEDED or message is None:
@@ -133,12 +112,10 @@ class RedriveOrder(Check):
     """A message that was redriven waits once, and nothing newer of its key goes out before it."""
 
     promise = Promise.REDRIVE_ORDER
+    needs = (need("write `redriven`", h.Redriven),)
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Delivered: self._delivered, h.Redriven: self._redriven}
-
-    def missing(self) -> str | None:
-        return None if h.Redriven in self.books.kinds else "write `redriven`"
 
     def _redriven(self, seen: Seen, event: h.Redriven, message: Message | None) -> Iterator[Violation]:
         if message is not None:
@@ -170,6 +147,8 @@ class OneSession(Check):
     """Sessions of a key do not overlap, and nothing of the key goes out but in one of them, before it has to end."""
 
     promise = Promise.ONE_SESSION
+    claim = "sessions"
+    needs = (DELIVERED,)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -178,8 +157,6 @@ class OneSession(Check):
         self.numbers: OrderedDict[bytes, tuple[int, Seen]] = OrderedDict()  # the highest of a key
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
-        if not self.claims.sessions:
-            return {}
         return {
             h.SessionBegun: self._begun,
             h.SessionEnding: self._ending,
@@ -190,21 +167,12 @@ class OneSession(Check):
             h.AtRest: self._quiet,
         }
 
-    @property
-    def looks(self) -> bool:
-        return self.claims.sessions
-
     def after(self, seen: Seen) -> None:
         """Note since when nothing of a key is open."""
         for lane in self.books.changed.values():
             session = self.sessions.get(lane.id) if isinstance(lane.id, bytes) else None
             if session is not None:
                 self._note(session, seen, is_busy=bool(lane.open or lane.doubt))
-
-    def missing(self) -> str | None:
-        if not self.claims.sessions:
-            return "claim sessions"
-        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
     def _begun(self, seen: Seen, event: h.SessionBegun) -> Iterator[Violation]:
         key, number = event.key, event.session

@@ -5,7 +5,7 @@ from typing import Final
 
 from keyshared.testing import history as h
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
+from keyshared.testing.checks.check import DELIVERED, PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.checks.waiting import is_held, takers
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import LaneId, Message, Seen
@@ -19,6 +19,7 @@ class SafeCursor(Check):
     """The cursor never passes an outstanding offset and never moves back."""
 
     promise = Promise.SAFE_CURSOR
+    needs = (PUBLISHED, need("write `committed`", h.Committed))
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -32,11 +33,6 @@ class SafeCursor(Check):
             h.Quiet: self._quiet,
             h.AtRest: self._quiet,
         }
-
-    def missing(self) -> str | None:
-        if h.Published not in self.books.kinds:
-            return NO_PUBLISHED
-        return None if h.Committed in self.books.kinds else "write `committed`"
 
     def _committed(self, seen: Seen, event: h.Committed) -> Iterable[Violation]:
         books, resume = self.books, event.resume_offset
@@ -85,6 +81,10 @@ class NoLoss(Check):
     """Every published offset gets exactly one outcome, by a policy that was chosen; else it is outstanding."""
 
     promise = Promise.NO_LOSS
+    needs = (
+        PUBLISHED,
+        need("end it with `at_rest`: until then, what has no outcome may still get one", h.AtRest),
+    )
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -105,14 +105,9 @@ class NoLoss(Check):
         }
 
     def missing(self) -> str | None:
-        books = self.books
-        if h.Published not in books.kinds:
-            return NO_PUBLISHED
-        if h.AtRest not in books.kinds:
-            return "end it with `at_rest`: until then, what has no outcome may still get one"
-        if books.unlogged:
-            return f"write `published` of the {books.unlogged} messages that it does not tell of"
-        return None
+        unlogged = self.books.unlogged
+        told = f"write `published` of the {unlogged} messages that it does not tell of" if unlogged else None
+        return super().missing() or told
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         if message is not None and (message.key == event.key or self.books.claims.total_order):
@@ -187,26 +182,19 @@ class SettledOnce(Check):
     """Of each message it is reported once that it is done: not before it is, and not later than the next quiet."""
 
     promise = Promise.SETTLED_ONCE
+    claim = "tells_done"
+    needs = (QUIET,)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
         self.untold: dict[int, Seen] = {}  # messages that are done, and not reported
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
-        return {h.Done: self._done, h.Quiet: self._quiet, h.AtRest: self._quiet} if self.claims.tells_done else {}
-
-    @property
-    def looks(self) -> bool:
-        return self.claims.tells_done
+        return {h.Done: self._done, h.Quiet: self._quiet, h.AtRest: self._quiet}
 
     def after(self, seen: Seen) -> None:
         if type(seen.event) is not h.Done:
             self.untold.update(dict.fromkeys(self.books.ended, seen))
-
-    def missing(self) -> str | None:
-        if not self.claims.tells_done:
-            return "claim tells_done"
-        return None if self.books.kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
     def _done(self, seen: Seen, event: h.Done, message: Message | None) -> Iterator[Violation]:
         offset = event.offset
@@ -227,12 +215,10 @@ class ReasonTravels(Check):
     """The dead letter of a message says what its last failure said that named a reason."""
 
     promise = Promise.REASON_TRAVELS
+    needs = (DELIVERED,)
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.DeadLettered: self._dead_lettered}
-
-    def missing(self) -> str | None:
-        return None if h.Delivered in self.books.kinds else NO_DELIVERY
 
     def _dead_lettered(self, seen: Seen, event: h.DeadLettered, message: Message | None) -> Iterator[Violation]:
         if message is None or (message.named is None and not message.logged):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing import history as h
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_DELIVERY, Check, Handler
+from keyshared.testing.checks.check import DELIVERED, Check, Handler, need
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Member, Message, Place, Seen
 
@@ -15,17 +15,13 @@ class Affinity(Check):
     """Deliveries of a key go to its owner, and to a consumer that is connected."""
 
     promise = Promise.AFFINITY
+    needs = (DELIVERED, need("write `connected`, or `owned`", h.Connected, h.Owned))
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Delivered: self._delivered, h.Owned: self._owned}
 
     def missing(self) -> str | None:
-        kinds = self.books.kinds
-        if h.Delivered not in kinds:
-            return NO_DELIVERY
-        if not kinds & {h.Connected, h.Owned}:
-            return "write `connected`, or `owned`"
-        return _forgotten(self.books)
+        return super().missing() or _forgotten(self.books)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
         member = self.books.members.get(event.consumer)
@@ -70,17 +66,16 @@ class MinimalMove(Check):
     """A join moves keys only to the newcomer, a leave only those of the leaver."""
 
     promise = Promise.MINIMAL_MOVE
+    needs = (
+        need("write `connected` and `gone`", h.Connected, h.Gone),
+        need("write `delivered`, or `owned`", h.Delivered, h.Owned),
+    )
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Owned: self._owned, h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        kinds = self.books.kinds
-        if h.Connected not in kinds and h.Gone not in kinds:
-            return "write `connected` and `gone`"
-        if h.Delivered not in kinds and h.Owned not in kinds:
-            return "write `delivered`, or `owned`"
-        return _forgotten(self.books)
+        return super().missing() or _forgotten(self.books)
 
     def _owned(self, seen: Seen, event: h.Owned) -> Iterable[Violation]:
         place = _moved(self.books, event) if self.books.changes.in_block else None

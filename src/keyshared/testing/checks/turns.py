@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from keyshared.testing import history as h
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_DELIVERY, NO_PUBLISHED, NO_QUIET, Check, Handler
+from keyshared.testing.checks.check import DELIVERED, PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.checks.features import heir_of
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import Lane, LaneId, Message, Seen
@@ -30,6 +30,8 @@ class Fairness(Check):
     """While a consumer takes something, a ready key of its own is passed over only so many times."""
 
     promise = Promise.FAIRNESS
+    claim = "fairness"
+    needs = (PUBLISHED, DELIVERED, need("write `owned`", h.Owned), QUIET)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -38,23 +40,7 @@ class Fairness(Check):
         self.ready: dict[str, dict[LaneId, Turn]] = {}  # of the others, by owner: oldest first, without the blamed
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
-        return {} if self.claims.fairness is None else {h.Delivered: self._delivered, h.Settled: self._settled}
-
-    @property
-    def looks(self) -> bool:
-        return self.claims.fairness is not None
-
-    def missing(self) -> str | None:
-        kinds = self.books.kinds
-        if self.claims.fairness is None:
-            return "claim a fairness"
-        if h.Published not in kinds:
-            return NO_PUBLISHED
-        if h.Delivered not in kinds:
-            return NO_DELIVERY
-        if h.Owned not in kinds:
-            return "write `owned`"
-        return None if kinds & {h.Quiet, h.AtRest} else NO_QUIET
+        return {h.Delivered: self._delivered, h.Settled: self._settled}
 
     def after(self, seen: Seen) -> None:
         for lane in self.books.changed.values():

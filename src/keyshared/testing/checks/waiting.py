@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from keyshared.testing import history as h
 from keyshared.testing.books import Books
-from keyshared.testing.checks.check import NO_PUBLISHED, NO_QUIET, Check, Handler
+from keyshared.testing.checks.check import PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.claims import Promise, Violation
 from keyshared.testing.entries import SLACK, Lane, LaneId, Member, Message, Seen
 
@@ -25,6 +25,7 @@ class Progress(Check):
     """What can be delivered is delivered before the system falls quiet."""
 
     promise = Promise.PROGRESS
+    needs = (PUBLISHED, need("write `connected`, which says who has room", h.Connected), QUIET)
 
     def __init__(self, books: Books) -> None:
         super().__init__(books)
@@ -36,14 +37,6 @@ class Progress(Check):
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
         return {h.Quiet: self._quiet, h.AtRest: self._quiet}
-
-    def missing(self) -> str | None:
-        kinds = self.books.kinds
-        if h.Published not in kinds:
-            return NO_PUBLISHED
-        if h.Connected not in kinds:
-            return "write `connected`, which says who has room"
-        return None if kinds & {h.Quiet, h.AtRest} else NO_QUIET
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
         for lane_id, lane in self.books.changed.items():
