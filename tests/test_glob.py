@@ -1,14 +1,12 @@
 """Glob patterns over keys, and filters made of them."""
 
 import pickle
-from functools import partial
-from typing import Any, SupportsIndex
+from typing import Any
 
 import pytest
-from tests.work import work_of
 
 from keyshared.errors import ArgumentError, KeyTypeError
-from keyshared.glob import MAX_GAP_CHUNK, Glob, KeyFilter
+from keyshared.glob import MAX_PATTERN, Glob, KeyFilter
 
 
 @pytest.mark.parametrize(
@@ -106,64 +104,12 @@ def test_a_glob_is_a_value() -> None:
     assert ("a?*", True) == (glob.pattern, glob.danube_compat)
 
 
-class _Counted(bytes):
-    """A key that counts the characters that are looked at, on the bytes and on the text that they are read as."""
+@pytest.mark.parametrize("danube_compat", [False, True])
+@pytest.mark.parametrize("part", ["a", "a?", "?a", "aaaa?"])
+def test_no_star_is_ever_tried_again(part: str, danube_compat: bool) -> None:
+    glob = Glob(f"*{f'{part}*' * (200 // len(part) // 2)}b", danube_compat=danube_compat)
 
-    steps: list[int]
-
-    def find(self, sub: Any, start: SupportsIndex | None = None, end: SupportsIndex | None = None) -> int:
-        found = super().find(sub, start, end)
-        self.steps.append(_scanned(found, start, end, len(self), len(sub)))
-        return found
-
-    def startswith(self, prefix: Any, *places: Any) -> bool:
-        self.steps.append(1 + len(prefix))
-        return super().startswith(prefix, *places)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        text = _CountedText(super().decode(encoding, errors))
-        text.steps = self.steps
-        return text
-
-
-class _CountedText(str):
-    __slots__ = ("steps",)
-    steps: list[int]
-
-    def find(self, sub: Any, start: SupportsIndex | None = None, end: SupportsIndex | None = None) -> int:
-        found = super().find(sub, start, end)
-        self.steps.append(_scanned(found, start, end, len(self), len(sub)))
-        return found
-
-    def startswith(self, prefix: Any, *places: Any) -> bool:
-        self.steps.append(1 + len(prefix))
-        return super().startswith(prefix, *places)
-
-
-def _scanned(found: int, start: Any, end: Any, size: int, wanted: int) -> int:
-    begin, stop = (start or 0), (size if end is None else end)
-    return (found + wanted if found >= 0 else stop) - begin
-
-
-def _steps_of(pattern: str, key: bytes) -> int:
-    counted = _Counted(key)
-    counted.steps = []
-    assert not Glob(pattern).matches(counted)
-    return sum(counted.steps)
-
-
-@pytest.mark.parametrize("pattern", ["*a*a*a*a*b", "*a*a*a*a*b*", "a*a*a*a*b*c", "*" * 50 + "b*"])
-def test_stars_cost_one_pass_over_the_key(pattern: str) -> None:
-    size = 10_000
-
-    assert size + 10 * len(pattern) >= _steps_of(pattern, b"a" * size)
-
-
-@pytest.mark.parametrize("pattern", ["*a?a?a?a?b*", "*?a?b*a?c*", "*a?*a?*a?*a?*b?*", "*aaaa?b*aaaa?b*"])
-def test_question_marks_cost_at_most_key_times_pattern(pattern: str) -> None:
-    size = 3_000
-
-    assert 4 * size * len(pattern) >= _steps_of(pattern, b"a" * size)
+    assert not glob.matches(b"a" * 2_000)  # with stars that are tried again this would never end
 
 
 def test_a_filter_without_patterns_accepts_everything() -> None:
@@ -243,29 +189,12 @@ def test_a_filter_takes_only_keys() -> None:
         KeyFilter(["a"]).accepts(5)  # type: ignore[arg-type]  # that is the point
 
 
-@pytest.mark.parametrize("danube_compat", [False, True])
-def test_the_work_of_a_match_grows_with_the_key_only(danube_compat: bool) -> None:
-    glob = Glob(f"*{'a?' * 500}b*", danube_compat=danube_compat)
-    small, middle, large = (work_of(partial(glob.matches, "a" * size)) for size in (2_000, 4_000, 6_000))
+def test_a_pattern_that_is_too_long_to_search_for_is_refused() -> None:
+    half = "?" * (MAX_PATTERN // 2)
 
-    assert [2_000, 2_000] == [middle - small, large - middle]
-
-
-@pytest.mark.parametrize("danube_compat", [False, True])
-def test_a_chunk_whose_beginning_stands_at_many_wrong_places_is_found_or_not(danube_compat: bool) -> None:
-    glob = Glob("*a?b*", danube_compat=danube_compat)
-
-    assert glob.matches("a" * 50 + "xb")
-    assert not glob.matches("a" * 50 + "xyb")
-
-
-def test_a_chunk_with_gaps_that_is_too_long_to_search_for_is_refused() -> None:
-    half = "?" * (MAX_GAP_CHUNK // 2)
-
-    assert Glob(f"*{half}{half}*").matches("a" * MAX_GAP_CHUNK)
-    assert Glob(f"{half}{half}?*").matches("a" * MAX_GAP_CHUNK + "b")  # it has one place only
-    assert Glob(f"*{'a' * MAX_GAP_CHUNK}a*").matches("a" * 2_000)  # the interpreter looks for it
-    with pytest.raises(ArgumentError, match="at most 1024 characters between two stars if there is a"):
-        Glob(f"*{half}{half}?*")
-    with pytest.raises(ArgumentError, match="at most 1024"):
-        Glob(f"*é{half}{half}*", danube_compat=True)
+    assert Glob(f"*{half}{half[1:]}").matches("a" * MAX_PATTERN)
+    assert Glob("a" * 2_000).matches("a" * 2_000)
+    assert Glob(f"{'a' * 2_000}*").matches("a" * 2_001)
+    for pattern in (f"*{half}{half}", f"*{half}{half}*", f"*{'a' * MAX_PATTERN}", f"{half}{half}?"):
+        with pytest.raises(ArgumentError, match=r"have at most 256 characters, or no \? and no other star"):
+            Glob(pattern)

@@ -7,150 +7,29 @@ and no braces, and ``/`` and leading dots are ordinary. The whole key must match
 Keys are bytes. Characters are those of the key read as UTF-8; every byte that is not valid UTF-8 is one character,
 which only ``*`` and ``?`` match.
 
-A pattern is a row of chunks between stars. Each chunk is looked for once, at the leftmost place after the chunk before:
-if any match exists, one with leftmost chunks does. So nothing is ever tried again. A chunk with ``?`` is looked for by
-its first literal; where that stands at too many wrong places, all places are followed at once, one bit for each. The
-cost is O(len(key) + len(pattern)), whatever the pattern: a chunk between two stars that holds ``?`` has at most
-`MAX_GAP_CHUNK` characters, and longer ones are refused.
+A pattern is a row of parts between stars. Each part is looked for once, at the leftmost place after the part before: if
+any match exists, one with leftmost parts does. So no star is ever tried again. The cost is O(len(key) * len(pattern)),
+whatever the pattern, and patterns that are neither one key nor a prefix have at most `MAX_PATTERN` characters.
 """
 
+import re
 from collections.abc import Callable, Iterable
-from typing import AnyStr, Final, Generic, TypeAlias
+from typing import Final, TypeAlias
 
 from keyshared._checks import check_kind, check_several
 from keyshared.errors import ArgumentError
 from keyshared.hashing import Key, key_bytes, required_key_bytes
 
-__all__ = ["MAX_GAP_CHUNK", "Glob", "KeyFilter"]
+__all__ = ["MAX_PATTERN", "Glob", "KeyFilter"]
 
-MAX_GAP_CHUNK: Final = 1_024
-"""Characters (bytes with ``danube_compat``) between two stars, if there is a ``?`` among them."""
+MAX_PATTERN: Final = 256
+"""Characters of a pattern with ``?`` or stars, unless there is only one star, at the end."""
 
 _ESCAPE: Final = "\\"
 _STAR: Final = "*"
 _ANY_ONE: Final = "?"
 
-_TRIES: Final = 8  # wrong places of a chunk's first literal before all places are followed at once
-
 _Token: TypeAlias = tuple[bool, str]  # (has a special meaning, character)
-
-
-class _Chunk(Generic[AnyStr]):
-    """The part of a pattern between two stars: literal pieces at fixed places, and one-character gaps between them."""
-
-    __slots__ = ("_anywhere", "_first", "_first_at", "_masks", "_pieces", "length")
-
-    _first: AnyStr
-    _pieces: list[tuple[int, AnyStr]]
-
-    def __init__(self, pieces: list[tuple[int, AnyStr]], length: int, nothing: AnyStr) -> None:
-        self._first_at, self._first = pieces[0] if pieces else (0, nothing)
-        self._pieces = pieces[1:]
-        self.length = length
-        # bit i: what may stand at place i of the chunk, by character, and whatever the character; only `_follow` asks
-        self._masks: dict[str | int, int] = {}
-        self._anywhere = (1 << length) - 1
-        for at, piece in pieces if self._pieces and length <= MAX_GAP_CHUNK else ():
-            for place, char in enumerate(piece, start=at):
-                self._masks[char] = self._masks.get(char, 0) | 1 << place
-                self._anywhere &= ~(1 << place)
-
-    def is_at(self, text: AnyStr, place: int) -> bool:
-        """Return whether the chunk matches at a place from which the text is long enough."""
-        return text.startswith(self._first, place + self._first_at) and self._rest_is_at(text, place)
-
-    def find(self, text: AnyStr, start: int, stop: int) -> int:
-        """Return the leftmost place of the chunk within ``text[start:stop]``, or -1."""
-        first, first_at = self._first, self._first_at
-        last = stop - self.length
-        place = start
-        for _ in range(_TRIES):
-            # the search for the first piece is the interpreter's own: only its hits are looked at here
-            place = text.find(first, place + first_at, stop) - first_at
-            if place < 0 or place > last:
-                return -1
-            if self._rest_is_at(text, place):
-                return place
-            place += 1
-        return self._follow(text, place, stop)
-
-    def _follow(self, text: AnyStr, start: int, stop: int) -> int:
-        """Find as `find` does, one character at a time: bit i says that the chunk fits up to its place i so far."""
-        masks, anywhere, whole = self._masks.get, self._anywhere, 1 << self.length - 1
-        fits = 0
-        for at in range(start, stop):
-            fits = (fits << 1 | 1) & (masks(text[at], 0) | anywhere)
-            if fits & whole:
-                return at + 1 - self.length
-        return -1
-
-    def _rest_is_at(self, text: AnyStr, place: int) -> bool:
-        for at, piece in self._pieces:  # noqa: SIM110 - all() would cost more than the rest
-            if not text.startswith(piece, place + at):
-                return False
-        return True
-
-
-class _GapMatcher(Generic[AnyStr]):
-    """A compiled pattern with ``?``, over text or over bytes."""
-
-    __slots__ = ("_head", "_least", "_middle", "_tail")
-
-    _head: _Chunk[AnyStr]
-    _middle: list[_Chunk[AnyStr]]
-    _tail: _Chunk[AnyStr] | None
-
-    def __init__(self, chunks: list[_Chunk[AnyStr]]) -> None:
-        self._head = chunks[0]
-        self._tail = chunks[-1] if len(chunks) > 1 else None  # None: no star at all
-        self._middle = [chunk for chunk in chunks[1:-1] if chunk.length]
-        self._least = sum(chunk.length for chunk in chunks)
-
-    def matches(self, text: AnyStr) -> bool:
-        size = len(text)
-        if self._tail is None:
-            return size == self._least and self._head.is_at(text, 0)
-        stop = size - self._tail.length
-        if size < self._least or not self._head.is_at(text, 0) or not self._tail.is_at(text, stop):
-            return False
-        place = self._head.length
-        for chunk in self._middle:
-            place = chunk.find(text, place, stop)
-            if place < 0:
-                return False
-            place += chunk.length
-        return True
-
-
-class _TextMatcher(_GapMatcher[str]):
-    """A compiled pattern whose ``?`` is a character, over bytes that are read as UTF-8."""
-
-    __slots__ = ()
-
-    def matches_bytes(self, data: bytes) -> bool:
-        return self.matches(data.decode(errors="surrogateescape"))
-
-
-class _LiteralMatcher:
-    """A compiled pattern of literals and stars only: the usual one, and several times quicker."""
-
-    __slots__ = ("_head", "_least", "_middle", "_tail")
-
-    def __init__(self, literals: list[bytes]) -> None:
-        self._head, *middle, self._tail = literals
-        self._middle = [literal for literal in middle if literal]
-        self._least = sum(map(len, literals))
-
-    def matches(self, data: bytes) -> bool:
-        if len(data) < self._least or not data.startswith(self._head) or not data.endswith(self._tail):
-            return False
-        place, stop = len(self._head), len(data) - len(self._tail)
-        for literal in self._middle:
-            place = data.find(literal, place, stop)
-            if place < 0:
-                return False
-            place += len(literal)
-        return True
 
 
 class Glob:
@@ -162,8 +41,8 @@ class Glob:
             with keys that hold a star (key ``a*x`` does not match its ``a*``) is not copied.
 
     Raises:
-        ArgumentError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or has more than
-            `MAX_GAP_CHUNK` characters between two stars with a ``?`` among them.
+        ArgumentError: The pattern is no text, cannot be written in UTF-8, ends in a lone backslash, or is longer than
+            `MAX_PATTERN` and neither one key nor a prefix.
 
     Source:
         Danube "Key-Shared Dispatch Architecture", Key Filtering; differs: characters instead of bytes, and an escape.
@@ -187,7 +66,9 @@ class Glob:
         only_last = special == [len(tokens) - 1] and tokens[-1][1] == _STAR
         only_stars = bool(tokens) and all(token == (True, _STAR) for token in tokens)
         self._prefix = literal if only_last or only_stars else None
-        _check_gaps(pattern, tokens, in_bytes=danube_compat)
+        if special and self._prefix is None and len(pattern) > MAX_PATTERN:
+            needs = f"have at most {MAX_PATTERN} characters, or no ? and no other star than one at the end"
+            raise ArgumentError("pattern", pattern, needs)
         self._match = _compiled(tokens, in_bytes=danube_compat)
 
     @property
@@ -211,7 +92,7 @@ class Glob:
         return self._prefix
 
     def matches(self, key: str | bytes) -> bool:
-        """Return whether the whole key matches. O(len(key) + len(pattern)).
+        """Return whether the whole key matches. O(len(key) * len(pattern)).
 
         Raises `KeyTypeError`, and `ArgumentError` for None.
         """
@@ -352,63 +233,27 @@ def _tokens(pattern: str, *, escape: bool) -> list[_Token]:
     return tokens
 
 
-def _split(tokens: list[_Token]) -> list[list[str | None]]:
-    """Cut at the stars; None is any one character."""
-    chunks: list[list[str | None]] = [[]]
-    for is_special, char in tokens:
-        if is_special and char == _STAR:
-            chunks.append([])
-        else:
-            chunks[-1].append(None if is_special else char)
-    return chunks
-
-
-def _check_gaps(pattern: str, tokens: list[_Token], *, in_bytes: bool) -> None:
-    """Check what is searched for place by place: chunks at the ends have one place only."""
-    for chunk in _split(tokens)[1:-1]:
-        if None not in chunk:
-            continue
-        length = sum(len(char.encode()) if in_bytes and char is not None else 1 for char in chunk)
-        if length > MAX_GAP_CHUNK:
-            requirement = f"have at most {MAX_GAP_CHUNK} characters between two stars if there is a ? among them"
-            raise ArgumentError("pattern", pattern, requirement)
-
-
 def _compiled(tokens: list[_Token], *, in_bytes: bool) -> Callable[[bytes], bool]:
     if not any(is_special for is_special, _ in tokens):
         return "".join(char for _, char in tokens).encode().__eq__
-    if (True, _ANY_ONE) not in tokens:
-        # characters and bytes are the same question here, because no character's UTF-8 starts inside another's
-        return _LiteralMatcher(["".join(filter(None, chars)).encode() for chars in _split(tokens)]).matches
-    if in_bytes:
-        return _GapMatcher(_byte_chunks(tokens)).matches
-    return _TextMatcher(_text_chunks(tokens)).matches_bytes
+    pattern = _expression(tokens)
+    if in_bytes or (True, _ANY_ONE) not in tokens:
+        # characters and bytes are the same question without a ?: no character's UTF-8 starts inside another's
+        match_bytes = re.compile(pattern.encode(), re.DOTALL).fullmatch
+        return lambda data: match_bytes(data) is not None
+    match_text = re.compile(pattern, re.DOTALL).fullmatch
+    return lambda data: match_text(data.decode(errors="surrogateescape")) is not None
 
 
-def _text_chunks(tokens: list[_Token]) -> list[_Chunk[str]]:
-    return [
-        _Chunk([(at, "".join(run)) for at, run in _literal_runs(chars)], len(chars), "") for chars in _split(tokens)
-    ]
-
-
-def _byte_chunks(tokens: list[_Token]) -> list[_Chunk[bytes]]:
-    chunks = []
-    for chars in _split(tokens):
-        units: list[bytes | None] = []
-        for char in chars:
-            units += [None] if char is None else [bytes([byte]) for byte in char.encode()]
-        chunks.append(_Chunk([(at, b"".join(run)) for at, run in _literal_runs(units)], len(units), b""))
-    return chunks
-
-
-def _literal_runs(units: list[AnyStr | None]) -> list[tuple[int, list[AnyStr]]]:
-    """Group the units between gaps, each run with its place."""
-    runs: list[tuple[int, list[AnyStr]]] = []
-    previous: AnyStr | None = None
-    for at, unit in enumerate(units):
-        if unit is not None:
-            if previous is None:
-                runs.append((at, []))
-            runs[-1][1].append(unit)
-        previous = unit
-    return runs
+def _expression(tokens: list[_Token]) -> str:
+    """Return the regular expression; a part between two stars is atomic, so that it stays at its leftmost place."""
+    parts = [""]
+    for is_special, char in tokens:
+        if is_special and char == _STAR:
+            parts.append("")
+        else:
+            parts[-1] += "." if is_special else re.escape(char)
+    if len(parts) == 1:
+        return parts[0]
+    head, *middle, tail = parts
+    return f"{head}{''.join(f'(?>.*?{part})' for part in middle if part)}.*{tail}"

@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.work import work_of
 
 from keyshared.glob import Glob, KeyFilter
 
@@ -109,13 +108,6 @@ def test_a_chunk_that_nearly_fits_everywhere_is_found_as_the_textbook_finds_it(
     text: str, pattern: str, danube_compat: bool
 ) -> None:
     assert _textbook(text, _elements(pattern)) is Glob(pattern, danube_compat=danube_compat).matches(text)
-
-
-@given(text=near_keys, pattern=near_patterns, danube_compat=st.booleans())
-def test_the_work_of_a_match_is_bounded_by_key_and_pattern(text: str, pattern: str, danube_compat: bool) -> None:
-    glob = Glob(pattern, danube_compat=danube_compat)
-
-    assert 40 + 10 * len(pattern) + 2 * len(text) >= work_of(lambda: glob.matches(text))
 
 
 @given(key=keys, chosen=st.lists(patterns, max_size=5))
