@@ -47,7 +47,7 @@ from keyshared._core.sessions import Session, Sessions
 from keyshared._core.settled import TellSettled
 from keyshared._core.snapshot import _MessageRow, _NoteRow, sealed
 from keyshared._core.window import Window
-from keyshared.cursor import Cell, ContiguousCursor
+from keyshared.cursor import Cell, Cursor
 from keyshared.dispatcher import KeySharedDispatcher, RestartMark, StoredLetter
 from keyshared.effects import (
     CursorAdvanced,
@@ -68,7 +68,7 @@ __all__ = ["BROKEN", "Broken", "Fault"]
 _MADE_IN: Final[Mapping[type, tuple[Any, str]]] = {
     kind: (module, kind.__name__)
     for module, kinds in (
-        (chosen, (AckHoles, ContiguousCursor, DrainUnits, Groups, Measure, Rule, Sessions, TellSettled, Window)),
+        (chosen, (AckHoles, Cursor, DrainUnits, Groups, Measure, Rule, Sessions, TellSettled, Window)),
         (machine, (Admission, Endings, Membership, Outbox, Routing)),
         (routing, (Acceptance,)),
         (face, (Machine,)),
@@ -326,7 +326,7 @@ class CursorOneTooFar(Broken):
 class CursorJumpsToTheAck(Broken):
     """The cursor is the greatest settled offset."""
 
-    class part(ContiguousCursor):
+    class part(Cursor):
         __slots__ = ()
 
         def close(self, cell: Cell) -> None:
@@ -338,7 +338,7 @@ class CursorJumpsToTheAck(Broken):
 class CursorStallsAtGaps(Broken):
     """The cursor counts up by one and waits for ever for an offset that was compacted away."""
 
-    class part(ContiguousCursor):
+    class part(Cursor):
         __slots__ = ()
 
         def append(self, cell: Cell) -> None:

@@ -26,7 +26,7 @@ from keyshared.buckets import (
 )
 from keyshared.config import DispatcherConfig, LookAhead, RetryPolicy, Rules
 from keyshared.copyflags import BigEndian, CopyFlags, FlagsHeader
-from keyshared.cursor import Cell, ContiguousCursor, CursorToken
+from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.distribution import (
     DistributionTree,
@@ -103,6 +103,7 @@ PRIVATE = frozenset(
     [
         "buckets.load_spread",
         "buckets.segment_cursors",
+        "cursor.core",
         "cursor.token",
         "distribution.shape",
         "errors",
@@ -140,7 +141,6 @@ RUN = frozenset(["run.values"])
 # Unchecked, as their docstrings say: they take what the window or a cursor itself has made, or what was checked before.
 UNCHECKED = frozenset(
     [
-        *(f"cursor.contiguous.ContiguousCursor.{name}" for name in ("append", "close", "pass_to", "recall", "skip")),
         "buckets.batcher.BucketBatcher.put",
         *("simulate.service.Sampled.duration_ms", "simulate.service.SampledAnswers.answer"),
         *(f"window.InFlightWindow.{name}" for name in ("move", "provide", "pull", "remove", "ripen", "settle")),
@@ -356,7 +356,6 @@ BUILD: dict[str, Make] = {
     "copyflags.CopyFlags": lambda: CopyFlags(5),
     "copyflags.FlagsHeader": FlagsHeader,
     "cursor.contiguous.ContiguousCursor": cursor,
-    "cursor.values.CursorToken": lambda: CursorToken("ks1:"),
     "dispatcher.KeySharedDispatcher": lambda: dispatcher(RULES),
     "distribution.tree.DistributionTree": tree,
     "distribution.distributor.Distributor": lambda: Distributor("a", 1, ["b"]),
@@ -585,9 +584,7 @@ ARGUMENTS: dict[str, dict[str, Make]] = {
     "buckets.checkpoints.BucketCheckpoints.forget": {"segment": lambda: 9},
     "buckets.checkpoints.BucketCheckpoints.restore": {"state": lambda: checkpoints().snapshot()},
     "config.dispatcher.DispatcherConfig.from_json": {"data": lambda: DispatcherConfig().to_json()},
-    "cursor.contiguous.ContiguousCursor.append": {"cell": lambda: Cell(9)},
     "cursor.contiguous.ContiguousCursor.from_token": {"text": lambda: cursor().to_token().text},
-    "cursor.contiguous.ContiguousCursor.resume_from": {"text": lambda: cursor().to_token().text},
     "dispatcher.KeySharedDispatcher.add_consumer": {"name": lambda: "new"},
     "dispatcher.KeySharedDispatcher.offer": {"offset": lambda: 9},
     "dispatcher.KeySharedDispatcher.offer_many": {"messages": lambda: [(9, "k", None)]},

@@ -60,8 +60,6 @@ SETTINGS = frozenset(
         *("slot_bits", "strict_overlap", "unowned", "vnodes"),
     ]
 )
-# What it is given goes into fields of a type: a compiled core refuses another one, an interpreted one does not.
-STRICTER = frozenset(["cursor.cells.Cell"])
 
 every_call = pytest.mark.parametrize("name", sorted(CALLS))
 
@@ -116,7 +114,7 @@ def complaints(call: Call, tried: Subjects, parameter: str, odd: str, value: obj
             wanted = ConfigError if configures(call, parameter) else ArgumentError
             if type(error) is not wanted:
                 yield f"{what} raises no {wanted.__name__}"
-        if type(error) is TypeError and "object expected; got" in str(error) and call.name not in STRICTER:
+        if type(error) is TypeError and "object expected; got" in str(error):
             yield f"{what} is refused by the compiler: {error}"
         if tried.is_changed():
             yield f"{what} raises and has changed something"

@@ -18,7 +18,7 @@ from keyshared._core.values import (
     RestartMark,
 )
 from keyshared.config import DispatcherConfig, Rules
-from keyshared.cursor import DEFAULT_TOKEN_BYTES, CursorToken
+from keyshared.cursor.token import DEFAULT_TOKEN_BYTES, CursorToken, write_token
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
 from keyshared.hashing import Key, key_bytes
@@ -100,7 +100,7 @@ class Queries(Generic[Item]):
         Raises:
             ArgumentError: Not even the position fits.
         """
-        return self._machine.window.cursor.to_token(max_bytes)
+        return write_token(self._machine.window.cursor.position(), max_bytes)
 
     @property
     def placement(self) -> Placement:

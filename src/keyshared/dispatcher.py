@@ -53,8 +53,9 @@ from keyshared._core.values import (
 from keyshared._queries import Queries
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.rules import check_rules
+from keyshared.cursor.token import read_token
 from keyshared.effects import Effect, Item
-from keyshared.errors import ArgumentError, ClockError, SnapshotError
+from keyshared.errors import ArgumentError, ClockError
 from keyshared.hashing import Key, key_bytes
 from keyshared.placement.protocol import Placement, check_name
 from keyshared.placement.range_map import Weight
@@ -148,9 +149,7 @@ class KeySharedDispatcher(Queries[Item]):
         check_members("placement", placement, Placement)
         self._machine = Machine(placement, config, None if rules is None else check_rules(rules, config))
         if resume_from is not None:
-            if not isinstance(resume_from, str):
-                raise SnapshotError("token", resume_from, "be a str")
-            self._machine.resume_from(resume_from)
+            self._machine.resume_at(read_token(resume_from))
 
     @classmethod
     def restore(

@@ -111,7 +111,7 @@ class InFlightWindow:
         0
     """
 
-    __slots__ = ("_core", "_joined")
+    __slots__ = ("_core", "_cursor", "_joined")
 
     def __init__(
         self,
@@ -135,7 +135,8 @@ class InFlightWindow:
             check_position("start", start, "be None or an int")
         loaded = loaded_per_key if spills else capacity
         rule = Rule(per_key, 1, loaded, ())
-        cursor = ContiguousCursor(start)
+        self._cursor = ContiguousCursor(start)
+        cursor = self._cursor.core
         self._core = Window(owners, cursor, capacity=capacity, max_tracked=max_tracked, rule=rule, spills=spills)
         self._core.first_attempt = check_int("first_attempt", first_attempt, 0)
         self._joined = 0
@@ -314,7 +315,7 @@ class InFlightWindow:
     @property
     def cursor(self) -> ContiguousCursor:
         """What is settled. Read it; only the window moves it."""
-        return self._core.cursor
+        return self._cursor
 
     @property
     def consumers(self) -> Mapping[str, Consumer]:

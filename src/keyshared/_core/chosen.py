@@ -19,7 +19,7 @@ from keyshared._core.settled import TellSettled
 from keyshared._core.timers import Timers
 from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, DrainUnit, Rules
-from keyshared.cursor import ContiguousCursor
+from keyshared.cursor import Cursor
 from keyshared.effects import ReleaseReason
 from keyshared.errors import ArgumentError
 
@@ -58,7 +58,7 @@ def window_for(config: DispatcherConfig, rules: Rules | None, routing: Routing, 
     loaded = config.max_loaded_per_key if config.spill else _UNBOUNDED
     window = Window(
         routing,
-        ContiguousCursor(config.start),
+        Cursor(config.start),
         capacity=config.window,
         max_tracked=config.max_tracked if config.spill else config.window,
         rule=Rule(most, config.batch_per_key, loaded, quotas, latest=config.latest_only),

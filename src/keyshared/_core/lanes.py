@@ -29,7 +29,7 @@ from keyshared._core.records import (
     holds_slot,
     next_spilled,
 )
-from keyshared.cursor import ContiguousCursor
+from keyshared.cursor import Cursor
 from keyshared.effects import BlockReason
 
 __all__ = ["Gate", "Lanes", "Owners", "lowest_of", "overrides"]
@@ -83,7 +83,7 @@ class Lanes:
     def __init__(
         self,
         owners: Owners,
-        cursor: ContiguousCursor,
+        cursor: Cursor,
         *,
         capacity: int,
         max_tracked: int,

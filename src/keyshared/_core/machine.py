@@ -21,6 +21,7 @@ from keyshared._core.routing import Routing
 from keyshared._core.timers import Duties, Duty, Stage, Timers, due_order
 from keyshared._core.values import Receipt, StoredLetter
 from keyshared.config import DispatcherConfig, Rules
+from keyshared.cursor.token import Position
 from keyshared.effects import (
     Call,
     CursorAdvanced,
@@ -91,9 +92,9 @@ class Machine(Clock):
             self._duties.update(feature.duties())
         self.outbox.resume(paused=False)
 
-    def resume_from(self, token: str) -> None:
-        """Take over what a cursor token says; nothing was offered yet. Raises `SnapshotError`."""
-        self.window.cursor.resume_from(token)
+    def resume_at(self, position: Position) -> None:
+        """Take over what a cursor token says; nothing was offered yet."""
+        self.window.cursor.resume_at(position)
         self.admission.begin()
         self.outbox.resume(paused=False)
 

@@ -8,14 +8,8 @@
 (True, 3)
 """
 
-from keyshared.cursor.contiguous import DEFAULT_TOKEN_BYTES, SETTLED, Cell, ContiguousCursor
-from keyshared.cursor.values import CursorToken, OfferAnswer
+from keyshared.cursor.contiguous import ContiguousCursor, OfferAnswer
+from keyshared.cursor.core import SETTLED, Cell, Cursor
+from keyshared.cursor.token import DEFAULT_TOKEN_BYTES, CursorToken
 
-__all__ = [
-    "DEFAULT_TOKEN_BYTES",
-    "SETTLED",
-    "Cell",
-    "ContiguousCursor",
-    "CursorToken",
-    "OfferAnswer",
-]
+__all__ = ["DEFAULT_TOKEN_BYTES", "SETTLED", "Cell", "ContiguousCursor", "Cursor", "CursorToken", "OfferAnswer"]

@@ -10,13 +10,16 @@ So a text that passes the checksum is either one cursor, or one of the few forms
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from keyshared._checks import OFFSET_BITS, OFFSET_STOP
 from keyshared.errors import ArgumentError, SnapshotError
 
-__all__ = ["LEAST_TOKEN_BYTES", "Position", "read_token", "write_token"]
+__all__ = ["DEFAULT_TOKEN_BYTES", "LEAST_TOKEN_BYTES", "CursorToken", "Position", "read_token", "write_token"]
+
+DEFAULT_TOKEN_BYTES: Final = 4_096  # Kafka's offset.metadata.max.bytes
 
 _MAGIC: Final = "ksc1."  # keyshared cursor, format 1
 _CHECKSUM_BYTES: Final = 4
@@ -41,12 +44,32 @@ class Position(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class CursorToken:
+    """A cursor as a line of text, and the ranges that did not fit.
+
+    Attributes:
+        text: ASCII, safe in URLs, headers and commit metadata; `ContiguousCursor.from_token` reads it.
+        omitted_ranges: Acked ranges that did not fit. The lowest ones go in first.
+        omitted_span: Sum of their lengths: at most so many settled messages are delivered again after a restart.
+    """
+
+    text: str
+    omitted_ranges: int = 0
+    omitted_span: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether a restart from it redelivers nothing that was settled."""
+        return self.omitted_ranges == 0
+
+
 LEAST_TOKEN_BYTES: Final = len(_MAGIC) + -(-4 * (2 * _VARINT_BYTES + _CHECKSUM_BYTES) // 3)
 """So many bytes hold the position of any log."""
 
 
-def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int, int]]]:
-    """Return the text of a position with as many ranges as fit, lowest first, and the ranges that do not fit."""
+def write_token(position: Position, max_bytes: int) -> CursorToken:
+    """Return the token of a position, with as many ranges as fit, lowest first; `ArgumentError` if it does not fit."""
     resume, safe, ranges = position
     numbers = bytearray()
     if resume is None:
@@ -59,7 +82,7 @@ def write_token(position: Position, max_bytes: int) -> tuple[str, list[tuple[int
         raise ArgumentError("max_bytes", max_bytes, f"be an int of at least {least} to hold the position")
     room = (max_bytes - len(_MAGIC)) * 3 // 4 - _CHECKSUM_BYTES
     omitted = [] if resume is None else _write_ranges(numbers, room, resume, ranges)
-    return _seal(numbers), omitted
+    return CursorToken(_seal(numbers), len(omitted), sum(stop - start for start, stop in omitted))
 
 
 def _zigzag(number: int) -> int:
