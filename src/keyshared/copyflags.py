@@ -128,7 +128,7 @@ class CopyFlags(int):
 
 
 class FlagsCodec(Protocol):
-    """How flags are written into a header. A value."""
+    """A way to write flags into a header. A value."""
 
     def encode(self, flags: CopyFlags) -> bytes:
         """Return flags as bytes that `decode` reads."""
@@ -156,9 +156,8 @@ class BigEndian:
 
     @configuration()
     def __post_init__(self) -> None:
-        if self.width is None:
-            return
-        check_int("width", self.width, 1, ", or None", most=MAX_LEVEL // 8)
+        if self.width is not None:
+            check_int("width", self.width, 1, ", or None", most=MAX_LEVEL // 8)
 
     def encode(self, flags: CopyFlags) -> bytes:
         """See `FlagsCodec.encode`; ArgumentError if the flags need more bytes than ``width``."""
@@ -174,10 +173,9 @@ class BigEndian:
         if not isinstance(data, bytes):
             raise SnapshotError("copy flags", data, "be bytes")
         most = MAX_LEVEL // 8
-        if self.width is None and not 1 <= len(data) <= most:
-            raise SnapshotError("copy flags", data[: most + 1], f"be from 1 to {most} bytes")
-        if self.width is not None and len(data) != self.width:
-            raise SnapshotError("copy flags", data[: most + 1], f"be {self.width} bytes")
+        if len(data) != self.width if self.width is not None else not 1 <= len(data) <= most:
+            size = f"from 1 to {most}" if self.width is None else self.width
+            raise SnapshotError("copy flags", data[: most + 1], f"be {size} bytes")
         return CopyFlags(int.from_bytes(data, "big"))
 
 
@@ -215,16 +213,12 @@ class FlagsHeader:
             SnapshotError: The header is there but holds no flags. There is no safe guess: none set would send the
                 record in circles, all set would lose it.
         """
-        found: bytes | None = None
-        present = False
-        for name, value in _named(headers):
-            if name == self.name:
-                found, present = value, True
-        if not present:
+        found = [value for name, value in _named(headers) if name == self.name]
+        if not found:
             return CopyFlags()
-        if found is None:
-            raise SnapshotError("copy flags", found, "be bytes")
-        return self.codec.decode(found)
+        if found[-1] is None:
+            raise SnapshotError("copy flags", None, "be bytes")
+        return self.codec.decode(found[-1])
 
     def write(self, headers: Headers, flags: CopyFlags) -> list[tuple[str, bytes | None]]:
         """Return the headers of a copy: the other headers as they were, then the flags, once."""

@@ -158,7 +158,7 @@ class TestStarts:
 
     @pytest.mark.parametrize(("ends", "positions"), [(None, {}), ({"2": 1}, [1]), ("2", {})])
     def test_what_is_no_mapping_is_refused(self, ends: Any, positions: Any) -> None:
-        with pytest.raises(ArgumentError, match="be a mapping to offsets"):
+        with pytest.raises(ArgumentError, match="be a mapping"):
             self.ADD.starts(ends, positions)
 
     def test_leaders_stop_level_by_level_and_stand_until_the_cut_is_known(self) -> None:

@@ -120,7 +120,7 @@ def test_brackets_hold_names_only(text: str) -> None:
 
 
 def test_what_stands_beside_a_bracket_is_not_taken_for_a_part_of_a_name() -> None:
-    with pytest.raises(ArgumentError, match="have '-' between a bracket and what stands beside it"):
+    with pytest.raises(ArgumentError, match="have '-' between a bracket and what is beside it"):
         NamePattern.from_brackets("[tenant|instance]topic")
     assert "{a}-{b}-{c}-{d}" == NamePattern.from_brackets("a-[b|c]-[d]").text
 

@@ -108,7 +108,7 @@ class EntryBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """When a container goes out: as soon as one of them is reached.
+    """The limits of a container: it goes out as soon as one of them is reached.
 
     Args:
         max_messages: Messages of the container; 1 switches batching off, as an encrypted topic needs it.
@@ -158,7 +158,7 @@ class BatchStats:
 
     @property
     def fill_ratio(self) -> Fraction:
-        """How full an entry is on average, by whichever of messages and bytes is nearer to its limit.
+        """The mean fill of an entry, by messages or by bytes: whichever is nearer to its limit.
 
         With N buckets that fill alike it is at most about 1/N: the limits are those of the container.
         """

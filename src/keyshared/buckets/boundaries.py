@@ -7,11 +7,9 @@ Three goals, each kept while the next is pursued:
    break goal 1 or those before it.
 3. The heaviest of the other buckets is as light as can be, and what is left is cut evenly.
 
-Everything is exact: fractions are brought to one denominator, then there are only integers. A *load* is what the
-histogram counts: messages, bytes, milliseconds of work.
-
-How: the lightest possible maximum is found by bisection over the answer; whether ``n`` buckets of at most that load
-suffice is what filling them greedily tells, in ``n`` binary searches over the prefix sums.
+Everything is exact: fractions are brought to one denominator. A *load* is what the histogram counts: messages, bytes,
+milliseconds of work. The lightest possible maximum is found by bisection over the answer; filling ``n`` buckets
+greedily, by binary searches over the prefix sums, tells whether a maximum suffices.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -48,7 +46,7 @@ Histogram: TypeAlias = Mapping[int, SlotLoad] | Sequence[SlotLoad]
 class HotSlot(NamedTuple):
     """A slot that carries more than the mean load of a bucket: its hash, its load, and its share of the total.
 
-    Whatever the boundaries, its bucket is heavier than the mean, and the keys in it cannot be told apart by their hash.
+    With any boundaries its bucket is heavier than the mean, and the keys in it cannot be told apart by their hash.
     Only a consumer of more capacity helps, or a finer key.
     """
 
@@ -131,7 +129,7 @@ def owner_loads(histogram: Histogram, ranges: RangeMap) -> dict[str | None, Slot
         >>> owner_loads({1: 5, 40_000: 7}, placement.ranges)
         {'a': 5, 'b': 7}
     """
-    _check_ranges(ranges)
+    check_ranges(ranges)
     loads: dict[str | None, SlotLoad] = dict.fromkeys(ranges.owners, 0)
     holes: SlotLoad = 0
     for slot, load in _checked(histogram):
@@ -371,6 +369,8 @@ def _pairs(histogram: object) -> list[tuple[int, SlotLoad]]:
     raise ArgumentError("histogram", shown, f"be a mapping from slots to loads, or a sequence of {HASH_STOP} loads")
 
 
-def _check_ranges(ranges: object) -> None:
+def check_ranges(ranges: object) -> RangeMap:
+    """Return ranges over the bucket hashes, or raise ArgumentError."""
     if not isinstance(ranges, RangeMap) or 1 << ranges.slot_bits != HASH_STOP:
         raise ArgumentError("ranges", ranges, f"be a RangeMap over {HASH_STOP} slots")
+    return ranges

@@ -1,4 +1,4 @@
-"""How far each bucket of each segment has come: one safe cursor per (segment, bucket), and where to read on.
+"""Checkpoints of buckets: one safe cursor per (segment, bucket), and where to read on.
 
 With one cursor for the whole segment a slow bucket would hold back all others; a cursor for each bucket is handed over
 with the bucket, and a restart redelivers nothing that was settled.

@@ -3,10 +3,6 @@
 A key's 32-bit hash has two independent halves: the high one says which segment of a topic the key belongs to, the low
 one which bucket of that segment. A producer that fills its batches bucket by bucket frees a broker from looking into
 them: a whole batch (an *entry*) goes to one consumer, by the lowest and highest hash stamped on it.
-
-This module has the layout of the buckets and the routing of entries; `keyshared.buckets.placement` says which consumer
-owns which bucket, `keyshared.buckets.boundaries` where boundaries should go, `keyshared.buckets.checkpoints` how far
-each bucket has come.
 """
 
 from bisect import bisect_right
@@ -115,7 +111,7 @@ class BadStamp(NamedTuple):
 
 
 Route: TypeAlias = int | Straddles | BadStamp
-"""Where an entry goes: to a bucket, or nowhere as it is."""
+"""The route of an entry: its bucket, or why it cannot go to one as it is."""
 
 
 class EntryPart(NamedTuple, Generic[T]):
@@ -135,7 +131,7 @@ class EntryPart(NamedTuple, Generic[T]):
 
 
 class BucketLayout:
-    """Where buckets begin: contiguous ranges that tile the 16-bit bucket hashes; an immutable value.
+    """The buckets of a segment: contiguous ranges that tile the 16-bit bucket hashes; an immutable value.
 
     Widths may differ, so that a hot hash can have a bucket of its own (see `keyshared.buckets.boundaries`). A bucket is
     an int in ``range(len(layout))``; any other is an `ArgumentError`.
@@ -232,7 +228,7 @@ class BucketLayout:
         return HashRange(start, self._splits[bucket] if bucket < len(self._splits) else HASH_STOP)
 
     def canonical_hash(self, bucket: int) -> int:
-        """Return the one hash that stands for a bucket where a broker keeps books by hash: its start, but never 0.
+        """Return the one hash that stands for a bucket where a broker counts by hash: its start, but never 0.
 
         Example:
             >>> [BucketLayout.equal_width(4).canonical_hash(bucket) for bucket in range(4)]

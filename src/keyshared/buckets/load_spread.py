@@ -57,7 +57,7 @@ class LoadSpread:
 
 
 class _Table:
-    """Who holds what while buckets are dealt. A consumer's burden is its load by its weight.
+    """The buckets of each consumer while they are dealt. A consumer's burden is its load by its weight.
 
     Buckets without load are dealt by number when their owner leaves, and never move otherwise.
     """

@@ -13,6 +13,7 @@ from math import lcm
 from typing import Final, Self, TypeAlias
 
 from keyshared._checks import check_kind, check_number, check_several, configuration, java_order, require
+from keyshared.buckets.boundaries import check_ranges
 from keyshared.buckets.layout import BUCKET_HASH, HASH_STOP, BucketLayout
 from keyshared.buckets.load_spread import LoadSpread, Owners, whole_numbers
 from keyshared.errors import ArgumentError, ConsumerExistsError
@@ -165,7 +166,7 @@ class BucketPlacement:
         """
         placement = cls.__new__(cls)
         spread = _move_minimal if loads is None else _checked_loads(layout, loads)
-        placement._start(layout, (), _checked_ranges(ranges).key_hash, spread)
+        placement._start(layout, (), check_ranges(ranges).key_hash, spread)
         placement._weights = _checked_consumers(ranges.owners if consumers is None else consumers)
         owners = tuple(ranges.owner(piece.start) for piece in layout.ranges)
         missing = set(ranges.owners) - placement._weights.keys()
@@ -230,7 +231,7 @@ class BucketPlacement:
 
     @property
     def ranges(self) -> RangeMap:
-        """Who owns which slot now; the same object until something changes. Without consumers it is one hole."""
+        """The owner of each slot; the same object until something changes. Without consumers it is one hole."""
         if self._ranges is None:
             stops = (*self._layout.splits, HASH_STOP)
             self._ranges = RangeMap.from_stops(stops, self._owners, key_hash=self._key_hash, slot_bits=_SLOT_BITS)
@@ -366,12 +367,6 @@ def _checked_loads(layout: BucketLayout, loads: Iterable[int | Fraction]) -> Loa
 @configuration()
 def _checked_layout(layout: object) -> BucketLayout:
     return check_kind("layout", layout, BucketLayout)
-
-
-def _checked_ranges(ranges: object) -> RangeMap:
-    if isinstance(ranges, RangeMap) and ranges.slot_bits == _SLOT_BITS:
-        return ranges
-    raise ArgumentError("ranges", ranges, f"be a RangeMap over 2**{_SLOT_BITS} slots")
 
 
 def _checked_consumers(consumers: Iterable[str] | Mapping[str, Weight]) -> dict[str, Weight]:

@@ -14,7 +14,7 @@ _PAIR: Final = 2  # a bucket and its token
 
 
 class SegmentCursors:
-    """How far one segment was read, and what of each bucket is settled. Buckets are not checked.
+    """The position of a reader in one segment, and a cursor for each bucket. Buckets are not checked.
 
     Attributes:
         buckets: The cursor of each bucket of which an entry was offered.

@@ -1,4 +1,4 @@
-"""What became of the records of several clusters: lost, perished, duplicated or reordered.
+"""Records of several clusters judged by where they arrived: lost, perished, duplicated or reordered.
 
 `judge` knows nothing of trees or flags: it looks at what arrived where. It judges real logs as well as simulated ones.
 """
@@ -45,7 +45,7 @@ class RecordFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationReport:
-    """What became of the records, on the clusters that are left. Each kind is sorted and names each case once.
+    """The faults among the records, on the clusters that are left. Each kind is sorted and names each case once.
 
     Attributes:
         produced: How many records there were.

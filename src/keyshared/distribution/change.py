@@ -4,12 +4,9 @@ The rule. When a link gets another target while copies are under way on the old 
 When levels are renumbered while records with old flags are unread, records are lost or doubled; when a cluster goes
 with records that it has not handed on, they are lost. So stop what changes, drain what it has written, and then change.
 A copy is due only at levels below the one that it came by, so levels drain from the highest to the lowest, each once.
-`Quiescence` walks through that, and only it makes the proof (`Quiesced`) that a change wants.
 
-A cluster that is added gets its history from the log of one cluster that has everything in the right order, whatever
-the flags of its records mean by now. Later records reach it by flags. Between the two lies a cut, one position in each
-log that is read for the new cluster. Around one cluster any position will do. Around several, the links that lead to
-the source of the history stop one level after the other, and where each of them stands is the cut.
+A cluster that is added gets its history from one log, and later records by flags. Between the two lies a cut: one
+position in each log that is read for the new cluster.
 """
 
 from collections.abc import Mapping
@@ -24,7 +21,7 @@ __all__ = ["LinkMove", "LinkStart", "Quiesced", "Quiescence", "TreeChange"]
 
 
 class _Tracked(Protocol):
-    """What is changed, and knows how often it was."""
+    """A tree, which knows how often it was changed."""
 
     @property
     def edition(self) -> int: ...
@@ -64,7 +61,7 @@ class TreeChange(Generic[_Tree]):
         fill: The link that fills a new cluster before the change comes into force: every record that its cluster has,
             up to where `starts` says, goes to the new cluster as ``fill.forward(CopyFlags())``, in order, whatever its
             own flags are. None if no cluster is added.
-        follows: New links that start where another one stands.
+        follows: New links that start at the position of another one.
     """
 
     before: _Tree
@@ -112,9 +109,8 @@ class TreeChange(Generic[_Tree]):
             7 'c2' at level 32 to 'c3'
             0 'c3' at level 32 to 'c1'
         """
-        for parameter, seen in (("log_ends", log_ends), ("positions", positions)):
-            if not isinstance(seen, Mapping):
-                raise ArgumentError(parameter, seen, "be a mapping to offsets")
+        check_mapping("log_ends", log_ends)
+        check_mapping("positions", positions)
         found = dict.fromkeys(self.added, 0)
         for added, leader in self.follows:
             found[added] = _offset("positions", leader, positions.get(leader))

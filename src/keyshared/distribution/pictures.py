@@ -1,6 +1,6 @@
 """Pictures of a distribution tree as text: for Mermaid, which GitHub and most wikis draw, and for Graphviz.
 
-Both show the shape with solid lines, and every link as an arrow with its level. Names are quoted, whatever is in them.
+Both show the shape with solid lines, and every link as an arrow with its level. Names may hold any characters.
 """
 
 from collections.abc import Callable, Iterator

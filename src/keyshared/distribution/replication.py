@@ -132,7 +132,7 @@ class Replication:
         Args:
             change: The change.
             starts: Where added links start: `TreeChange.starts`, if links that stood still have gone on since. By
-                default as everything stands now.
+                default from the present logs and positions.
             now_ms: When, not before the previous call.
 
         Raises:

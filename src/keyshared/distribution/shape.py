@@ -85,7 +85,7 @@ def parse(nested: Nested) -> Branch:
 
 
 def _read(nested: Nested, path: Path, seen: dict[str, Path]) -> Branch:
-    """Read a branch; names are checked on the way, so that parts which stand in it twice are not read twice."""
+    """Read a branch; names are checked on the way, so that parts that occur twice are not read twice."""
     if type(nested) is str and nested:
         if nested in seen:
             where = path_text(seen[nested])
@@ -151,7 +151,7 @@ def count_links(branch: Branch) -> int:
 
 
 def depth(branch: Branch) -> int:
-    """Count the nodes that stand one below the other, at most."""
+    """Count the nodes of the longest chain from the root to a cluster."""
     return 0 if isinstance(branch, str) else 1 + max(map(depth, branch.branches))
 
 

@@ -159,12 +159,12 @@ which get nothing from there otherwise
 
     @property
     def edition(self) -> int:
-        """How many changes led here. Changes and proofs are those of one edition; it is no part of equality."""
+        """The number of changes so far. Changes and proofs are those of one edition; it is no part of equality."""
         return self._edition
 
     @property
     def max_hops(self) -> int:
-        """How often a record is copied one after the other, at most: the longest chain of levels. O(n), n clusters."""
+        """The most copies that a record takes one after the other: the longest chain of levels. O(n), n clusters."""
         return max(map(len, map(self.levels, self.clusters)))
 
     @property

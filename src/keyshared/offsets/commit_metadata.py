@@ -1,4 +1,4 @@
-"""What a translated commit carries in its metadata: a tagged envelope behind whatever else is written there.
+"""The metadata of a translated commit: a tagged envelope behind the text of other programs.
 
 Kafka gives a commit one string of at most 4,096 bytes. Consumers use it: Kafka Streams keeps its stream time there,
 parallel-consumer the offsets acked above the commit. What they wrote is *foreign* here, and is kept byte for byte.

@@ -127,7 +127,7 @@ class OffsetIndex:
 
     @property
     def pieces(self) -> int:
-        """How many runs and loose blocks there are; the open block is not one of them."""
+        """The number of runs and loose blocks; the open block is not one of them."""
         return len(self._first)
 
     @property

@@ -1,4 +1,4 @@
-"""Where a record came from, and how far each origin has been processed: positions that mean the same on every cluster.
+"""The origin of records, and the last one processed of each origin: positions that mean the same on every cluster.
 
 If every record carries its origin and its offset there, then "the last offset of each origin that was processed" says
 what is done without any offset of the cluster that it was done on, and without a clock. That is a *provenance vector*.
@@ -26,8 +26,6 @@ __all__ = ["ProvenanceVector"]
 
 _FORMAT_VERSION: Final = 1
 
-_RECORD: Final = "an offset, an origin and the origin's offset"
-
 
 class ProvenanceVector:
     """The last processed offset of each origin.
@@ -51,10 +49,7 @@ class ProvenanceVector:
 
     def __init__(self, positions: Mapping[str, int] | None = None) -> None:
         self._positions: dict[str, int] = {}
-        given = {} if positions is None else positions
-        if not isinstance(given, Mapping):
-            raise ArgumentError("positions", positions, "be a mapping of origins to offsets")
-        for origin, offset in given.items():
+        for origin, offset in ({} if positions is None else check_mapping("positions", positions)).items():
             _check(origin, offset)
             self._positions[origin] = offset
 
@@ -83,14 +78,8 @@ class ProvenanceVector:
         Returns:
             The offset; None if all of them are covered: resume behind the last of them.
         """
-        return next(
-            (
-                at
-                for at, origin, offset in checked_rows("record", records, 3, _RECORD)
-                if not self.covers(origin, offset)
-            ),
-            None,
-        )
+        rows = checked_rows("record", records, 3, "an offset, an origin and the origin's offset")
+        return next((at for at, origin, offset in rows if not self.covers(origin, offset)), None)
 
     def find_uncovered(self, by_origin: Mapping[str, OffsetLookup]) -> int | None:
         """Do as `first_uncovered` without reading the log: by one look-up in an index of it for each origin.
@@ -162,11 +151,9 @@ class ProvenanceVector:
             >>> ProvenanceVector.from_json(ProvenanceVector({"eu": 7}).to_json())
             ProvenanceVector({'eu': 7})
         """
-        positions = checked_state("provenance vector", data, _FORMAT_VERSION, "positions")["positions"]
-        if positions is None:
-            raise SnapshotError("positions", None, "be a mapping of origins to offsets")
+        state = checked_state("provenance vector", data, _FORMAT_VERSION, "positions")
         try:
-            return cls(positions)
+            return cls(check_mapping("positions", state["positions"]))
         except ArgumentError as error:
             raise SnapshotError(*error.args) from error
 

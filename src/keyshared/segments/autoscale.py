@@ -1,4 +1,4 @@
-"""When to split, rebucket or merge: a pure function from a topic's load and consumers to at most one action.
+"""Autoscaling by splits, rebucketings and merges: a pure function from load and consumers to at most one action.
 
 Three passes, and the first that finds something to do decides. Consumers: if a subscription has more of them than there
 are segments, a busy topic gets another segment, and a quiet one more buckets. Load: the segment that exceeds a
@@ -162,7 +162,7 @@ class AutoScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastActions:
-    """When the topic was split, rebucketed and merged last, by hand or not; None for never."""
+    """The instants of the last split, rebucketing and merge, by hand or not; None for never."""
 
     split_ms: int | None = None
     rebucket_ms: int | None = None

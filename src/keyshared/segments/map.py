@@ -254,7 +254,7 @@ class SegmentMap:
 
     @property
     def epoch(self) -> int:
-        """How often the topic has changed. Of two maps of a topic the one with the greater epoch is newer."""
+        """The number of changes of the topic. Of two maps of a topic the one with the greater epoch is newer."""
         return self._epoch
 
     @property

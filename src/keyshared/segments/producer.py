@@ -30,7 +30,7 @@ class PublishEntry(NamedTuple):
 
 
 class _Lane:
-    """What is on its way to one segment."""
+    """The entries that are on their way to one segment."""
 
     __slots__ = ("batcher", "closing", "sealed", "segment", "unanswered")
 
@@ -39,7 +39,7 @@ class _Lane:
         self.batcher = BucketBatcher(segment.layout, limits)
         self.unanswered: dict[int, EntryBatch] = {}
         self.closing = False  # it refused something, or a newer map says that it is sealed
-        self.sealed = False  # the broker says so, and a newer map will tell what follows
+        self.sealed = False  # the broker has refused an entry for it; a newer map names the successors
 
 
 class SegmentProducer:

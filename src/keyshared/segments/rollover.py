@@ -4,8 +4,7 @@ A split, a merge or a rebucketing seals segments and opens successors. The messa
 the old segment, those after it in the new one, and buckets of the two need not be the same. So a reader that keeps the
 order of keys reads a successor only when every segment before it is *drained*: read to its end, and all of it settled.
 
-Drained is never recorded. It follows from two facts that have to be kept anyway: the cursors of the buckets, and that a
-reader came to the end of a sealed segment.
+Drained is never recorded: it follows from the cursors of the buckets, and from the end that a reader came to.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +33,7 @@ class SegmentState(StrEnum):
 
 
 class SegmentProgress:
-    """How far one ordered subscription is in every segment of a topic.
+    """The progress of one ordered subscription through the segments of a topic.
 
     Calls report a newer map, an entry that was read, one that is settled, the end of a segment; they return the
     segments that may be read from now on, lowest id first. A segment that is not there is an `UnknownSegmentError`. Not

@@ -1,19 +1,11 @@
 """Names of topics, groups and schema subjects, and their names on another cluster.
 
 On a cluster the topic ``orders`` has a technical name that a pattern makes of fields, such as
-``{tenant}-{instance}-{environment}-{topic}``, and its schemas stand in a registry under that name plus ``-key`` or
-``-value`` (TopicNameStrategy). Each cluster has a pattern of its own, so a distributor reads a name with one pattern
-and writes it with another one.
+``{tenant}-{instance}-{environment}-{topic}``, and its schemas have that name plus ``-key`` or ``-value``
+(TopicNameStrategy). A distributor reads a name with the pattern of one cluster and writes it with that of another.
 
-Reading is where it goes wrong: ``a-b-c`` fits ``{tenant}-{topic}`` twice if tenants may have a dash. So each field has
-a set of values that it may have, and *every* split of the name is tried. Two that fit are a result of their own, never
-a guess:
-
-- a *known* field has the values of the cluster's configuration, mostly one;
-
-- a *plain* field has any value without a separator, a separator being any text that stands between two fields;
-
-- any other field is *greedy*: any value that is not empty. By default only the last one that is not known is.
+``a-b-c`` fits ``{tenant}-{topic}`` twice if tenants may have a dash. So *every* split of a name is tried, and two that
+fit are a result of their own, never a guess.
 """
 
 import re
@@ -91,13 +83,13 @@ class NameProblem:
 
 
 class NamePattern:
-    """How a cluster makes names of fields. A value: never changes, and equal ones are equal.
+    """The pattern by which a cluster makes names of fields. A value: never changes, and equal ones are equal.
 
     Args:
         text: Literal text, and fields in braces: ``{tenant}-{topic}``. Each field is named once.
         known: Fields whose values the cluster's configuration knows: one value, or several. They may have separators.
-        plain: Fields that never have a separator. None for all but the last of those that are not known; empty for no
-            field at all, and then every name that has two splits is ambiguous.
+        plain: Fields that never have a separator, which is any text between two fields. None for all but the last of
+            those that are not known; empty for no field at all. Any other field has any value that is not empty.
         suffixes: What follows the pattern, exactly one of them; none for topics and groups. See `for_subjects`.
 
     Source:
@@ -175,9 +167,7 @@ class NamePattern:
         for group in _BRACKETS.finditer(check_text("text", text)):
             before, behind = text[: group.start()], text[group.end() :]
             if (before and not before.endswith(separator)) or (behind and not behind.startswith(separator)):
-                raise ArgumentError(
-                    "text", text, f"have {shown(separator)} between a bracket and what stands beside it"
-                )
+                raise ArgumentError("text", text, f"have {shown(separator)} between a bracket and what is beside it")
         flat = _BRACKETS.sub(lambda group: group[1].replace("|", separator), text)
         braced = separator.join(f"{{{field}}}" for field in flat.split(separator))
         if _FIELD.sub("", braced) != separator * (braced.count("{") - 1):
@@ -196,7 +186,7 @@ class NamePattern:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """What may follow the pattern; the empty text if nothing does."""
+        """The suffixes that may follow the pattern; the empty text if none does."""
         return self._suffixes
 
     def for_subjects(self, suffixes: Sequence[str] = SUBJECT_SUFFIXES) -> "NamePattern":

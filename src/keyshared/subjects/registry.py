@@ -16,7 +16,7 @@ _Setting = TypeVar("_Setting", bound=StrEnum)
 
 
 class Mode(StrEnum):
-    """What a registry lets its clients do with a subject."""
+    """The changes that a registry lets its clients make to a subject."""
 
     READWRITE = "READWRITE"  # the registry gives out ids itself
     READONLY = "READONLY"  # nothing can be changed
@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class Compatibility(StrEnum):
-    """How a new version of a subject may differ from those before it."""
+    """The rule by which a new version of a subject may differ from those before it."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -95,7 +95,7 @@ class Registration:
 
     @property
     def content(self) -> tuple[str, str, tuple[Reference, ...]]:
-        """What an id stands for: type, text and references."""
+        """The schema that an id names: type, text and references."""
         return self.schema_type, self.schema, tuple(sorted(self.references))
 
 
