@@ -42,33 +42,11 @@ def test_without_consumers_every_message_is_dropped() -> None:
     assert [None, None] == [router().route(key) for key in ("a", None)]
 
 
-def test_text_and_its_bytes_are_one_key() -> None:
-    assert "bob" == router("ann", "bob").route("b") == router("ann", "bob").route(b"b")
-
-
 def test_a_key_that_no_filter_accepts_is_dropped() -> None:
     made = KeyRouter(AlphabetRing())
     made.add_consumer("ann", filters=["payment", "ship*"])
 
     assert ["ann", "ann", None] == [made.route(key) for key in ("payment", "shipping", "invoice")]
-
-
-def test_an_inactive_consumers_keys_go_at_once_to_the_next_on_the_ring_and_come_back() -> None:
-    made = router("ann", "bob", "cat")
-
-    made.set_inactive("bob")
-    assert ["ann", "cat", "cat"] == [made.route(key) for key in ("a", "b", "c")]
-    made.set_inactive("cat")
-    assert ["ann", "ann", "ann"] == [made.route(key) for key in ("a", "b", "c")]
-    made.set_active("bob")
-    assert ["ann", "bob", "ann"] == [made.route(key) for key in ("a", "b", "c")]
-
-
-def test_with_everyone_inactive_nobody_owns_anything() -> None:
-    made = router("ann")
-
-    made.set_inactive("ann")
-    assert (None, None, None) == (made.owner("a"), made.route("a"), made.route(None))
 
 
 def test_a_full_channel_drops_its_keys_and_hands_them_to_nobody_else() -> None:
@@ -79,44 +57,6 @@ def test_a_full_channel_drops_its_keys_and_hands_them_to_nobody_else() -> None:
     assert "ann" == made.route("a")
     made.set_ready("bob")
     assert "bob" == made.route("b")
-
-
-def test_a_full_channel_stays_full_while_its_consumer_is_away() -> None:
-    made = router("ann", "bob")
-    made.set_full("bob")
-
-    made.set_inactive("bob")
-    assert "ann" == made.route("b")
-    made.set_active("bob")
-    assert None is made.route("b")
-
-
-def test_a_change_of_filters_or_weight_moves_keys_at_once() -> None:
-    made = router("ann", "cat")
-
-    made.set_weight("ann", 2)
-    assert "ann" == made.owner("b")
-    made.set_filters("ann", ["a*"])
-    assert "cat" == made.owner("b")
-
-
-def test_a_consumer_that_leaves_takes_its_state_with_it() -> None:
-    made = router("ann", "bob")
-    made.set_full("bob")
-    made.set_inactive("bob")
-
-    made.remove_consumer("bob")
-    assert "ann" == made.route("b")
-    made.add_consumer("bob")
-    assert "bob" == made.route("b")
-
-
-def test_saying_that_an_unknown_consumer_is_gone_changes_nothing() -> None:
-    made = router("ann")
-
-    made.remove_consumer("bob")
-    made.set_inactive("bob")
-    assert "ann" == made.route("b")
 
 
 def test_keys_of_a_consumer_that_only_the_placement_knows_go_nowhere() -> None:
@@ -223,11 +163,13 @@ def test_a_mistake_is_named_and_changes_nothing(
 @pytest.mark.parametrize(
     ("breakage", "fact"),
     [
-        (lambda r: setattr(r._members["ann"], "accepts", KeyFilter(["x"])), "filter"),
-        (lambda r: r._routing.acceptance.add("zoe", KeyFilter()), "routing knows every consumer's filter"),
-        (lambda r: setattr(r._members["ann"], "full", True), "turns"),
+        (lambda r: r._full.add("zoe"), "routing knows every consumer"),
+        (lambda r: r._away.add("zoe"), "routing knows every consumer"),
+        (lambda r: r._routing.acceptance.add("zoe", KeyFilter()), "routing knows every consumer and its filter"),
+        (lambda r: r._full.add("ann"), "turns"),
         (lambda r: setattr(r._routing, "_selective", 5), "counts"),
     ],
+    ids=["full", "away", "filters", "turns", "routing"],
 )
 def test_a_drift_of_its_books_is_named(breakage: Callable[[KeyRouter], None], fact: str) -> None:
     made = router("ann", "bob")

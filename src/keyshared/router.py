@@ -18,22 +18,6 @@ from keyshared.placement.range_map import Weight
 __all__ = ["KeyRouter"]
 
 
-class _Member:
-    """The state of one consumer, as the host reported it."""
-
-    __slots__ = ("accepts", "active", "full")
-
-    def __init__(self, accepts: KeyFilter) -> None:
-        self.accepts = accepts
-        self.active = True
-        self.full = False
-
-    @property
-    def takes_keyless(self) -> bool:
-        """Whether a message without a key may go there now."""
-        return self.active and not self.full and self.accepts.takes_keyless
-
-
 class KeyRouter:
     """Routes messages to consumers by key, without acks, retries or a cursor.
 
@@ -68,13 +52,14 @@ class KeyRouter:
         None
     """
 
-    __slots__ = ("_members", "_routing", "_turns")
+    __slots__ = ("_away", "_full", "_routing", "_turns")
 
     def __init__(self, placement: Placement) -> None:
         check_members("placement", placement, Placement)
         self._routing = Routing(placement)
-        self._members: dict[str, _Member] = {}
-        # Who may get the next message without a key, longest waiting first.
+        self._away: set[str] = set()
+        self._full: set[str] = set()
+        # The consumers that may get the next message without a key, longest waiting first.
         self._turns: OrderedDict[str, None] = OrderedDict()
 
     def add_consumer(self, name: str, *, filters: Iterable[str] = (), weight: Weight | None = None) -> None:
@@ -97,33 +82,31 @@ class KeyRouter:
             ('c1', None)
         """
         check_kind("name", name, str)
-        if name in self._members:
+        if name in self._routing.filters:
             raise ConsumerExistsError(name)
-        member = _Member(KeyFilter(filters))
-        self._routing.join(name, member.accepts, weight)
-        self._members[name] = member
-        self._update_turn(name, member)
+        self._routing.join(name, KeyFilter(filters), weight)
+        self._update_turn(name)
 
     def remove_consumer(self, name: str) -> None:
         """Remove a consumer; its keys go to the others. An unknown name is ignored."""
         check_kind("name", name, str)
-        if name in self._members:
+        if name in self._routing.filters:
             self._routing.leave(name)
             self._routing.forget(name)
-            del self._members[name]
+            self._away.discard(name)
+            self._full.discard(name)
             self._turns.pop(name, None)
 
     def set_filters(self, name: str, filters: Iterable[str]) -> None:
         """Replace the filters of a consumer; raises `UnknownConsumerError`, or `ArgumentError` for a pattern."""
         accepts = KeyFilter(filters)
-        member = self._member(name)
-        member.accepts = accepts
+        self._check_known(name)
         self._routing.set_filter(name, accepts)
-        self._update_turn(name, member)
+        self._update_turn(name)
 
     def set_weight(self, name: str, weight: Weight) -> None:
         """Change a consumer's share of the keys; raises `UnknownConsumerError`, or `ArgumentError` for the weight."""
-        self._member(name)
+        self._check_known(name)
         self._routing.set_weight(name, weight)
 
     def set_inactive(self, name: str) -> None:
@@ -146,27 +129,35 @@ class KeyRouter:
             'c2'
         """
         check_kind("name", name, str)
-        member = self._members.get(name)
-        if member is not None:
-            self._set_active(name, member, active=False)
+        if name in self._routing.filters:
+            self._away.add(name)
+            self._routing.set_away(name, away=True)
+            self._update_turn(name)
 
     def set_active(self, name: str) -> None:
         """Report that a consumer is connected again: it has its keys back; raises `UnknownConsumerError`.
 
         Its channel stays full or ready, as it was reported last.
         """
-        self._set_active(name, self._member(name), active=True)
+        self._check_known(name)
+        self._away.discard(name)
+        self._routing.set_away(name, away=False)
+        self._update_turn(name)
 
     def set_full(self, name: str) -> None:
         """Report that a consumer's channel is full: `route` returns None for its keys.
 
         Raises `UnknownConsumerError`.
         """
-        self._set_full(name, full=True)
+        self._check_known(name)
+        self._full.add(name)
+        self._update_turn(name)
 
     def set_ready(self, name: str) -> None:
         """Report that a consumer's channel has capacity again; raises `UnknownConsumerError`."""
-        self._set_full(name, full=False)
+        self._check_known(name)
+        self._full.discard(name)
+        self._update_turn(name)
 
     def route(self, key: Key) -> str | None:
         """Return the consumer that a message goes to now.
@@ -192,7 +183,7 @@ class KeyRouter:
         if data is None:
             return self._next_turn()
         name = self._routing.owner(data)
-        return None if name is None or self._members[name].full else name
+        return None if name in self._full else name
 
     def owner(self, key: Key) -> str | None:
         """Return the active consumer that owns a key, its channel full or not; None if there is none, or no key."""
@@ -202,31 +193,22 @@ class KeyRouter:
     def check_invariants(self) -> None:
         """Raise `InvariantError` if turns and routing contradict the consumers; for tests. O(consumers)."""
         self._routing.check_invariants()
-        filters = {name: member.accepts for name, member in self._members.items()}
-        if filters != self._routing.filters or filters != self._routing.acceptance.filters:
-            raise InvariantError("routing knows every consumer's filter")
-        if set(self._turns) != {name for name, member in self._members.items() if member.takes_keyless}:
+        filters = self._routing.filters
+        if not filters.keys() >= self._away | self._full or filters != self._routing.acceptance.filters:
+            raise InvariantError("routing knows every consumer and its filter")
+        if set(self._turns) != {name for name in filters if self._takes_keyless(name)}:
             raise InvariantError("every consumer that may get messages without a key takes turns")
 
-    def _member(self, name: str) -> _Member:
-        member = self._members.get(check_kind("name", name, str))
-        if member is None:
+    def _check_known(self, name: str) -> None:
+        if check_kind("name", name, str) not in self._routing.filters:
             raise UnknownConsumerError(name)
-        return member
 
-    def _set_active(self, name: str, member: _Member, *, active: bool) -> None:
-        member.active = active
-        self._routing.set_away(name, away=not active)
-        self._update_turn(name, member)
+    def _takes_keyless(self, name: str) -> bool:
+        return name not in self._away and name not in self._full and self._routing.filters[name].takes_keyless
 
-    def _set_full(self, name: str, *, full: bool) -> None:
-        member = self._member(name)
-        member.full = full
-        self._update_turn(name, member)
-
-    def _update_turn(self, name: str, member: _Member) -> None:
+    def _update_turn(self, name: str) -> None:
         # A consumer that may still get them keeps its turn: the same report twice must not push it back.
-        if not member.takes_keyless:
+        if not self._takes_keyless(name):
             self._turns.pop(name, None)
         elif name not in self._turns:
             self._turns[name] = None
