@@ -7,7 +7,9 @@ from random import Random
 
 from benchmarks._harness import Report, Scale, repeated, turns
 
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Placement
+from keyshared.placement import HashRange, Placement
+from keyshared.placement.assigned import AssignedRanges, ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 
 CONSUMERS = (1, 10, 100)

@@ -10,7 +10,8 @@ from tests.alphabet import FIRST_LETTER
 from keyshared.config import DispatcherConfig, Rules
 from keyshared.effects import Effect
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
-from keyshared.placement import AssignedRanges, HashRange
+from keyshared.placement import HashRange
+from keyshared.placement.assigned import AssignedRanges
 
 __all__ = [
     "WatchedQueue",

@@ -57,7 +57,9 @@ from keyshared.offsets import (
     ProvenanceVector,
     TargetGroup,
 )
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
+from keyshared.placement.assigned import AssignedRanges, ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import (

@@ -7,9 +7,9 @@ import copy
 import pickle
 from typing import TYPE_CHECKING, NamedTuple, assert_never, assert_type, get_args, get_origin
 
-from keyshared import DeadLetter, Deliver, Effect, HashRing, KeySharedDispatcher, LeaseQueue, RetryPolicy
+from keyshared import DeadLetter, Deliver, Effect, HashRing, KeySharedDispatcher, RetryPolicy
 from keyshared.config import DispatcherConfig
-from keyshared.leases import Lease, Leased, NothingToLease, Reservation
+from keyshared.leases import Lease, Leased, LeaseQueue, NothingToLease, Reservation
 
 if TYPE_CHECKING:
     from keyshared.dispatcher import Message

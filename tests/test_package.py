@@ -32,6 +32,7 @@ NOT_AT_THE_DOOR = (
             "offsets",
             "placement.assigned",
             "placement.autosplit",
+            "router",
             "run",
             "segments",
             "simulate",
@@ -54,8 +55,8 @@ NOT_AT_THE_DOOR = (
         "threading",
     ),
 )
-MOST_MODULES = 60  # of keyshared, packages counted; it had 77 when everything stood at the top
-MOST_NAMES = 23
+MOST_MODULES = 52  # of keyshared, packages counted; it had 77 when everything stood at the top
+MOST_NAMES = 20
 
 
 def test_the_version_has_three_numbers() -> None:
@@ -84,12 +85,6 @@ def test_every_name_offered_at_the_top_is_there() -> None:
 def test_no_package_offers_a_name_that_one_of_its_modules_has(name: str) -> None:
     module = importlib.import_module(name)
     assert set() == set(module.__all__) & {one.name for one in pkgutil.iter_modules(getattr(module, "__path__", []))}
-
-
-@pytest.mark.parametrize("name", ["keyshared", "keyshared.placement"])
-def test_a_name_that_a_package_does_not_have_is_refused(name: str) -> None:
-    with pytest.raises(AttributeError, match=f"module '{re.escape(name)}' has no attribute 'nothing'"):
-        _ = importlib.import_module(name).nothing
 
 
 @pytest.fixture(scope="module")

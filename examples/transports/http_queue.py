@@ -13,7 +13,7 @@ from starlette.routing import Route
 from keyshared.config import DispatcherConfig
 from keyshared.effects import DeadLetter, Done, Load
 from keyshared.leases import InvalidHandle, Lease, LeaseAnswer, LeaseConfig, LeaseQueue
-from keyshared.placement import AssignedRanges
+from keyshared.placement.assigned import AssignedRanges
 
 CONFIG = LeaseConfig(dispatcher=DispatcherConfig(tell_settled=True, max_in_flight_per_consumer=10_000))
 ROWS = 1_000  # that one request may read: others wait meanwhile

@@ -1,7 +1,7 @@
 """Per-key ordered, multi-consumer dispatch: pure, sans-IO primitives and the dispatcher that composes them.
 
 A first program needs these names. Everything else is in its package: `keyshared.placement`, `keyshared.leases`,
-`keyshared.effects`, `keyshared.errors`, ...
+`keyshared.run`, `keyshared.router`, `keyshared.window`, `keyshared.effects`, `keyshared.errors`, ...
 
 >>> from keyshared import HashRing, KeySharedDispatcher
 >>> dispatcher = KeySharedDispatcher(HashRing())
@@ -14,7 +14,7 @@ A first program needs these names. Everything else is in its package: `keyshared
 """
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from keyshared._core.machine import Machine
 from keyshared.config import Backoff, DispatcherConfig, Poison, RetryPolicy
@@ -25,11 +25,6 @@ from keyshared.errors import KeySharedError
 from keyshared.glob import KeyFilter
 from keyshared.placement.range_map import HashRange, RangeMap
 from keyshared.ring import HashRing
-from keyshared.router import KeyRouter
-from keyshared.window import InFlightWindow
-
-if TYPE_CHECKING:
-    from keyshared.leases import LeaseConfig, LeaseQueue
 
 __version__ = "0.2.0"
 
@@ -47,28 +42,12 @@ __all__ = [
     "Effect",
     "HashRange",
     "HashRing",
-    "InFlightWindow",
     "KeyFilter",
-    "KeyRouter",
     "KeySharedDispatcher",
     "KeySharedError",
-    "LeaseConfig",
-    "LeaseQueue",
     "Load",
     "Poison",
     "RangeMap",
     "Resumed",
     "RetryPolicy",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name in {"LeaseConfig", "LeaseQueue"}:  # who leases nothing saves a seventh of the import
-            from keyshared import leases  # noqa: PLC0415
-
-            return getattr(leases, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ from tests.leasing import WatchedQueue, assigned, lease_config, letters
 
 from keyshared.config import DrainUnit
 from keyshared.leases import Lease, LeaseQueue
-from keyshared.placement import member_name
+from keyshared.placement.assigned import member_name
 
 Identity: TypeAlias = tuple[str, str]
 

@@ -8,7 +8,8 @@ import pytest
 
 from keyshared.errors import RangeOverlapError, UnownedSlotError
 from keyshared.hashing import CELERIANT_BE, CELERIANT_LE, KeyHash, partition_key_bytes
-from keyshared.placement import AssignedRanges, HashRange, Moved, Unowned, member_name
+from keyshared.placement import HashRange, Moved
+from keyshared.placement.assigned import AssignedRanges, Unowned, member_name
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "celeriant_slots.json").read_text("utf-8"))
 LOWER, UPPER = HashRange.inclusive(0, 0x7FFF), HashRange.inclusive(0x8000, 0xFFFF)

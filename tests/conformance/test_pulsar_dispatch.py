@@ -14,7 +14,7 @@ from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, DrainUnit
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import BlockReason, Deliver, Effect, Load
-from keyshared.placement import ExclusiveRanges
+from keyshared.placement.assigned import ExclusiveRanges
 from keyshared.ring import HashRing
 
 per_unit = pytest.mark.parametrize("unit", [DrainUnit.KEY, DrainUnit.HASH])

@@ -11,7 +11,9 @@ import pytest
 
 from keyshared.errors import ArgumentError, KeySharedError, MisuseError, RangeOverlapError, UnknownConsumerError
 from keyshared.hashing import MURMUR3_32, PULSAR_RANGES, PULSAR_RING
-from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement import HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement.assigned import ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 
 _DATA = Path(__file__).parent / "data"

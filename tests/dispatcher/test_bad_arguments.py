@@ -26,7 +26,8 @@ from keyshared.errors import (
 )
 from keyshared.hashing import KeyHash
 from keyshared.leases import LeaseQueue
-from keyshared.placement import AssignedRanges, HashRange
+from keyshared.placement import HashRange
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.ring import HashRing
 
 NOW = 1_000

@@ -11,7 +11,8 @@ from keyshared.config import DispatcherConfig, DrainUnit, RetryPolicy
 from keyshared.dispatcher import Blocking, KeySharedDispatcher
 from keyshared.effects import BlockReason, DeadLetter, Evicted
 from keyshared.errors import ArgumentError
-from keyshared.placement import AssignedRanges, HashRange
+from keyshared.placement import HashRange
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.ring import HashRing
 
 LARGER = [DrainUnit.HASH, DrainUnit.RANGE]

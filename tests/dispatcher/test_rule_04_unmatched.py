@@ -11,7 +11,8 @@ from keyshared.effects import BlockReason, Effect, Skipped, SkipReason
 from keyshared.errors import UnmatchedKeyError
 from keyshared.glob import Glob
 from keyshared.hashing import key_bytes
-from keyshared.placement import AssignedRanges, HashRange
+from keyshared.placement import HashRange
+from keyshared.placement.assigned import AssignedRanges
 
 
 def with_filters(unmatched: Unmatched = Unmatched.SKIP, **filters: list[str]) -> Watched:

@@ -9,7 +9,7 @@ import pytest
 from keyshared.config import DispatcherConfig, Poison, RetryPolicy, Unmatched
 from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.journal import Command, Journal, OutcomeRow
-from keyshared.placement import AutoSplit
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 
 TIGHT = DispatcherConfig(window=2, max_tracked=2, ack_timeout_ms=None)

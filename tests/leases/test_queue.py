@@ -65,7 +65,7 @@ from keyshared.leases import (
     NothingToLease,
 )
 from keyshared.leases.table import LeaseTable
-from keyshared.placement import AssignedRanges
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.ring import HashRing
 
 NOT_READY = NothingToLease(EmptyReason.NOT_READY)

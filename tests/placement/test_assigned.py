@@ -20,7 +20,8 @@ from keyshared.errors import (
     UnownedSlotError,
 )
 from keyshared.hashing import DANUBE_32
-from keyshared.placement import AssignedRanges, HashRange, Moved, RangeMap, Unowned, member_name
+from keyshared.placement import HashRange, Moved, RangeMap
+from keyshared.placement.assigned import AssignedRanges, Unowned, member_name
 from keyshared.ring import HashRing
 
 SIZE = 65536

@@ -20,7 +20,8 @@ from keyshared.errors import (
     UnknownConsumerError,
 )
 from keyshared.hashing import PULSAR_RANGES
-from keyshared.placement import AutoSplit, Moved, RangeMap
+from keyshared.placement import Moved, RangeMap
+from keyshared.placement.autosplit import AutoSplit
 
 
 def runs(placement: AutoSplit) -> list[tuple[int, int, str | None]]:

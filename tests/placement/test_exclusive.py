@@ -20,7 +20,8 @@ from keyshared.errors import (
     UnknownConsumerError,
 )
 from keyshared.hashing import PULSAR_RANGES
-from keyshared.placement import ExclusiveRanges, HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, Moved, RangeMap
+from keyshared.placement.assigned import ExclusiveRanges
 
 
 def small(**declared: Any) -> ExclusiveRanges:

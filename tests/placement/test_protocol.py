@@ -7,7 +7,9 @@ import pytest
 from keyshared.buckets import BucketLayout, BucketPlacement
 from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
 from keyshared.hashing import XXH64_SEED_42
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Placement, RangeMap
+from keyshared.placement import HashRange, Placement, RangeMap
+from keyshared.placement.assigned import AssignedRanges, ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 
 WEIGHTED: dict[str, Placement] = {

@@ -22,7 +22,8 @@ from keyshared.config import DrainUnit, GroupLimits, KeySessions, LookAhead, OnE
 from keyshared.dispatcher import StoredLetter
 from keyshared.effects import KeyEnding, Load
 from keyshared.errors import ConfigError, KeySharedError, WindowFullError
-from keyshared.placement import AssignedRanges, HashRange
+from keyshared.placement import HashRange
+from keyshared.placement.assigned import AssignedRanges
 
 POISONS: dict[str, dict[str, Any]] = {
     "drop": {"poison": Poison.DROP},

@@ -13,7 +13,7 @@ from keyshared.config import Rules
 from keyshared.dispatcher import ConsumerState
 from keyshared.effects import CursorAdvanced, DeadLetter, Deliver, Done, Effect, Ending, Load, Resumed
 from keyshared.leases import Lease, LeaseAnswer, LeaseConfig, LeaseQueue, Reservation
-from keyshared.placement import AssignedRanges
+from keyshared.placement.assigned import AssignedRanges
 
 __all__ = ["RANKS", "Call", "Host", "bring_to_an_end"]
 

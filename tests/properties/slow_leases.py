@@ -13,7 +13,7 @@ from tests.properties.slow_groups import SlowGroup, name_of_group
 
 from keyshared.config import DrainUnit, GroupLimits, Poison, Rules
 from keyshared.leases import LeaseConfig
-from keyshared.placement import AssignedRanges
+from keyshared.placement.assigned import AssignedRanges
 
 __all__ = ["ForbiddenError", "Hold", "Message", "SlowLeases"]
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyshared.errors import ArgumentError, RangeOverlapError
-from keyshared.placement import AssignedRanges, HashRange, Moved
+from keyshared.placement import HashRange, Moved
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.ring import HashRing
 
 BITS = 4

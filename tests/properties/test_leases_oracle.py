@@ -52,7 +52,7 @@ from keyshared.leases import (
 from keyshared.leases import queue as leases
 from keyshared.leases.state import LeaseState
 from keyshared.leases.table import LeaseTable
-from keyshared.placement import AssignedRanges
+from keyshared.placement.assigned import AssignedRanges
 
 _Option = TypeVar("_Option")
 

@@ -14,7 +14,9 @@ from tests.properties.watch import Watch
 from keyshared.config import DrainUnit, Unmatched
 from keyshared.dispatcher import ConsumerState
 from keyshared.hashing import key_bytes, pulsar_range_hash
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, Moved, Placement
+from keyshared.placement import HashRange, Moved, Placement
+from keyshared.placement.assigned import AssignedRanges, ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 from keyshared.testing import Promise, Violation
 

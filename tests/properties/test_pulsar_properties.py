@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from keyshared.errors import KeySharedError, MisuseError, RangeOverlapError
 from keyshared.hashing import pulsar_ring_hash
-from keyshared.placement import AutoSplit, ExclusiveRanges, HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement import HashRange, Moved, RangeMap, gained, lost
+from keyshared.placement.assigned import ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 
 SIZE = 16

@@ -34,7 +34,9 @@ from keyshared.effects import CursorAdvanced
 from keyshared.errors import InvariantError, KeySharedError
 from keyshared.leases import LeaseQueue
 from keyshared.offsets import OffsetIndex
-from keyshared.placement import AssignedRanges, AutoSplit, ExclusiveRanges, HashRange, RangeMap
+from keyshared.placement import HashRange, RangeMap
+from keyshared.placement.assigned import AssignedRanges, ExclusiveRanges
+from keyshared.placement.autosplit import AutoSplit
 from keyshared.ring import HashRing
 from keyshared.router import KeyRouter
 from keyshared.segments import SegmentMap, SegmentProducer, SegmentProgress

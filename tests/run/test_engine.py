@@ -11,7 +11,7 @@ from keyshared import DispatcherConfig, KeySharedDispatcher, Poison, RetryPolicy
 from keyshared.dispatcher import Blocking
 from keyshared.effects import Blocked, BlockReason, Dropped, Spilled
 from keyshared.errors import ArgumentError
-from keyshared.placement import AssignedRanges
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.run import BusyKey, Hooks, PartlyDone, Reject, RetryLater, RunnerConfig, StoppedError, UnknownLogError
 from keyshared.run.actions import (
     Cancel,

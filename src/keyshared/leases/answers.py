@@ -78,7 +78,8 @@ class LeaseAnswers(Generic[Item]):
         With ``ordering_required`` every older one that the lease covers, whatever its key.
 
         Example:
-            >>> from keyshared import DispatcherConfig, HashRing, LeaseConfig, LeaseQueue
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> from keyshared.leases import LeaseConfig, LeaseQueue
             >>> queue = LeaseQueue(HashRing(), LeaseConfig(dispatcher=DispatcherConfig(batch_per_key=3)))
             >>> _ = queue.add_consumer("c1"), [queue.offer(offset, "order-1") for offset in range(4)]
             >>> lease, _ = queue.consume("c1", 10)
@@ -117,7 +118,8 @@ class LeaseAnswers(Generic[Item]):
         """End a delivery that no retry can help: the message is poison now, whatever deliveries it had left.
 
         Example:
-            >>> from keyshared import HashRing, LeaseQueue
+            >>> from keyshared import HashRing
+            >>> from keyshared.leases import LeaseQueue
             >>> queue = LeaseQueue(HashRing())
             >>> _ = queue.add_consumer("c1"), queue.offer(0, "order-1")
             >>> lease, _ = queue.consume("c1")
@@ -201,7 +203,8 @@ class LeaseAnswers(Generic[Item]):
             Those that were not taken: what is outstanding, and all of them while the key is in quarantine.
 
         Example:
-            >>> from keyshared import DispatcherConfig, HashRing, LeaseConfig, LeaseQueue
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> from keyshared.leases import LeaseConfig, LeaseQueue
             >>> from keyshared.dispatcher import StoredLetter
             >>> queue = LeaseQueue(HashRing(), LeaseConfig(dispatcher=DispatcherConfig(redrive=True)))
             >>> _ = queue.add_consumer("c1"), queue.offer(0, "order-1", "created"), queue.offer(1, "order-1", "paid")
@@ -247,7 +250,8 @@ class LeaseAnswers(Generic[Item]):
         A group's turns are taken, and its permits used, when a consumer reserves.
 
         Example:
-            >>> from keyshared import HashRing, LeaseQueue
+            >>> from keyshared import HashRing
+            >>> from keyshared.leases import LeaseQueue
             >>> from keyshared.config import Rules
             >>> rules = Rules(mark="tenants-1", group_of=lambda key: key.partition(b"/")[0].decode())
             >>> queue = LeaseQueue(HashRing(), rules=rules)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Self
 
-from keyshared import placement as placements
 from keyshared._checks import (
     check_int,
     check_kind,
@@ -37,6 +36,7 @@ from keyshared.leases.values import (
     NothingToLease,
     Reservation,
 )
+from keyshared.placement.assigned import AssignedRanges
 from keyshared.placement.protocol import Placement
 from keyshared.placement.range_map import Weight
 
@@ -60,7 +60,7 @@ class LeaseQueue(LeaseAnswers[Item]):
     call accepts or refuses `offer`, `add_consumer`, `set_placement`, `redrive` and groups. Call `handle_timeout` before
     them to let time act. Not thread-safe.
 
-    A consumer is one name; `keyshared.placement.member_name` makes one of a group and an id.
+    A consumer is one name; `keyshared.placement.assigned.member_name` makes one of a group and an id.
 
     Args:
         placement: Where keys go; copied. None with ``ordering_required``, where the consumer that asks first gets all.
@@ -107,7 +107,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         if (placement is None) is not is_line:
             wanted = "None with ordering_required" if is_line else "a placement, unless ordering_required is set"
             raise ArgumentError("placement", placement, f"be {wanted}")
-        where = placements.AssignedRanges.sole_owner() if placement is None else placement
+        where = AssignedRanges.sole_owner() if placement is None else placement
         self._start(config, KeySharedDispatcher(where, config.for_dispatcher(), rules=rules))
         self._state.table.begin_epoch(epoch)
 
@@ -347,7 +347,8 @@ class LeaseQueue(LeaseAnswers[Item]):
             ready; `reserve` may still return only the `Load` of a spilled message that comes before it.
 
         Example:
-            >>> from keyshared import HashRing, LeaseQueue
+            >>> from keyshared import HashRing
+            >>> from keyshared.leases import LeaseQueue
             >>> queue = LeaseQueue(HashRing())
             >>> _ = queue.add_consumer("c1"), queue.offer(0, "k")
             >>> lease, _ = queue.consume("c1")
@@ -363,7 +364,8 @@ class LeaseQueue(LeaseAnswers[Item]):
         """Return `KeySharedDispatcher.health`, in which ``delivered`` counts messages of leases, not of reservations.
 
         Example:
-            >>> from keyshared import DispatcherConfig, HashRing, LeaseConfig, LeaseQueue
+            >>> from keyshared import DispatcherConfig, HashRing
+            >>> from keyshared.leases import LeaseConfig, LeaseQueue
             >>> queue = LeaseQueue(HashRing(), LeaseConfig(dispatcher=DispatcherConfig(measure=True)))
             >>> _ = queue.add_consumer("c1"), queue.offer(0, "a"), queue.reserve("c1", now_ms=2_000)
             >>> queue.health().oldest_ms, queue.health().delivered
@@ -409,7 +411,7 @@ class LeaseQueue(LeaseAnswers[Item]):
         """
         new = cls(placement, config, rules=rules)
         data = unsealed(state, SNAPSHOT_VERSION)
-        line = placements.AssignedRanges.sole_owner(data.field("line").maybe(Reader.text))
+        line = AssignedRanges.sole_owner(data.field("line").maybe(Reader.text))
         dispatcher = KeySharedDispatcher.restore(
             data.field("dispatcher").raw,
             line if placement is None else placement,

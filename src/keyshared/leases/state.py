@@ -7,7 +7,6 @@ who holds a key, what waits and why, how often a delivery failed, and how far th
 from itertools import chain
 from typing import Any, Final
 
-from keyshared import placement as placements
 from keyshared._checks import checked_now, require
 from keyshared._core.reader import Reader
 from keyshared.dispatcher import KeySharedDispatcher
@@ -26,6 +25,7 @@ from keyshared.effects import (
 from keyshared.leases.config import LeaseConfig
 from keyshared.leases.table import Grant, LeaseTable
 from keyshared.leases.values import EmptyReason, InvalidHandle, InvalidHandleReason, NothingToLease
+from keyshared.placement.assigned import AssignedRanges
 
 __all__ = ["Effects", "LeaseState"]
 
@@ -96,7 +96,7 @@ class LeaseState:
         moved: Effects = []
         if self._is_line and self.line != consumer:
             # No other consumer holds anything, so nothing has to drain.
-            moved = self.dispatcher.set_placement(placements.AssignedRanges.sole_owner(consumer), now_ms=self.now)
+            moved = self.dispatcher.set_placement(AssignedRanges.sole_owner(consumer), now_ms=self.now)
         effects = self.machine.pull(consumer, min(most, capacity), None, per_key, self.now)
         taken = [effect for effect in effects if isinstance(effect, Deliver)]
         others: Effects = [effect for effect in effects if not isinstance(effect, Deliver)]
