@@ -151,7 +151,9 @@ def simulate_log(spark: SparkSession, folder: Path, rows: int) -> None:
 
 def audit_log(spark: SparkSession, folder: Path, rows: int) -> None:
     log = spark.read.parquet(str(folder / f"log-{rows}"))
-    broken = ks.audit(ks.simulate(log, group_of(load_of(rows)), start=0)).filter("violations > 0").count()
+    broken = (
+        ks.audit(ks.simulate(log, group_of(load_of(rows)), ks.LogColumns(start=0))).filter("violations > 0").count()
+    )
     if broken:
         raise RuntimeError(f"{broken} promises broken in {rows:,} rows")
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.simulate import Crash, Fixed, Group, Join, SimulatedConsumer
 from keyshared.spark.deliveries import simulate, simulate_rows
+from keyshared.spark.log_columns import LogColumns
 
 ROWS = 1_000_000
 KEYS = 100_000
@@ -103,7 +104,7 @@ def messages(file: str) -> Iterator[tuple[Any, ...]]:
 
 def on_spark(log: DataFrame, group: Group) -> int:
     """Simulate the log, with all columns of the deliveries, and count the deliveries."""
-    deliveries = simulate(log, group, start=0)
+    deliveries = simulate(log, group, LogColumns(start=0))
     everything = F.count_if(F.xxhash64(*deliveries.columns).isNotNull())
     return int(deliveries.agg(everything).head()[0])  # type: ignore[index]  # an aggregate has a row
 

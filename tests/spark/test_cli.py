@@ -15,6 +15,7 @@ from tests.spark.logs import log_frame, random_log
 from keyshared.spark import cli, demo
 from keyshared.spark.cli import main
 from keyshared.spark.deliveries import simulate
+from keyshared.spark.log_columns import LogColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,11 +188,11 @@ def test_the_flights_keep_every_promise_with_a_crash_and_a_join(
 
 def test_the_made_up_group_is_as_busy_as_it_says(spark: "SparkSession") -> None:
     log = spark.range(100).selectExpr("'t' topic", "0 partition", "id * 10 timestamp", "if(id < 50, 3, null) work")
-    workload = demo.measure(log, topic_partition=("topic", "partition"), time="timestamp", work="work")
+    workload = demo.measure(log, LogColumns(), work="work")
     assert workload == (100, 990, 300.0, 3.0, 3.0)
     group, about = demo.example_group(workload, 4)
     assert workload.ms_for_work(4) * 300 == pytest.approx(demo.LOAD * 4 * demo.CONCURRENCY * 990)
     assert [Crash(330, "c2"), Join(660, group.changes[1].consumer)] == [*group.changes]  # type: ignore[union-attr]  # a Join
     assert "c2 crashes" in about
     with pytest.raises(ArgumentError, match="at least one message"):
-        demo.measure(log.filter("timestamp < 0"), topic_partition=("topic",), time="timestamp", work=None)
+        demo.measure(log.filter("timestamp < 0"), LogColumns(), work=None)

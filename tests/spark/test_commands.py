@@ -15,7 +15,7 @@ from keyshared.simulate import Group, Redrive, SimulatedConsumer, Unblock
 from keyshared.simulate.engine import Engine
 from keyshared.simulate.history import History
 from keyshared.spark import command_rows, dispatch_rows, simulate, simulate_commands, stream_dispatch
-from keyshared.spark.deliveries import arrivals_of
+from keyshared.spark.log_columns import arrivals_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

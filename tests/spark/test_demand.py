@@ -24,6 +24,7 @@ from keyshared.simulate import (
     SimulatedConsumer,
 )
 from keyshared.spark.demand_windows import demand, stays
+from keyshared.spark.log_columns import LogColumns
 
 
 def test_an_overload_in_the_first_quarter_shows_though_the_average_is_low(spark: SparkSession) -> None:
@@ -71,7 +72,7 @@ def test_every_service_time_counts(spark: SparkSession, service: Any, expected: 
         "'t' topic", "0 partition", "'k' key", "id * 50 as timestamp", "if(id < 5, 30, null) service"
     )
     group = Group(consumers=[SimulatedConsumer("a", service)])
-    [row] = demand(log, group, window_ms=500, service_ms="service").collect()
+    [row] = demand(log, group, LogColumns(service_ms="service"), window_ms=500).collect()
     assert expected == pytest.approx(row.demand)
 
 
@@ -95,7 +96,7 @@ def test_only_those_count_who_are_up(spark: SparkSession) -> None:
 def test_the_clock_of_the_group_begins_where_it_is_said_to(spark: SparkSession) -> None:
     records = [("t", 0, n, b"k", MAY) for n in range(3)]
     began = round(MAY.timestamp() * 1_000)
-    [row] = demand(log_frame(spark, records), group_of("a"), window_ms=100, start=began - 250).collect()
+    [row] = demand(log_frame(spark, records), group_of("a"), LogColumns(start=began - 250), window_ms=100).collect()
     assert (began - 50, 3, 0.6) == (row.start_ms, row.messages, row.demand)
 
 
@@ -123,8 +124,9 @@ def test_wrong_arguments_are_refused(spark: SparkSession) -> None:
     df = log_frame(spark, [])
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"window_ms": 0}, "window_ms is 0"),
-        ({"key": "timestamp"}, "type of column timestamp"),
-        ({"service_ms": "topic"}, "type of column topic"),
+        ({"columns": LogColumns(key="timestamp")}, "type of column timestamp"),
+        ({"columns": LogColumns(time=None)}, "time is None"),
+        ({"columns": LogColumns(service_ms="topic")}, "type of column topic"),
     ]
     for options, match in wrong:
         with pytest.raises(ArgumentError, match=match):

@@ -29,6 +29,7 @@ from tests.spark.logs import log_frame, random_group, random_log
 
 from keyshared.spark.causes import causes_of
 from keyshared.spark.deliveries import DELIVERIES, simulate
+from keyshared.spark.log_columns import LogColumns
 from keyshared.spark.page import duration, page_html, summary_text, write_page
 from keyshared.spark.page_figures import HOT_KEYS, INTERVALS, Figures, figures
 from keyshared.spark.verdicts import audit
@@ -293,7 +294,7 @@ def test_groups_are_compared_side_by_side(spark: "SparkSession") -> None:
 def test_no_deliveries_give_no_figures_and_nothing_delivered_is_no_verdict(spark: "SparkSession") -> None:
     log = by_offset(spark, SPREAD, count=5)
     group = Group(consumers=[], until_ms=1_000)
-    assert [] == figures(simulate(log.filter("offset < 0"), group, start=0), group=group)
+    assert [] == figures(simulate(log.filter("offset < 0"), group, LogColumns(start=0)), group=group)
     [found] = figures(simulate(log, group), group=group)
     assert found.is_enough is None
     page = text_of(page_html([found]))

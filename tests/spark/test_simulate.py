@@ -13,6 +13,7 @@ from tests.spark.logs import MAY, Record, group_of, log_frame, random_group, ran
 from keyshared.errors import ArgumentError
 from keyshared.simulate import Arrival, Group, Join, Pace, PerMessage, SimulatedConsumer, simulated_deliveries
 from keyshared.spark.deliveries import simulate, simulate_rows, summaries
+from keyshared.spark.log_columns import LogColumns
 
 
 def in_python(records: list[Record], group: Group, *, start: int | None = None) -> list[tuple[Any, ...]]:
@@ -79,16 +80,18 @@ def test_timestamps_are_milliseconds_since_1970_and_the_group_begins_with_the_lo
 def test_the_clock_may_begin_elsewhere(spark: SparkSession) -> None:
     records = [("t", 0, n, b"k", MAY + timedelta(milliseconds=100 * n)) for n in range(3)]
     began = round(MAY.timestamp() * 1_000) + 100
-    found = simulate(log_frame(spark, records), group_of("a"), start=began).orderBy("offset").collect()
+    found = simulate(log_frame(spark, records), group_of("a"), LogColumns(start=began)).orderBy("offset").collect()
     assert [began, began + 20, began + 100] == [row.delivered_ms for row in found]
 
 
 def test_a_backlog_needs_no_times_and_nothing_else_does_without(spark: SparkSession) -> None:
     df = log_frame(spark, random_log(6)).drop("timestamp")
     with pytest.raises(ArgumentError, match="time is None; it must name a column"):
-        simulate(df, group_of("a"), time=None)
+        simulate(df, group_of("a"), LogColumns(time=None))
     backlog = Group(consumers=group_of("a").consumers, pace=Pace.BACKLOG)
-    assert [0] == [row[0] for row in simulate(df, backlog, time=None).agg({"available_ms": "max"}).collect()]
+    assert [0] == [
+        row[0] for row in simulate(df, backlog, LogColumns(time=None)).agg({"available_ms": "max"}).collect()
+    ]
 
 
 def test_service_times_and_delays_come_with_messages(spark: SparkSession) -> None:
@@ -97,7 +100,7 @@ def test_service_times_and_delays_come_with_messages(spark: SparkSession) -> Non
         "topic string, partition int, offset int, key string, timestamp int, service int, after int",
     )
     group = Group(consumers=[SimulatedConsumer("a", PerMessage())])
-    found = simulate(df, group, service_ms="service", not_before="after").orderBy("offset").collect()
+    found = simulate(df, group, LogColumns(service_ms="service", not_before="after")).orderBy("offset").collect()
     assert [(10, 15, 5), (100, 107, 7)] == [(row.delivered_ms, row.ended_ms, row.service_ms) for row in found]
     with pytest.raises(Exception, match=r"RowError: at topic='t', partition=0, offset=0: service_ms is None"):
         simulate(df, group).collect()
@@ -130,16 +133,19 @@ def test_wrong_arguments_start_no_job(spark: SparkSession) -> None:
         ({"group": {}}, "group is {}; it must be a Group, or several by name"),
         ({"group": {"a": 3}}, "group 'a' is 3"),
         ({"group": {"": group_of("a")}}, "have texts for names"),
-        ({"time": "key"}, "type of column key is 'binary'; it must be timestamp or"),
-        ({"key": "timestamp"}, "type of column timestamp is 'timestamp'"),
-        ({"offset": "topic"}, "type of column topic is 'string'"),
-        ({"service_ms": "nowhere"}, "column is 'nowhere'"),
-        ({"topic_partition": "timestamp"}, "type of column timestamp"),
-        ({"start": 0.5}, "start is 0.5"),
+        ({"columns": {"key": "key"}}, "be a LogColumns"),
+        ({"columns": LogColumns(time="key")}, "type of column key is 'binary'; it must be timestamp or"),
+        ({"columns": LogColumns(key="timestamp")}, "type of column timestamp is 'timestamp'"),
+        ({"columns": LogColumns(offset="topic")}, "type of column topic is 'string'"),
+        ({"columns": LogColumns(service_ms="nowhere")}, "column is 'nowhere'"),
+        ({"columns": LogColumns(topic_partition="timestamp")}, "type of column timestamp"),
     ]
     for changes, message in wrong:
         with pytest.raises(ArgumentError, match=message):
             simulate(df, **{"group": group_of("a"), **changes})
+    for columns, message in (({"start": 0.5}, "start is 0.5"), ({"topic_partition": []}, "name one column")):
+        with pytest.raises(ArgumentError, match=message):
+            LogColumns(**columns)
 
 
 def test_every_message_has_a_row_even_if_nobody_consumes(spark: SparkSession) -> None:

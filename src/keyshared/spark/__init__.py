@@ -24,6 +24,7 @@ from keyshared.spark.copy_audit import FAULT_COLUMNS, audit_copies, faults_of
 from keyshared.spark.deliveries import DELIVERIES, simulate, simulate_rows, summaries
 from keyshared.spark.demand_windows import demand
 from keyshared.spark.histogram import loads, slot_histogram
+from keyshared.spark.log_columns import LogColumns
 from keyshared.spark.offsets import translate_offsets
 from keyshared.spark.page import page_html, summary_text, write_page
 from keyshared.spark.page_figures import Figures, figures
@@ -49,6 +50,7 @@ __all__ = [
     "STATE_STORE_SETTINGS",
     "Cause",
     "Figures",
+    "LogColumns",
     "RowError",
     "audit",
     "audit_copies",

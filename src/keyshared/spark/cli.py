@@ -34,6 +34,7 @@ from keyshared.errors import ArgumentError, KeySharedError
 from keyshared.simulate import Group, Pace
 from keyshared.spark.deliveries import CONSUMER_GROUP, simulate
 from keyshared.spark.demo import example_group, measure, write_flights
+from keyshared.spark.log_columns import LogColumns
 from keyshared.spark.page import summary_text, write_page
 from keyshared.spark.page_figures import figures
 from keyshared.spark.progress_bar import progress
@@ -153,11 +154,10 @@ class _Log:
     rows: DataFrame
     title: str
     about: str
-    topic_partition: tuple[str, ...]
-    columns: dict[str, str | None]
+    columns: LogColumns
 
 
-def _log(spark: SparkSession, options: argparse.Namespace) -> _Log:
+def _log(spark: SparkSession, options: argparse.Namespace, *, has_no_times: bool) -> _Log:
     if options.log is None:
         flights = write_flights(options.out / "flights.parquet").resolve().as_uri()
         query = f"TABLE parquet.`{flights}`"
@@ -170,9 +170,15 @@ def _log(spark: SparkSession, options: argparse.Namespace) -> _Log:
         spark.sql(statement)
     rows = spark.sql(last)
     named = tuple((options.topic_partition or places).split(","))
-    also = {name: name if name in rows.columns else None for name in ("service_ms", "not_before")}
-    columns = {"offset": options.offset, "key": options.key, "time": options.time, **also}
-    return _Log(rows, options.title or title, about, named, columns)
+    columns = LogColumns(
+        topic_partition=named,
+        offset=options.offset,
+        key=options.key,
+        time=None if has_no_times else options.time,
+        service_ms="service_ms" if "service_ms" in rows.columns else None,
+        not_before="not_before" if "not_before" in rows.columns else None,
+    )
+    return _Log(rows, options.title or title, about, columns)
 
 
 def _statements(query: str) -> list[str]:
@@ -186,13 +192,12 @@ def _statements(query: str) -> list[str]:
 def _made_up(log: _Log, consumers: int) -> tuple[_Log, Group]:
     """Return a group that the log keeps busy, and the log with the time that each message takes."""
     work = "work" if "work" in log.rows.columns else None
-    time = str(log.columns["time"])
-    workload = measure(log.rows, topic_partition=log.topic_partition, time=time, work=work)
+    workload = measure(log.rows, log.columns, work=work)
     group, about = example_group(workload, consumers)
     amount = F.lit(1.0) if work is None else F.coalesce(F.col(work).cast("double"), F.lit(workload.mean))
     service = F.greatest(F.lit(1), F.round(amount * workload.ms_for_work(consumers)).cast("bigint"))
     rows = log.rows.withColumn("service_ms", service)
-    columns = {**log.columns, "service_ms": "service_ms"}
+    columns = replace(log.columns, service_ms="service_ms")
     return replace(log, rows=rows, about=f"{log.about} {about}", columns=columns), group
 
 
@@ -201,25 +206,20 @@ def _run(spark: SparkSession, options: argparse.Namespace, groups: dict[str, Gro
         return nullcontext() if options.quiet else progress(spark, doing)
 
     with showing("reading the log"):
-        log = _log(spark, options)
+        has_no_times = bool(groups) and all(each.pace is Pace.BACKLOG for each in groups.values())
+        log = _log(spark, options, has_no_times=has_no_times)
         made = {} if groups else {"": _made_up(log, options.consumers)}
     for name, (measured, made_up) in made.items():
         log, groups = measured, {name: made_up}
     group: Group | dict[str, Group] = next(iter(groups.values())) if len(groups) == 1 else groups
-    if all(each.pace is Pace.BACKLOG for each in groups.values()):
-        log.columns["time"] = None
+    names = log.columns.names
     with showing("simulating"):
-        simulated = simulate(
-            log.rows, group, topic_partition=log.topic_partition, tasks=options.tasks, **_known(log.columns)
-        )
-        deliveries = _written(simulated, options, "deliveries")
-    by = (CONSUMER_GROUP, *log.topic_partition) if len(groups) > 1 else log.topic_partition
+        deliveries = _written(simulate(log.rows, group, log.columns, tasks=options.tasks), options, "deliveries")
+    by = (CONSUMER_GROUP, *names) if len(groups) > 1 else names
     with showing("auditing every delivery"):
         verdicts = _written(audit(deliveries, topic_partition=by, tasks=options.tasks), options, "audit")
     with showing("counting"):
-        found = figures(
-            deliveries, verdicts, group=group, topic_partition=log.topic_partition, enough_ms=options.enough_ms
-        )
+        found = figures(deliveries, verdicts, group=group, topic_partition=names, enough_ms=options.enough_ms)
     page = options.out / "report.html"
     write_page(found, page, title=log.title, about=log.about)
     broken = any(each.violations for each in found)
@@ -229,10 +229,6 @@ def _run(spark: SparkSession, options: argparse.Namespace, groups: dict[str, Gro
             sys.stdout.writelines(f"{row['promise']} in {row['place']}: {row['explanation']}\n" for row in each.proofs)
         sys.stdout.write(f"tables  {options.out}/deliveries, {options.out}/audit\npage    {page}\n")
     return _BROKEN if broken else _KEPT
-
-
-def _known(columns: dict[str, str | None]) -> Any:  # noqa: ANN401 - arguments by name
-    return {name: column for name, column in columns.items() if column is not None or name == "time"}
 
 
 def _written(rows: DataFrame, options: argparse.Namespace, name: str) -> DataFrame:

@@ -3,7 +3,7 @@
 A stream of commands is tried, loaded and measured with them, and no sequence or attempt is written by hand.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from typing import Any, Final
 
@@ -15,8 +15,8 @@ from keyshared.journal import Command
 from keyshared.simulate import Group
 from keyshared.simulate.engine import Engine
 from keyshared.simulate.history import History
-from keyshared.spark.deliveries import arrivals_of, log_rows
-from keyshared.spark.rows import TOPIC_PARTITION, Rows, by_partition, names_of
+from keyshared.spark.log_columns import KAFKA_COLUMNS, LogColumns, arrivals_of
+from keyshared.spark.rows import Rows, by_partition
 from keyshared.spark.stream import COMMAND_COLUMNS
 
 __all__ = ["command_rows", "simulate_commands"]
@@ -27,14 +27,8 @@ _STEPS: Final = 8  # few, so that rows are read as they are needed
 def simulate_commands(
     df: DataFrame,
     group: Group,
+    columns: LogColumns = KAFKA_COLUMNS,
     *,
-    topic_partition: str | Sequence[str] = TOPIC_PARTITION,
-    offset: str = "offset",
-    key: str = "key",
-    time: str | None = "timestamp",
-    service_ms: str | None = None,
-    not_before: str | None = None,
-    start: int | None = None,
     tasks: int | None = None,
 ) -> DataFrame:
     """Simulate a group as `simulate` does, and keep what it asks of the dispatcher of each topic-partition.
@@ -43,19 +37,13 @@ def simulate_commands(
     where messages are spilled, because a stream reads them again at once, before anything else of that instant.
 
     Args:
-        df: As in `simulate`, and so are the other arguments.
+        df: As in `simulate`.
         group: The consumers and what happens to them; without rules, since a stream has none.
-        topic_partition: See there.
-        offset: See there.
-        key: See there.
-        time: See there.
-        service_ms: See there.
-        not_before: See there.
-        start: See there.
-        tasks: See there.
+        columns: The columns of the log.
+        tasks: As in `by_partition`.
 
     Returns:
-        The columns of ``topic_partition``, then `COMMAND_COLUMNS`. Sequences grow by one in a topic-partition, from 0.
+        The columns of the topic-partition, then `COMMAND_COLUMNS`. Sequences grow by one in a topic-partition, from 0.
 
     Raises:
         ArgumentError: As in `simulate`, or the group has rules.
@@ -74,17 +62,14 @@ def simulate_commands(
     check_kind("group", group, Group)
     if group.rules is not None:
         raise ArgumentError("group", group, "have no rules: functions do not fit into the rows of a stream")
-    names = names_of(topic_partition)
-    rows, zero = log_rows(
-        df, [group], names, offset=offset, key=key, time=time, service_ms=service_ms, not_before=not_before, start=start
-    )
+    rows, read, zero = check_kind("columns", columns, LogColumns).select(df, [group])
     return by_partition(
         rows,
         "offset",
-        [name for name in rows.columns if name not in names],
+        read,
         COMMAND_COLUMNS,
         lambda each: command_rows(each, group, start=zero),
-        topic_partition=names,
+        topic_partition=columns.names,
         tasks=tasks,
     )
 

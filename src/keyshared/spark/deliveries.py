@@ -4,31 +4,21 @@
 over the rows of one topic-partition.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user knows
 
-from keyshared._checks import check_int, check_kind
+from keyshared._checks import check_kind
 from keyshared.errors import ArgumentError
-from keyshared.simulate import Arrival, Group, Pace, simulated_deliveries
-from keyshared.spark.rows import (
-    KEYS,
-    TOPIC_PARTITION,
-    WHOLE,
-    Rows,
-    by_partition,
-    check_columns,
-    names_of,
-    time_ms,
-)
+from keyshared.simulate import Group, Pace, simulated_deliveries
+from keyshared.spark.log_columns import KAFKA_COLUMNS, LogColumns, arrivals_of
+from keyshared.spark.rows import TOPIC_PARTITION, WHOLE, Rows, by_partition, check_columns, names_of
 
 __all__ = [
     "CONSUMER_GROUP",
     "DELIVERIES",
-    "arrivals_of",
-    "log_rows",
     "simulate",
     "simulate_rows",
     "summaries",
@@ -48,14 +38,8 @@ DELIVERIES: Final = (
 def simulate(
     df: DataFrame,
     group: Group | Mapping[str, Group],
+    columns: LogColumns = KAFKA_COLUMNS,
     *,
-    topic_partition: str | Sequence[str] = TOPIC_PARTITION,
-    offset: str = "offset",
-    key: str = "key",
-    time: str | None = "timestamp",
-    service_ms: str | None = None,
-    not_before: str | None = None,
-    start: int | None = None,
     tasks: int | None = None,
 ) -> DataFrame:
     """Simulate what a group of consumers would have done with a log.
@@ -63,25 +47,15 @@ def simulate(
     Every topic-partition gets a dispatcher of its own and the whole group, on a virtual clock. Messages are offered in
     the order of their offsets, which may have gaps. One whose time is before its predecessor's arrives right after it.
 
-    The columns are those of Spark's Kafka source unless others are named.
-
     Args:
         df: The log, a row for each message.
         group: The consumers and what happens to them; several by name are simulated side by side.
-        topic_partition: One or several columns that name a topic-partition.
-        offset: Whole numbers, each once in a topic-partition.
-        key: String or binary; NULL for a message without a key.
-        time: When messages arrive: a timestamp, or whole milliseconds. None if the group takes messages as fast as it
-            can (`Pace.BACKLOG`).
-        service_ms: Whole milliseconds that a message takes, for `PerMessage`; None if the group knows it.
-        not_before: A column like ``time``: the instant before which a message is not delivered. NULL for none.
-        start: The time in milliseconds at which the clock of the group is at 0, so that a change at 60,000 ms comes a
-            minute later; messages before it arrive at 0. None for the first message of the log.
+        columns: The columns of the log.
         tasks: As in `by_partition`.
 
     Returns:
         A row for each delivery, and one for each message that no delivery acked; see `SimulatedDelivery`. The columns
-        are those of ``topic_partition``, then `DELIVERIES`, on the clock of ``time``: milliseconds since 1970 if it is
+        are those of the topic-partition, then `DELIVERIES`, on the clock of ``time``: milliseconds since 1970 if it is
         a timestamp. Of several groups the first column is ``consumer_group``. Lazy, except for one look at ``time``
         without ``start``.
 
@@ -103,72 +77,26 @@ def simulate(
         [Row(offset=3, delivered_ms=60, outcome='acked'), Row(offset=4, delivered_ms=80, outcome='acked')]
     """
     groups = _groups(group)
-    names = names_of(topic_partition)
-    rows, zero = log_rows(
-        df,
-        groups.values(),
-        names,
-        offset=offset,
-        key=key,
-        time=time,
-        service_ms=service_ms,
-        not_before=not_before,
-        start=start,
-    )
-    columns = [name for name in rows.columns if name not in names]
+    rows, read, zero = check_kind("columns", columns, LogColumns).select(df, groups.values())
     if isinstance(group, Group):
         return by_partition(
             rows,
             "offset",
-            columns,
+            read,
             DELIVERIES,
             lambda each: simulate_rows(each, group, start=zero),
-            topic_partition=names,
+            topic_partition=columns.names,
             tasks=tasks,
         )
     return by_partition(
         rows.withColumn(CONSUMER_GROUP, F.explode(F.array(*map(F.lit, groups)))),
         "offset",
-        [CONSUMER_GROUP, *columns],
+        [CONSUMER_GROUP, *read],
         DELIVERIES,
         lambda each: _simulate_named(each, groups, zero),
-        topic_partition=[CONSUMER_GROUP, *names],
+        topic_partition=[CONSUMER_GROUP, *columns.names],
         tasks=tasks,
     )
-
-
-def log_rows(
-    df: DataFrame,
-    groups: Iterable[Group],
-    names: Sequence[str],
-    *,
-    offset: str,
-    key: str,
-    time: str | None,
-    service_ms: str | None,
-    not_before: str | None,
-    start: int | None,
-) -> tuple[DataFrame, int]:
-    """Check the columns of a log; return those that a simulation reads, and the time at which its clock is at 0."""
-    kinds = {offset: WHOLE, key: KEYS, **({service_ms: WHOLE} if service_ms else {})}
-    check_columns(df, {**dict.fromkeys(names, ("string", *WHOLE)), **kinds})
-    follows_arrivals = any(group.pace is Pace.ARRIVALS for group in groups)
-    if time is None and follows_arrivals:
-        raise ArgumentError("time", None, "name a column, or every Group must have pace=Pace.BACKLOG")
-    nothing = F.lit(None).cast("bigint")
-    rows = df.select(
-        *names,
-        F.col(offset).cast("bigint").alias("offset"),
-        F.col(key).cast("binary").alias("_key"),
-        (F.lit(0).cast("bigint") if time is None else time_ms(df, time)).alias("_time"),
-        (F.col(service_ms).cast("bigint") if service_ms else nothing).alias("_service_ms"),
-        (time_ms(df, not_before) if not_before else nothing).alias("_not_before"),
-    )
-    if start is not None:
-        check_int("start", start)
-    elif follows_arrivals:
-        start = rows.agg(F.min("_time")).head()[0]  # type: ignore[index]  # an aggregate has a row
-    return rows, start or 0
 
 
 def simulate_rows(rows: Rows, group: Group, *, start: int = 0) -> Iterator[tuple[Any, ...]]:
@@ -273,20 +201,6 @@ def _simulate_named(rows: Rows, groups: Mapping[str, Group], start: int) -> Iter
 def _after(first: tuple[Any, ...], rows: Rows) -> Rows:
     yield first
     yield from rows
-
-
-def arrivals_of(rows: Iterable[tuple[Any, ...]], start: int) -> Iterator[Arrival]:
-    """Return the messages of one topic-partition on the clock of a group, checking each row."""
-    last = None
-    for offset, key, time, *more in rows:
-        if offset is None or time is None:
-            raise ArgumentError("offset" if offset is None else "time", None, "have a value in every row")
-        if offset == last:
-            raise ArgumentError("offset", offset, "be there once in a topic-partition: remove duplicates first")
-        last = offset
-        service_ms, not_before = more or (None, None)
-        later = None if not_before is None else max(not_before - start, 0)
-        yield Arrival(offset, key, max(time - start, 0), service_ms, later)
 
 
 def _later(delivery: Sequence[Any], start: int) -> tuple[Any, ...]:

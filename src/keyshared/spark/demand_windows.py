@@ -28,7 +28,8 @@ from keyshared.simulate import (
     SetService,
     SimulatedConsumer,
 )
-from keyshared.spark.rows import KEYS, TOPIC_PARTITION, WHOLE, check_columns, names_of, time_ms
+from keyshared.spark.log_columns import KAFKA_COLUMNS, LogColumns
+from keyshared.spark.rows import KEYS, WHOLE, check_columns, time_ms
 
 __all__ = ["Stay", "demand", "stays"]
 
@@ -56,13 +57,9 @@ class Stay(NamedTuple):
 def demand(
     df: DataFrame,
     group: Group,
+    columns: LogColumns = KAFKA_COLUMNS,
     *,
     window_ms: int = DEFAULT_WINDOW_MS,
-    topic_partition: str | Sequence[str] = TOPIC_PARTITION,
-    key: str = "key",
-    time: str = "timestamp",
-    service_ms: str | None = None,
-    start: int | None = None,
 ) -> DataFrame:
     """Compare the work that arrives in each window of time with the time that the consumers have in it.
 
@@ -71,15 +68,12 @@ def demand(
     Args:
         df: The log, a row for each message.
         group: The consumers. Their service times must be ones of `keyshared.simulate`.
+        columns: The columns of the log; neither ``offset`` nor ``not_before`` is read. A message without ``service_ms``
+            counts as the default of `PerMessage`.
         window_ms: The length of a window in milliseconds.
-        topic_partition: One or several columns that name a topic-partition.
-        key: String or binary; NULL for a message without a key.
-        time: When messages arrive: a timestamp, or whole milliseconds.
-        service_ms: Whole milliseconds that a message takes, for `PerMessage`; NULL and no column count as its default.
-        start: The time in milliseconds at which the clock of the group is at 0; None for the first message of the log.
 
     Returns:
-        A row for each topic-partition and window with messages: the columns of ``topic_partition``, ``start_ms`` of the
+        A row for each topic-partition and window with messages: the columns of the topic-partition, ``start_ms`` of the
         window on the clock of ``time``, ``messages``, ``demand`` (1.0: all the time of all consumers that are up;
         infinite if none is), and ``key_demand`` of the ``hottest_key``: 1.0 if its messages, one after the other (or
         ``max_in_flight_per_key`` at once), take the fastest consumer all of the window. Lazy, except for one look at
@@ -100,15 +94,18 @@ def demand(
     """
     check_int("window_ms", window_ms, 1)
     check_kind("group", group, Group)
-    names, own = names_of(topic_partition), list(stays(group))
-    check_columns(df, {**dict.fromkeys(names, ()), key: KEYS, **({service_ms: WHOLE} if service_ms else {})})
+    names, own, service_ms = check_kind("columns", columns, LogColumns).names, list(stays(group)), columns.service_ms
+    if columns.time is None:
+        raise ArgumentError("time", None, "name a column")
+    check_columns(df, {**dict.fromkeys(names, ()), columns.key: KEYS, **({service_ms: WHOLE} if service_ms else {})})
     costs = [_cost(stay.service) for stay in own]  # raises the typed errors
     rows = df.select(
         *names,
-        F.col(key).cast("binary").alias("_key"),
-        time_ms(df, time).alias("_time"),
+        F.col(columns.key).cast("binary").alias("_key"),
+        time_ms(df, columns.time).alias("_time"),
         (F.col(service_ms).cast("double") if service_ms else F.lit(None).cast("double")).alias("_own"),
     )
+    start = columns.start
     if start is None:
         start = rows.agg(F.min("_time")).head()[0] or 0  # type: ignore[index]  # an aggregate has a row
     window = F.floor((F.col("_time") - start) / window_ms).alias("_window")

@@ -17,6 +17,7 @@ from keyshared.config import DispatcherConfig, RetryPolicy
 from keyshared.errors import ArgumentError
 from keyshared.ring import HashRing
 from keyshared.simulate import Answer, Crash, Group, Join, SampledAnswers, SimulatedConsumer
+from keyshared.spark.log_columns import LogColumns
 from keyshared.spark.rows import check_columns, time_ms
 
 __all__ = ["CONCURRENCY", "LOAD", "Workload", "example_group", "measure", "write_flights"]
@@ -92,13 +93,12 @@ def write_flights(path: Path) -> Path:
     return path
 
 
-def measure(log: DataFrame, *, topic_partition: tuple[str, ...], time: str, work: str | None) -> Workload:
+def measure(log: DataFrame, columns: LogColumns, *, work: str | None) -> Workload:
     """Measure a log, in one query.
 
     Args:
         log: The log.
-        topic_partition: The columns that name the topic-partition.
-        time: A timestamp, or whole milliseconds.
+        columns: Its columns, ``time`` among them.
         work: Column with the work of a message, where NULL counts as the mean; None: all messages are alike.
 
     Returns:
@@ -107,11 +107,12 @@ def measure(log: DataFrame, *, topic_partition: tuple[str, ...], time: str, work
     Raises:
         ArgumentError: There are no messages, or a column is missing or of another type.
     """
-    check_columns(log, dict.fromkeys(topic_partition, ()))
+    names, time = columns.names, str(columns.time)
+    check_columns(log, dict.fromkeys(names, ()))
     amount = F.lit(1.0) if work is None else F.col(work).cast("double")
     rows = (
-        log.select(*topic_partition, time_ms(log, time).alias("_ms"), amount.alias("_work"))
-        .groupBy(*topic_partition)
+        log.select(*names, time_ms(log, time).alias("_ms"), amount.alias("_work"))
+        .groupBy(*names)
         .agg(
             F.count("*").alias("messages"),
             F.count("_work").alias("known"),
