@@ -28,7 +28,7 @@ from keyshared.run import (
 )
 from keyshared.run.actions import Commit, LoadMany, Replace, Settle, WriteDeadLetter
 from keyshared.run.assignment import Run
-from keyshared.run.crashes import CrashRecord, Suspect, read_record, read_token, write_token
+from keyshared.run.commit_token import CrashRecord, Suspect, read_record, read_token, write_token
 from keyshared.run.engine import Engine
 
 LONG_S = 20

@@ -29,7 +29,7 @@ from keyshared.run.actions import (
 )
 from keyshared.run.assignment import Run, Why
 from keyshared.run.assignments import GRACE_MS
-from keyshared.run.crashes import read_token
+from keyshared.run.commit_token import read_token
 from keyshared.run.engine import Engine
 
 

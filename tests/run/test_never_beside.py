@@ -18,7 +18,7 @@ from tests.run.watch import Message
 
 from keyshared import RetryPolicy
 from keyshared.run import AsyncRunner, PartlyDone, Reject, RetryLater, RunnerConfig, ThreadRunner
-from keyshared.run.base import Runner
+from keyshared.run.runner import Runner
 
 LOGS = ("orders-0", "orders-1")
 MANY = 150

@@ -28,10 +28,9 @@ from keyshared.run import (
     StoppedError,
     ThreadRunner,
     UnknownLogError,
-    base,
 )
 from keyshared.run.assignment import Assignment, Run
-from keyshared.run.base import now_ms
+from keyshared.run.runner import now_ms
 from keyshared.run.workers import Sleeper, Threads, Todo
 
 FAST = RetryPolicy(max_redeliveries=1, base_delay_ms=1)
@@ -693,7 +692,7 @@ def test_ends_are_told_soon_though_all_workers_are_busy_and_commits_are_rare() -
 def test_the_age_of_a_message_counts_from_its_own_time(submit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ahead_ms = [0]
     monkeypatch.setattr(Threads, "begin", lambda *_: None)  # nobody else looks at the clock
-    monkeypatch.setattr(base, "now_ms", lambda: now_ms() + ahead_ms[0])
+    monkeypatch.setattr("keyshared.run.runner.now_ms", lambda: now_ms() + ahead_ms[0])
     runner = ThreadRunner[int](print, config=RunnerConfig(measure=True))
     runner.add_log("log", start=0)
     ahead_ms[0] = 10**6

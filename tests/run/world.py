@@ -26,7 +26,7 @@ from keyshared.run.actions import (
     WriteDeadLetter,
 )
 from keyshared.run.assignment import Assignment, Run, Why
-from keyshared.run.crashes import read_token
+from keyshared.run.commit_token import read_token
 from keyshared.run.engine import Engine
 
 Choose: TypeAlias = Callable[[int], int]

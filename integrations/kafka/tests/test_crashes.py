@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from keyshared import ContiguousCursor
-from keyshared.run.crashes import read_token
+from keyshared.run.commit_token import read_token
 from keyshared_kafka import ParallelConsumer
 from tests.cluster import Cluster
 from tests.diary import DONE, Verdict, judge

@@ -17,12 +17,12 @@ from keyshared.run.errors import (
 )
 from keyshared.run.functions import NotAwaitedError
 from keyshared.run.metrics import PrometheusCollector, observe_metrics
+from keyshared.run.operator_calls import Verbs
 from keyshared.run.reports import Stuck
 from keyshared.run.spans import Spans
 from keyshared.run.tasks import AsyncRunner
 from keyshared.run.threads import ThreadRunner
 from keyshared.run.values import BusyKey, DeadLetter, Hooks, RunnerConfig, RunnerStats
-from keyshared.run.verbs import Verbs
 
 __all__ = [
     "AsyncRunner",

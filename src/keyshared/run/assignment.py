@@ -9,7 +9,7 @@ from keyshared.config import DispatcherConfig, Rules
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
 from keyshared.placement.assigned import AssignedRanges
-from keyshared.run.crashes import CrashRecord, Suspect, read_record, read_token, write_token
+from keyshared.run.commit_token import CrashRecord, Suspect, read_record, read_token, write_token
 from keyshared.run.reports import Timeline
 from keyshared.run.values import LEAST_TOKEN_BYTES, RunnerConfig, dispatcher_config
 

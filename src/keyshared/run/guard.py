@@ -7,8 +7,8 @@ from threading import Lock, get_ident, main_thread
 from types import FrameType, TracebackType
 from typing import Final, Self, TypeVar
 
-from keyshared.run.base import seconds
 from keyshared.run.errors import CalledFromHookError
+from keyshared.run.runner import seconds
 
 __all__ = ["Guard"]
 

@@ -10,11 +10,11 @@ from keyshared.run.actions import Action, Overdue, Replace
 from keyshared.run.assignment import Assignment, Run, Why
 from keyshared.run.assignments import GRACE_MS
 from keyshared.run.batches import Verdict, next_run, verdict
+from keyshared.run.commits import Storing
 from keyshared.run.errors import CrashedError, HungWorkersError, Reject, RetryLater, RoomError
 from keyshared.run.functions import NotAwaitedError
 from keyshared.run.reports import DEBUG, INFO, WARNING, cause, duration
 from keyshared.run.schedule import Watch
-from keyshared.run.storing import Storing
 from keyshared.run.values import RunnerConfig
 
 __all__ = ["Handling"]

@@ -27,7 +27,11 @@ from keyshared.errors import ArgumentError
 from keyshared.hashing import Key
 from keyshared.run.actions import Commit
 from keyshared.run.assignment import Run, Why
-from keyshared.run.base import (
+from keyshared.run.engine import Engine
+from keyshared.run.errors import EventLoopError, StoppedError
+from keyshared.run.functions import check_answer, check_function, is_coroutine_function
+from keyshared.run.loops import MainTask, ask_loop, running_loop
+from keyshared.run.runner import (
     IN_HANDLER_OF,
     Asked,
     Handle,
@@ -38,10 +42,6 @@ from keyshared.run.base import (
     seconds,
     until_ms,
 )
-from keyshared.run.engine import Engine
-from keyshared.run.errors import EventLoopError, StoppedError
-from keyshared.run.functions import check_answer, check_function, is_coroutine_function
-from keyshared.run.loops import MainTask, ask_loop, running_loop
 from keyshared.run.signals import StopRequest, listening
 from keyshared.run.spans import Spans
 from keyshared.run.values import DeadLetter, Hooks, RunnerConfig

@@ -12,10 +12,10 @@ from typing import Any, Final, Self, TypeVar
 from keyshared.hashing import Key
 from keyshared.run.actions import Commit, LoadMany, Settle, WriteDeadLetter
 from keyshared.run.assignment import Run
-from keyshared.run.base import IN_HANDLER_OF, Asked, Handle, Runner, left_ms, now_ms, on_our_clock, until_ms
 from keyshared.run.errors import StoppedError
 from keyshared.run.functions import check_answer, check_function
 from keyshared.run.guard import Guard
+from keyshared.run.runner import IN_HANDLER_OF, Asked, Handle, Runner, left_ms, now_ms, on_our_clock, until_ms
 from keyshared.run.signals import listening
 from keyshared.run.spans import Spans
 from keyshared.run.values import DeadLetter, Hooks, RunnerConfig

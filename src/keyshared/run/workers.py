@@ -9,9 +9,9 @@ from threading import Condition, Lock, Thread, current_thread, local
 from typing import Any, Generic, TypeVar
 
 from keyshared.run.assignment import Run
-from keyshared.run.base import now_ms, seconds
 from keyshared.run.errors import PartlyDone, Reject, RetryLater
 from keyshared.run.functions import check_answer
+from keyshared.run.runner import now_ms, seconds
 
 __all__ = ["Calls", "ForeignError", "InExecutors", "NotBegunError", "Sleeper", "Threads", "Todo"]
 

@@ -16,7 +16,7 @@ from keyshared_kafka.assignments import Row
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from keyshared.run.base import Runner
+    from keyshared.run.runner import Runner
 
 __all__ = ["Adapter", "AsyncRunnerAdapter", "ThreadRunnerAdapter"]
 

@@ -7,7 +7,7 @@ from confluent_kafka import Message, TopicPartition
 
 from keyshared.cursor import ContiguousCursor
 from keyshared.errors import SnapshotError
-from keyshared.run.crashes import read_token
+from keyshared.run.commit_token import read_token
 from keyshared_kafka.records import fields, logger
 
 __all__ = ["Assignment", "Row", "name_of", "token_of"]

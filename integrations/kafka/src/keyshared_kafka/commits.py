@@ -8,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from keyshared.run.crashes import read_token
+from keyshared.run.commit_token import read_token
 from keyshared_kafka.assignments import Assignment, name_of
 from keyshared_kafka.failures import REFUSED
 from keyshared_kafka.records import fields, logger

@@ -32,10 +32,10 @@ from keyshared.run.assignment import Assignment, Run
 from keyshared.run.engine import Engine
 from keyshared.run.functions import check_function, check_hook_answer
 from keyshared.run.metrics import MetricRow
+from keyshared.run.operator_calls import Answer, Verbs
 from keyshared.run.reports import ERROR, WARNING, Report, cause
 from keyshared.run.spans import Spans
 from keyshared.run.values import Hooks, RunnerConfig, RunnerStats
-from keyshared.run.verbs import Answer, Verbs
 
 __all__ = ["IN_HANDLER_OF", "Asked", "Runner", "left_ms", "now_ms", "on_our_clock", "seconds", "until_ms"]
 
