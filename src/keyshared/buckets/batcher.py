@@ -9,6 +9,7 @@ would no longer grow, and a broker that deduplicates would drop good entries.
 """
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -194,12 +195,13 @@ class BucketBatcher:
         7 9 2 2
     """
 
-    __slots__ = ("_bytes", "_count", "_last", "_layout", "_limits", "_now", "_open", "_sent", "_since")
+    __slots__ = ("_bytes", "_count", "_last", "_layout", "_limits", "_now", "_open", "_sent", "_since", "_splits")
 
     def __init__(self, layout: BucketLayout, limits: BatchLimits | None = None) -> None:
         self._layout = check_kind("layout", layout, BucketLayout)
         self._limits = BatchLimits() if limits is None else check_kind("limits", limits, BatchLimits, ", or None")
-        self._open: dict[int, list[BatchMessage]] = {}
+        self._splits = layout.splits
+        self._open: dict[int, list[BatchMessage]] = defaultdict(list)
         self._count = self._bytes = self._since = 0  # of the container
         self._last: int | None = None
         self._now = 0
@@ -224,15 +226,15 @@ class BucketBatcher:
     def put(self, message: BatchMessage, *, now_ms: int) -> list[EntryBatch]:
         """Do as `add`, unchecked: for `keyshared.segments.SegmentProducer`, which has checked the message."""
         self._now = now_ms
-        full: list[EntryBatch] = []
-        if self._count and self._bytes + message.size > self._limits.max_bytes:
+        limits, full = self._limits, []
+        if self._count and self._bytes + message.size > limits.max_bytes:
             full = self.flush()
         if not self._count:
             self._since = now_ms
-        self._open.setdefault(bisect_right(self._layout.splits, message.bucket_hash), []).append(message)
+        self._open[bisect_right(self._splits, message.bucket_hash)].append(message)
         self._count += 1
         self._bytes += message.size
-        if self._count >= self._limits.max_messages or self._bytes >= self._limits.max_bytes:
+        if self._count >= limits.max_messages or self._bytes >= limits.max_bytes:
             full += self.flush()
         return full
 
@@ -295,7 +297,7 @@ class BucketBatcher:
         return sorted((message for batch in self._open.values() for message in batch), key=_sequence_id)
 
     def _clear(self) -> None:
-        self._open = {}
+        self._open.clear()
         self._count = self._bytes = 0
 
 
@@ -355,11 +357,13 @@ def _entry(messages: tuple[BatchMessage, ...]) -> EntryBatch:
 
 def check_message(message: object) -> BatchMessage:
     """Check that a message can be batched."""
-    sequence_id, _, size, bucket_hash, _ = checked = check_kind("message", message, BatchMessage)
+    if not isinstance(message, BatchMessage):
+        raise ArgumentError("message", message, "be a BatchMessage")
+    sequence_id, _, size, bucket_hash, _ = message
     if type(sequence_id) is not int:
         raise ArgumentError("sequence_id", sequence_id, "be an int")
     if type(size) is not int or size < 0:
         raise ArgumentError("size", size, "be an int of at least 0")
     if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
         raise ArgumentError("bucket_hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
-    return checked
+    return message

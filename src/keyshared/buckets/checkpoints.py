@@ -71,7 +71,7 @@ class BucketCheckpoints:
             OffsetOrderError: The offset is not above the last one of the segment.
         """
         _check_place(segment, bucket, offset)
-        cursors = self._segments.setdefault(segment, SegmentCursors())
+        cursors = self._segments.get(segment) or self._segments.setdefault(segment, SegmentCursors())
         return bool(cursors.offer((bucket,), offset))
 
     def settle(self, segment: int, bucket: int, offset: int) -> bool:
