@@ -259,7 +259,7 @@ class BucketLayout:
         An entry without a stamp goes by its key: ``bucket_of(key_halves(key, key_hash).bucket)``. Pulsar's classic
         sticky hash of a key is the same number except that 0 becomes 1, and those two are always in bucket 0.
         """
-        return bisect_right(self._splits, _checked_hash(bucket_hash))
+        return bisect_right(self._splits, check_int("bucket hash", bucket_hash, 0, most=HASH_STOP - 1))
 
     def route(self, hash_min: int, hash_max: int) -> Route:
         """Route an entry by the lowest and highest bucket hash stamped on it. O(log n), n buckets.
@@ -347,9 +347,3 @@ def _wide(key_hash: object) -> KeyHash:
     if isinstance(key_hash, KeyHash) and key_hash.bits >= _RAW_BITS:
         return key_hash
     raise ArgumentError("key_hash", key_hash, f"be a KeyHash of at least {_RAW_BITS} bits")
-
-
-def _checked_hash(bucket_hash: int) -> int:
-    if type(bucket_hash) is not int or not 0 <= bucket_hash < HASH_STOP:
-        raise ArgumentError("bucket hash", bucket_hash, f"be an int from 0 to {HASH_STOP - 1}")
-    return bucket_hash

@@ -330,8 +330,7 @@ class SegmentMap:
 
         A producer that finds its segment sealed looks in the newer map: that is the whole redirection.
         """
-        if type(segment_hash) is not int or not 0 <= segment_hash < HASH_STOP:
-            raise ArgumentError("segment hash", segment_hash, f"be an int from 0 to {HASH_STOP - 1}")
+        check_int("segment hash", segment_hash, 0, most=HASH_STOP - 1)
         return self._active[bisect_right(self._stops, segment_hash)]
 
     def locate(self, segment_hash: int, bucket_hash: int) -> Location:
