@@ -8,58 +8,24 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from subprocess import run
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import (
-    bench_batcher,
-    bench_batches,
-    bench_buckets,
-    bench_checker,
-    bench_copyflags,
-    bench_draining,
-    bench_effects,
-    bench_glob,
-    bench_join,
-    bench_leases,
-    bench_life,
-    bench_memory,
-    bench_offsets,
-    bench_peers,
-    bench_ring,
-    bench_select,
-    bench_units,
-)
 from benchmarks._harness import Report, Row, Scale, Verdict
 
 import keyshared
 
+NAMES = ("life", "batches", "memory", "leases", "join", "ring", "buckets", "glob", "draining", "checker", "peers")
+COMPILED_TOO = NAMES[:4]  # what goes through compiled code
+
 BENCHMARKS: dict[str, Callable[[Scale], list[Report]]] = {
-    "life": bench_life.run,
-    "batches": bench_batches.run,
-    "memory": bench_memory.run,
-    "join": bench_join.run,
-    "units": bench_units.run,
-    "ring": bench_ring.run,
-    "select": bench_select.run,
-    "buckets": bench_buckets.run,
-    "glob": bench_glob.run,
-    "effects": bench_effects.run,
-    "batcher": bench_batcher.run,
-    "draining": bench_draining.run,
-    "copyflags": bench_copyflags.run,
-    "offsets": bench_offsets.run,
-    "leases": bench_leases.run,
-    "checker": bench_checker.run,
-    "peers": bench_peers.run,
+    name: import_module(f"benchmarks.bench_{name}").run for name in NAMES
 }
 
 RESULTS = Path("build", "bench.json")
-
-# What has to be faster compiled than pure: a row of a report.
-FASTER = (("draining: us per message", "tracker: ask, add, ack"),)
 
 Builds = Mapping[str, Sequence[Report]]
 """What was measured, by build."""
@@ -87,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for report in BENCHMARKS[name](Scale(quick=options.quick)):
             reports.append(report)
             print(report, end="\n\n", flush=True)
-    if options.compiled:
-        builds["compiled"] = measured_compiled(options.compiled, options.names, quick=options.quick)
-        builds["compiled"] += compared(reports, builds["compiled"])
+    too = [name for name in options.names or BENCHMARKS if name in COMPILED_TOO]
+    if options.compiled and too:
+        builds["compiled"] = measured_compiled(options.compiled, too, quick=options.quick)
     if not options.no_targets:
         print_verdicts(builds)
     write(options.json or RESULTS, builds)
@@ -109,24 +75,6 @@ def measured_compiled(folder: Path, names: Sequence[str], *, quick: bool) -> lis
     if "compiled" not in builds:
         raise SystemExit(f"error: there is no compiled build in {folder}")
     return [read(report) for report in builds["compiled"]]
-
-
-def compared(pure: Sequence[Report], compiled: Sequence[Report]) -> list[Report]:
-    """Judge what has to be faster compiled."""
-    report = Report("compiled / pure", ("ratio",), ["the greatest ratio in a row"])
-    for title, case in FASTER:
-        values = [
-            row.values
-            for reports in (pure, compiled)
-            for each in reports
-            for row in each.rows
-            if (each.title, row.case) == (title, case)
-        ]
-        if len(values) > 1:
-            ratio = max(new / old for old, new in zip(*values, strict=True))
-            report.add(f"{title}, {case}", ratio)
-            report.judge(f"{title}, {case}", ratio, 1.0)
-    return [report] if report.rows else []
 
 
 def write(file: Path, builds: Builds) -> None:

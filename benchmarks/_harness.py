@@ -14,8 +14,6 @@ from typing import TypeVar
 
 import keyshared
 
-__all__ = ["Report", "Row", "Scale", "Timed", "Verdict", "bound_of", "repeated", "timed", "turns"]
-
 _Case = TypeVar("_Case", bound=Hashable)
 _Argument = TypeVar("_Argument")
 

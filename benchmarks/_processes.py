@@ -9,8 +9,6 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Peaks", "ProcessorTime"]
-
 _BETWEEN_LOOKS_S = 0.5
 
 

@@ -22,8 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark user
 
 from keyshared.spark.session import local_session
 
-__all__ = ["Seconds", "Turns", "bench_parser", "bench_session", "exit_code", "noop", "take_turns", "zipf_key"]
-
 
 class Seconds(NamedTuple):
     """What a case took in one turn."""

@@ -17,19 +17,6 @@ from keyshared.effects import Deliver, Effect, Load
 from keyshared.ring import HashRing
 from keyshared.window import Entry, InFlightWindow, State
 
-__all__ = [
-    "CONSUMERS",
-    "NAMES",
-    "NULL_KEY",
-    "Driver",
-    "FloorSubject",
-    "Subject",
-    "dispatcher",
-    "floor",
-    "null",
-    "window",
-]
-
 CONSUMERS = 8
 NAMES = [f"consumer-{number}" for number in range(CONSUMERS)]
 NULL_KEY: Any = ((),)

@@ -3,16 +3,16 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from time import process_time_ns
+from typing import Any
 
 from benchmarks._harness import Report, Scale, Timed, turns
 from benchmarks.bench_life import Keys, hot_keys, unique_keys
-from benchmarks.floor import Delivery, Floor
+from benchmarks.floor import Floor
 
 import keyshared
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import Deliver, Effect
+from keyshared.effects import Deliver
 from keyshared.ring import HashRing
 
 BATCH = 100
@@ -20,8 +20,6 @@ MESSAGES = 20_000
 REPEATS = 7
 SINGLE_BOUND = 0.7  # of the pure build, whose single calls are dear
 FLOOR_BOUND = 1.5  # of the compiled one
-
-Receipts = Sequence[tuple[int, str, int]]
 
 
 @dataclass(frozen=True)
@@ -45,91 +43,57 @@ LOADS = (
 
 
 class Host:
-    """Offers and acks a hundred messages at a time, in one call or in a hundred; only the calls are timed."""
+    """Offers and acks a hundred messages at a time, by one call or by a hundred; only the calls are timed."""
 
-    def __init__(self, load: Load, keys: Keys, *, in_batches: bool) -> None:
-        self.dispatcher = KeySharedDispatcher(HashRing())
-        for number in range(load.consumers):
-            self.dispatcher.add_consumer(f"consumer-{number}", limit=load.limit)
+    def __init__(
+        self, load: Load, keys: Keys, subject: KeySharedDispatcher[object] | Floor, *, in_batches: bool
+    ) -> None:
+        self.subject = subject
         self.keys = keys
         self.outstanding = load.outstanding
-        self.held: deque[tuple[int, str, int]] = deque()
-        self.offer = self.offer_batch if in_batches else self.offer_each
-        self.ack = self.ack_batch if in_batches else self.ack_each
+        self.in_batches = in_batches
+        self.held: deque[tuple[Any, ...]] = deque()
         self.spent = 0
 
     def run(self) -> None:
         for first in range(0, len(self.keys), BATCH):
-            self.take(self.offer(first, self.keys[first : first + BATCH]))
+            self.call("offer", list(enumerate(self.keys[first : first + BATCH], start=first)))
             if first >= self.outstanding:
                 self.ack_some()
         while self.held:
             self.ack_some()
-        if self.dispatcher.safe_cursor != len(self.keys) - 1:
-            raise AssertionError(f"stopped at {self.dispatcher.safe_cursor} of {len(self.keys)}")
+        floor = self.subject
+        cursor = floor.cursor if isinstance(floor, Floor) else floor.safe_cursor
+        if cursor != len(self.keys) - 1:
+            raise AssertionError(f"stopped at {cursor} of {len(self.keys)}")
 
     def ack_some(self) -> None:
-        self.take(self.ack([self.held.popleft() for _ in range(min(BATCH, len(self.held)))]))
+        self.call("ack", [self.held.popleft() for _ in range(min(BATCH, len(self.held)))])
 
-    def take(self, effects: Sequence[Effect]) -> None:
-        self.held.extend(effect.receipt for effect in effects if isinstance(effect, Deliver))
-
-    def offer_each(self, first: int, keys: Keys) -> list[Effect]:
-        offer = self.dispatcher.offer
-        started = process_time_ns()
-        answers = [offer(offset, key) for offset, key in enumerate(keys, start=first)]
+    def call(self, name: str, given: Sequence[tuple[Any, ...]]) -> None:
+        """Offer or ack, and hold what is delivered by what an ack takes."""
+        if self.in_batches:
+            several = getattr(self.subject, f"{name}_many")
+            messages = [(*message, None) for message in given] if name == "offer" else given
+            started = process_time_ns()
+            answers = [several(messages)]
+        else:
+            one = getattr(self.subject, name)
+            started = process_time_ns()
+            answers = [one(*arguments) for arguments in given]
         self.spent += process_time_ns() - started
-        return [effect for answer in answers for effect in answer]
-
-    def offer_batch(self, first: int, keys: Keys) -> list[Effect]:
-        messages = [(offset, key, None) for offset, key in enumerate(keys, start=first)]
-        started = process_time_ns()
-        effects = self.dispatcher.offer_many(messages)
-        self.spent += process_time_ns() - started
-        return effects
-
-    def ack_each(self, receipts: Receipts) -> list[Effect]:
-        ack = self.dispatcher.ack
-        started = process_time_ns()
-        answers = [ack(*receipt) for receipt in receipts]
-        self.spent += process_time_ns() - started
-        return [effect for answer in answers for effect in answer]
-
-    def ack_batch(self, receipts: Receipts) -> list[Effect]:
-        started = process_time_ns()
-        effects = self.dispatcher.ack_many(receipts)
-        self.spent += process_time_ns() - started
-        return effects
+        is_floor = isinstance(self.subject, Floor)
+        for answer in answers:
+            self.held.extend(
+                each[:1] if is_floor else each.receipt for each in answer if is_floor or type(each) is Deliver
+            )
 
 
-class FloorHost:
-    """Does with a floor what a `Host` does with a dispatcher, in single calls: it has no others."""
-
-    def __init__(self, load: Load, keys: Keys) -> None:
-        self.floor = Floor(load.consumers, load.limit)
-        self.keys = keys
-        self.outstanding = load.outstanding
-        self.held: deque[int] = deque()
-        self.spent = 0
-
-    def run(self) -> None:
-        for first in range(0, len(self.keys), BATCH):
-            self.call(self.floor.offer, list(enumerate(self.keys[first : first + BATCH], start=first)))
-            if first >= self.outstanding:
-                self.ack_some()
-        while self.held:
-            self.ack_some()
-        if self.floor.cursor != len(self.keys) - 1:
-            raise AssertionError(f"stopped at {self.floor.cursor} of {len(self.keys)}")
-
-    def ack_some(self) -> None:
-        self.call(self.floor.ack, [(self.held.popleft(),) for _ in range(min(BATCH, len(self.held)))])
-
-    def call(self, call: Callable[..., list[Delivery]], given: Sequence[tuple[object, ...]]) -> None:
-        started = process_time_ns()
-        answers = [call(*arguments) for arguments in given]
-        self.spent += process_time_ns() - started
-        self.held.extend(delivery[0] for answer in answers for delivery in answer)
+def dispatcher(load: Load) -> KeySharedDispatcher[object]:
+    made = KeySharedDispatcher[object](HashRing())
+    for number in range(load.consumers):
+        made.add_consumer(f"consumer-{number}", limit=load.limit)
+    return made
 
 
 def run(scale: Scale) -> list[Report]:
@@ -143,9 +107,9 @@ def run(scale: Scale) -> list[Report]:
         for key in keys:
             hash(key)  # kept by the object: else the first host would pay for all
         cases = {
-            "floor": _timed(partial(FloorHost, load, keys)),
-            "single": _timed(partial(Host, load, keys, in_batches=False)),
-            "batch": _timed(partial(Host, load, keys, in_batches=True)),
+            "floor": _timed(lambda: Host(load, keys, Floor(load.consumers, load.limit), in_batches=False)),  # noqa: B023
+            "single": _timed(lambda: Host(load, keys, dispatcher(load), in_batches=False)),  # noqa: B023
+            "batch": _timed(lambda: Host(load, keys, dispatcher(load), in_batches=True)),  # noqa: B023
         }
         found = turns(cases, scale.repeats(REPEATS))
         to_single, to_floor = (found["batch"] / found[other] for other in ("single", "floor"))
@@ -157,7 +121,7 @@ def run(scale: Scale) -> list[Report]:
     return [report]
 
 
-def _timed(make: Callable[[], Host | FloorHost]) -> Timed:
+def _timed(make: Callable[[], Host]) -> Timed:
     def once() -> tuple[int, int]:
         host = make()
         host.run()

@@ -1,32 +1,37 @@
-"""Entry buckets: finding one, placing boundaries on skewed keys, and what a change of consumers moves."""
+"""Entry buckets: boundaries for skewed keys, what a change of consumers moves, and how full batches are."""
 
-from bisect import bisect_right
-from collections.abc import Callable
-from itertools import starmap
+from collections.abc import Sequence
 from random import Random
 
-from benchmarks._harness import Report, Scale, repeated, timed, turns
+from benchmarks._harness import Report, Scale, timed, turns
 
 from keyshared.buckets import (
     HASH_STOP,
+    BatchLimits,
+    BatchMessage,
+    BucketBatcher,
     BucketLayout,
     BucketPlacement,
     balanced_boundaries,
     bucket_loads,
     imbalance,
+    key_halves,
     owner_loads,
 )
+from keyshared.hashing import XXH64_SEED_42
 
 BUCKETS = 1024
-LOOKUPS = 50_000
-REPEATS = 11
 KEYS = 100_000
 CONSUMERS = 8
-LOOKUP_BOUND = 5.0  # the check of the argument, and a call of Python
 BOUNDARIES_MS = 1_000
 NEAR = 1.1
 ZIPF = (0.8, 1.0, 1.2)
 CHANGES = (3, 4, 7, 9)
+MESSAGES = 200_000
+CONTAINER = 1_000
+FILL_BUCKETS = (4, 16)
+BATCHED_KEYS = (10, 1_000, 100_000)
+GAIN_BOUND = 10.0
 
 
 def zipf(keys: int, exponent: float) -> dict[int, int]:
@@ -37,37 +42,6 @@ def zipf(keys: int, exponent: float) -> dict[int, int]:
         slot = random.randrange(HASH_STOP)
         histogram[slot] = histogram.get(slot, 0) + round(1_000_000 / rank**exponent) + 1
     return histogram
-
-
-def lookups(scale: Scale) -> Report:
-    layout = BucketLayout.equal_width(BUCKETS)
-    splits = layout.splits
-    random = Random(1)
-    hashes = [random.randrange(HASH_STOP) for _ in range(scale.size(LOOKUPS))]
-    narrow = [(entry_hash, entry_hash | 7) for entry_hash in hashes]  # the buckets are 64 wide
-    wide = [(entry_hash // 2, HASH_STOP - 1) for entry_hash in hashes]
-
-    def routed(stamps: list[tuple[int, int]]) -> Callable[[], int]:
-        def run() -> int:
-            return sum(1 for _ in starmap(layout.route, stamps))
-
-        return run
-
-    found = turns(
-        {
-            "plain bisect": repeated(lambda entry_hash: bisect_right(splits, entry_hash), hashes),
-            "bucket_of": repeated(layout.bucket_of, hashes),
-            "route, one bucket": timed(routed(narrow)),
-            "route, straddling": timed(routed(wide)),
-        },
-        scale.repeats(REPEATS),
-    )
-    report = Report("bucket lookup", ("ns", "this/bisect"), [f"{BUCKETS} buckets"])
-    for name, nanoseconds in found.items():
-        report.add(name, nanoseconds, nanoseconds / found["plain bisect"])
-    for name in ("bucket_of", "route, one bucket"):
-        report.judge(f"{name} / plain bisect", found[name] / found["plain bisect"], LOOKUP_BOUND)
-    return report
 
 
 def boundaries(scale: Scale) -> Report:
@@ -109,17 +83,6 @@ def _unevenness(histogram: dict[int, int], layout: BucketLayout, *, by_load: boo
     return float(imbalance(owner_loads(histogram, placement.ranges).values()))
 
 
-def heaviest_bucket(scale: Scale) -> Report:
-    columns = ("equal width", "placed", "heaviest slot")
-    report = Report("heaviest bucket", columns, [f"{KEYS} keys, Zipf; in mean loads of a bucket, 64 buckets"])
-    for exponent in ZIPF:
-        histogram = zipf(scale.size(KEYS), exponent)
-        layouts = (BucketLayout.equal_width(64), balanced_boundaries(histogram, 64))
-        loads = [float(imbalance(bucket_loads(histogram, layout))) for layout in layouts]
-        report.add(f"exponent {exponent}", *loads, max(histogram.values()) * 64 / sum(histogram.values()))
-    return report
-
-
 def movement() -> Report:
     columns = ("this", "published min", "published max")
     notes = [f"{BUCKETS} buckets; the published spread depends on where the newcomer's name sorts"]
@@ -140,5 +103,30 @@ def moved(placement: BucketPlacement, new: str) -> int:
     return sum(placement.owner(bucket) != old for bucket, old in enumerate(before))
 
 
+def mean_batch(hashes: Sequence[int], buckets: int) -> float:
+    limits = BatchLimits(max_messages=CONTAINER, max_bytes=1 << 40, max_delay_ms=None)
+    batcher = BucketBatcher(BucketLayout.equal_width(buckets), limits)
+    for number, entry_hash in enumerate(hashes):
+        batcher.add(BatchMessage(number, None, 100, entry_hash))
+    batcher.flush()
+    return float(batcher.stats().mean_batch)
+
+
+def fill(scale: Scale) -> Report:
+    columns = ("by key", *(f"{buckets} buckets" for buckets in FILL_BUCKETS))
+    report = Report("batch fill", columns, [f"messages of a batch, on average; containers of {CONTAINER}"])
+    random = Random(486)
+    for keys in BATCHED_KEYS:
+        of_key = [key_halves(b"key-%d" % number, XXH64_SEED_42).bucket for number in range(keys)]
+        picks = [random.randrange(keys) for _ in range(scale.size(MESSAGES))]
+        containers = [set(picks[start : start + CONTAINER]) for start in range(0, len(picks), CONTAINER)]
+        by_key = len(picks) / sum(map(len, containers))
+        hashes = [of_key[pick] for pick in picks]
+        report.add(f"{keys} keys", by_key, *(mean_batch(hashes, buckets) for buckets in FILL_BUCKETS))
+    by_key, _, by_most = report.rows[-1].values
+    report.judge(f"{FILL_BUCKETS[-1]} buckets / by key, {keys} keys", by_most / by_key, GAIN_BOUND, at_most=False)
+    return report
+
+
 def run(scale: Scale) -> list[Report]:
-    return [lookups(scale), boundaries(scale), heaviest_bucket(scale), movement()]
+    return [boundaries(scale), movement(), fill(scale)]

@@ -1,6 +1,5 @@
-"""What a history in a file costs for each event: read, decoded and judged; and what the checker keeps in memory."""
+"""What a history in a file costs for each event: read and judged."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from benchmarks._harness import Report, Scale, timed, turns
 
 from keyshared.testing import Checker, Claims, check_file
 from keyshared.testing.history import Acked, Committed, Connected, Delivered, Event, Owned, Published, Quiet
-from keyshared.testing.rows import from_rows, read_jsonl, to_rows, write_jsonl
+from keyshared.testing.rows import write_jsonl
 
 HAPPENINGS: Final = 100_000
 REPEATS: Final = 5
@@ -64,20 +63,11 @@ def judged(told: list[Event], claims: Claims) -> Callable[[], int]:
     return run
 
 
-def decoded(lines: list[str]) -> Callable[[], int]:
-    def run() -> int:
-        for _ in read_jsonl(lines):
-            pass
-        return len(lines)
-
-    return run
-
-
 def speed(scale: Scale) -> Report:
     report = Report(
         "checker",
-        ("file us", "judge us", "decode us", "ratio", "events/s"),
-        ["a file of JSON lines, read and judged; only judged; only decoded; the first by the last"],
+        ("file us", "judge us", "events/s"),
+        ["a file of JSON lines, read and judged; only judged"],
     )
     with TemporaryDirectory() as folder:
         for outstanding in (100, scale.size(10_000)):
@@ -90,43 +80,13 @@ def _measure(report: Report, scale: Scale, outstanding: int, path: Path) -> None
     told = list(history(scale.size(HAPPENINGS), outstanding, quiet=True))
     lines = list(write_jsonl(told))
     path.write_text("".join(lines))
-    cases = {"file": read_and_judged(path, claims), "judge": judged(told, claims), "decode": decoded(lines)}
+    cases = {"file": read_and_judged(path, claims), "judge": judged(told, claims)}
     found = turns({name: timed(case) for name, case in cases.items()}, scale.repeats(REPEATS))
-    ratio, speed = found["file"] / found["decode"], 1e9 / found["file"]
+    speed = 1e9 / found["file"]
     times = (found[name] / 1_000 for name in cases)
-    report.add(f"{len(lines):,} events, {outstanding:,} outstanding", *times, ratio, speed)
-    report.judge(f"read and judged beside decoded, {outstanding:,} outstanding", ratio, 5)
+    report.add(f"{len(lines):,} events, {outstanding:,} outstanding", *times, speed)
     report.judge(f"events a second from a file, {outstanding:,} outstanding", speed, TARGET, at_most=False)
 
 
-def formats(scale: Scale) -> Report:
-    told = list(history(scale.size(HAPPENINGS), 100, quiet=True))
-    lines, rows = list(write_jsonl(told)), list(to_rows(told))
-    cases = {
-        "read JSON lines": timed(lambda: sum(1 for _ in read_jsonl(lines))),
-        "write JSON lines": timed(lambda: sum(1 for _ in write_jsonl(told))),
-        "read rows": timed(lambda: sum(1 for _ in from_rows(rows))),
-        "write rows": timed(lambda: sum(1 for _ in to_rows(told))),
-    }
-    report = Report("history formats", ("us",), ["one event"])
-    for name, nanoseconds in turns(cases, scale.repeats(REPEATS)).items():
-        report.add(name, nanoseconds / 1_000)
-    return report
-
-
-def memory(scale: Scale) -> Report:
-    report = Report("checker memory", ("bytes", "per message"), ["the most that was ever kept, in bytes as pickled"])
-    for events in (scale.size(HAPPENINGS) // 4, scale.size(HAPPENINGS)):
-        checker, most = Checker(CLAIMS), 0
-        for number, event in enumerate(history(events, 100, quiet=True)):
-            checker.feed(event)
-            if number % 97 == 0:
-                most = max(most, len(pickle.dumps(checker)))
-        report.add(f"{events:,} events, 100 outstanding", most, most / 100)
-    first, second = (row.values[0] for row in report.rows)
-    report.judge("four times the history, beside the history", second / first, 1.1)
-    return report
-
-
 def run(scale: Scale) -> list[Report]:
-    return [speed(scale), formats(scale), memory(scale)]
+    return [speed(scale)]

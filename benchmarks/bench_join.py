@@ -1,16 +1,14 @@
-"""What rare events cost: joins and leaves with ever more consumers; with many messages, timeouts and snapshots too."""
+"""What rare events cost: joins with ever more consumers; timeouts and snapshots with many messages."""
 
 from collections.abc import Callable
 from time import process_time_ns
 
-from benchmarks import _subjects as subjects
 from benchmarks._harness import Report, Scale, Timed, turns
 from benchmarks._subjects import NAMES
 from benchmarks.bench_life import unique_keys
 
-from keyshared.config import DispatcherConfig, RetryPolicy
+from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
-from keyshared.effects import DeadLetter, Deliver, Released
 from keyshared.ring import HashRing
 
 OUTSTANDING = (10_000, 100_000)
@@ -24,91 +22,53 @@ RINGS: dict[str, Callable[..., HashRing]] = {
     "pulsar": HashRing.pulsar,
     "danube": HashRing.danube,
 }
-FULL = 100  # limit of each consumer where messages wait
 REPEATS = 3
 
 
-class Loaded:
-    """A dispatcher with so many messages of unique keys outstanding, all in flight, or nearly all waiting."""
-
-    def __init__(self, count: int, *, waiting: bool = False, retry: RetryPolicy | None = None) -> None:
-        self.count = count
-        self.limit = FULL if waiting else count
-        self.config = DispatcherConfig(  # nothing is spilled
-            window=4 * count, max_tracked=4 * count, retry=RetryPolicy() if retry is None else retry
-        )
-        self.dispatcher = KeySharedDispatcher(HashRing(), self.config)
-        for name in NAMES:
-            self.dispatcher.add_consumer(name, limit=self.limit)
-        for offset, key in enumerate(unique_keys(count)):
-            self.dispatcher.offer(offset, key)
-
-    def join_and_leave(self) -> tuple[Timed, Timed]:
-        """A newcomer joins; it leaves again, which puts back what it got."""
-        dispatcher = self.dispatcher
-
-        def join() -> tuple[int, int]:
-            started = process_time_ns()
-            dispatcher.add_consumer("newcomer", limit=self.limit)
-            return process_time_ns() - started, 1
-
-        def leave() -> tuple[int, int]:
-            started = process_time_ns()
-            dispatcher.remove_consumer("newcomer")
-            return process_time_ns() - started, 1
-
-        return join, leave
+def loaded(count: int) -> KeySharedDispatcher[object]:
+    """A dispatcher with so many messages of unique keys in flight."""
+    dispatcher = KeySharedDispatcher[object](HashRing(), config_for(count))
+    for name in NAMES:
+        dispatcher.add_consumer(name, limit=count)
+    for offset, key in enumerate(unique_keys(count)):
+        dispatcher.offer(offset, key)
+    return dispatcher
 
 
-def leave_of_a_holder(count: int) -> Timed:
-    """Per message: a consumer leaves that holds its share, and others get all of that."""
-
-    def once() -> tuple[int, int]:
-        dispatcher = Loaded(count).dispatcher
-        started = process_time_ns()
-        effects = dispatcher.remove_consumer(NAMES[0])
-        spent = process_time_ns() - started
-        released = sum(type(effect) is Released for effect in effects)
-        check(0 < released == sum(type(effect) is Deliver for effect in effects), "what it held goes to others")
-        return spent, released
-
-    return once
+def config_for(count: int) -> DispatcherConfig:
+    return DispatcherConfig(window=4 * count, max_tracked=4 * count)  # nothing is spilled
 
 
-def timeouts(count: int, retry: RetryPolicy) -> Timed:
-    """Per message: every ack timeout is due at once; without retries each of them makes a dead letter."""
-    kind = Released if retry.max_redeliveries else DeadLetter
-
-    def once() -> tuple[int, int]:
-        loaded = Loaded(count, retry=retry)
-        now = loaded.config.ack_timeout_ms or 0
-        started = process_time_ns()
-        effects = loaded.dispatcher.handle_timeout(now_ms=now)
-        spent = process_time_ns() - started
-        check(sum(type(effect) is kind for effect in effects) == count, "all of them are due")
-        return spent, count
-
-    return once
+def timed_once(act: Callable[[], object], count: int) -> tuple[int, int]:
+    started = process_time_ns()
+    act()
+    return process_time_ns() - started, count
 
 
-def snapshots(count: int) -> tuple[Timed, Timed]:
-    """Per message: write a snapshot of everything outstanding, and restore it."""
-    loaded = Loaded(count)
-    state = loaded.dispatcher.snapshot()
+def rare_events(count: int) -> dict[str, Timed]:
+    """Per message: a consumer leaves that holds its share, every ack timeout is due, and the trip of a snapshot."""
+    kept = loaded(count)
+    state = kept.snapshot()
+    due = kept.config.ack_timeout_ms or 0
 
-    def write() -> tuple[int, int]:
-        started = process_time_ns()
-        loaded.dispatcher.snapshot()
-        return process_time_ns() - started, count
+    def leave() -> tuple[int, int]:
+        dispatcher = loaded(count)
+        held = len(dispatcher.in_flight(NAMES[0]))
+        return timed_once(lambda: dispatcher.remove_consumer(NAMES[0]), held)
+
+    def time_out() -> tuple[int, int]:
+        dispatcher = loaded(count)
+        return timed_once(lambda: dispatcher.handle_timeout(now_ms=due), count)
 
     def restore() -> tuple[int, int]:
-        started = process_time_ns()
-        again = KeySharedDispatcher.restore(state, HashRing(), loaded.config, now_ms=0)
-        spent = process_time_ns() - started
-        check(len(again.in_flight()) == count, "everything is in flight again")
-        return spent, count
+        return timed_once(lambda: KeySharedDispatcher.restore(state, HashRing(), config_for(count), now_ms=0), count)
 
-    return write, restore
+    return {
+        "leave of a holder": leave,
+        "ack timeout, retried": time_out,
+        "snapshot": lambda: timed_once(kept.snapshot, count),
+        "restore": restore,
+    }
 
 
 def each_of(call: Callable[[str], object], names: list[str]) -> tuple[int, int]:
@@ -124,14 +84,13 @@ class Growing:
     def __init__(self, make: Callable[..., HashRing], count: int, changes: int) -> None:
         self.names = [str(number) for number in range(count)]
         self.newcomers = [str(count + number) for number in range(changes)]
-        self.ring = make(self.names)
-        self.placement = self.ring.copy()
+        self.placement = make(self.names)
         self.offset = 0
         self.dispatcher = self.started()
         each_of(self.dispatcher.add_consumer, self.names)
 
     def started(self) -> KeySharedDispatcher[object]:
-        return KeySharedDispatcher(self.placement, DispatcherConfig(inactive_grace_ms=1))
+        return KeySharedDispatcher(self.placement, DispatcherConfig())
 
     def named(self) -> tuple[int, int]:
         return each_of(self.started().add_consumer, self.names)
@@ -149,28 +108,13 @@ class Growing:
         each_of(dispatcher.remove_consumer, self.newcomers)
         return spent, len(self.newcomers)
 
-    def evict(self) -> tuple[int, int]:
-        """Let all newcomers, who have fallen silent, be evicted at one instant."""
-        dispatcher = self.dispatcher
-        each_of(dispatcher.add_consumer, self.newcomers)
-        each_of(dispatcher.set_inactive, self.newcomers)
-        due = dispatcher.next_deadline_ms() or 0
-        started = process_time_ns()
-        dispatcher.handle_timeout(now_ms=due)
-        return process_time_ns() - started, len(self.newcomers)
-
     def cases(self) -> dict[str, Timed]:
         """The cases in the order in which they take turns: who joins in one leaves in the next."""
-        ring, dispatcher, newcomers = self.ring, self.dispatcher, self.newcomers
+        dispatcher, newcomers = self.dispatcher, self.newcomers
         return {
-            "ring: join": lambda: each_of(ring.add, newcomers),
-            "ring: leave": lambda: each_of(ring.remove, newcomers),
             "join": lambda: each_of(dispatcher.add_consumer, newcomers),
-            "silent": lambda: each_of(dispatcher.set_inactive, newcomers),
-            "back": lambda: each_of(dispatcher.set_active, newcomers),
             "leave": lambda: each_of(dispatcher.remove_consumer, newcomers),
             "join, then a message": self.join_and_offer,
-            "evicted": self.evict,
             "join of a name on the ring": self.named,
         }
 
@@ -194,33 +138,16 @@ def measure_slopes(scale: Scale) -> Report:
     return report
 
 
-def check(fact: bool, text: str) -> None:
-    if not fact:
-        raise AssertionError(f"not so: {text}")
+def measure_events(scale: Scale) -> Report:
+    counts = [scale.size(count) for count in OUTSTANDING]
+    cases = {(name, count): case for count in counts for name, case in rare_events(count).items()}
+    found = turns(cases, scale.repeats(REPEATS))
+    columns = tuple(f"N = {count:,}" for count in counts)
+    report = Report("rare events, us per message", columns, [f"{len(NAMES)} consumers, unique keys"])
+    for name in dict.fromkeys(name for name, _ in found):
+        report.add(name, *(found[name, count] / 1e3 for count in counts))
+    return report
 
 
 def run(scale: Scale) -> list[Report]:
-    counts = [scale.size(count) for count in OUTSTANDING]
-    calls: dict[tuple[str, int], Timed] = {}
-    messages: dict[tuple[str, int], Timed] = {}
-    for count in counts:
-        calls["join, none waiting", count], calls["leave, none waiting", count] = Loaded(count).join_and_leave()
-        calls["join, nearly all waiting", count], calls["leave, nearly all waiting", count] = Loaded(
-            count, waiting=True
-        ).join_and_leave()
-        messages["leave of a holder", count] = leave_of_a_holder(count)
-        messages["ack timeout, retried", count] = timeouts(count, RetryPolicy())
-        messages["ack timeout, dead-lettered", count] = timeouts(count, RetryPolicy(max_redeliveries=0))
-        messages["snapshot", count], messages["restore", count] = snapshots(count)
-    notes = [f"{subjects.CONSUMERS} consumers, unique keys"]
-    columns = tuple(f"N = {count:,}" for count in counts)
-    whole = Report("joins, ms per call", columns, notes)
-    tell(whole, turns(calls, scale.repeats(REPEATS)), counts, 1e6)
-    each = Report("rare events, us per message", columns)
-    tell(each, turns(messages, scale.repeats(REPEATS)), counts, 1e3)
-    return [whole, each, measure_slopes(scale)]
-
-
-def tell(report: Report, found: dict[tuple[str, int], float], counts: list[int], unit: float) -> None:
-    for name in dict.fromkeys(name for name, _ in found):
-        report.add(name, *(found[name, count] / unit for count in counts))
+    return [measure_events(scale), measure_slopes(scale)]

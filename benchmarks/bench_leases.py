@@ -1,7 +1,6 @@
 """The life of a message in a lease queue, from offer over lease to ack, beside that of a message of the dispatcher."""
 
 from collections import deque
-from collections.abc import Sequence
 from time import process_time_ns
 
 from benchmarks._harness import Report, Scale, Timed, bound_of, turns
@@ -10,18 +9,17 @@ from benchmarks.bench_life import Keys, hot_keys, unique_keys
 from keyshared.config import DispatcherConfig
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import Deliver
-from keyshared.leases import Lease, LeaseConfig, LeaseQueue, Reservation
+from keyshared.leases import Lease, LeaseConfig, LeaseQueue
 from keyshared.ring import HashRing
 
 WINDOW = 10_000
-WAITING = (1_000, 4_900)  # waiting messages may load half the window
-COUNT = 50_000
+WAITING = 1_000
+COUNT = 20_000
 REPEATS = 3
 BATCHES = (1, 10, 100)
 PER_MS = 100  # messages that arrive in one millisecond: timers are at work
 
 LIFE_BOUND = bound_of(pure=4.0, compiled=2.0)
-FLAT_BOUND = 1.3
 
 
 def dispatcher_lives(keys: Keys, waiting: int) -> Timed:
@@ -43,7 +41,7 @@ def dispatcher_lives(keys: Keys, waiting: int) -> Timed:
     return once
 
 
-def lease_lives(keys: Keys, waiting: int, batch: int, *, phases: int = 1) -> Timed:
+def lease_lives(keys: Keys, waiting: int, batch: int) -> Timed:
     """Offer one by one, lease in batches, ack one by one; so many wait, or are leased."""
 
     def once() -> tuple[int, int]:
@@ -55,46 +53,38 @@ def lease_lives(keys: Keys, waiting: int, batch: int, *, phases: int = 1) -> Tim
         for offset, key in enumerate(keys):
             queue.offer(offset, key, now_ms=offset // PER_MS)
             if offset >= waiting and offset % batch == 0:
-                lived += work(queue, batch, phases)
+                lived += work(queue, batch)
         return process_time_ns() - started, lived
 
     return once
 
 
-def work(queue: LeaseQueue, batch: int, phases: int) -> int:
-    """Lease a batch in one or two phases and ack all of it."""
-    lease: object
-    if phases == 1:
-        lease = queue.consume("c1", batch).result
-    else:
-        reservation = queue.reserve("c1", batch).result
-        assert isinstance(reservation, Reservation)
-        lease = queue.commit(reservation.id).result
+def work(queue: LeaseQueue, batch: int) -> int:
+    """Lease a batch and ack all of it."""
+    lease = queue.consume("c1", batch).result
     assert isinstance(lease, Lease)
     for offset, lease_id in lease.handles:
         queue.ack(offset, lease_id)
     return len(lease.handles)
 
 
-def run(scale: Scale, waiting: Sequence[int] = WAITING) -> list[Report]:
+def run(scale: Scale) -> list[Report]:
     report = Report(
         "leases",
         ("unique ns", "unique ratio", "hot ns", "hot ratio"),
         [
             "offer, lease and ack of one message, one consumer; ratios to offer and ack of the dispatcher",
-            f"{waiting[0]:,} messages wait; unique keys, and 100 hot ones",
+            f"{WAITING:,} messages wait; unique keys, and 100 hot ones",
         ],
     )
     count, repeats = scale.size(COUNT), scale.repeats(REPEATS)
     loads = {"unique": unique_keys(count), "hot": hot_keys(count)}
-    depths = [scale.size(depth) for depth in waiting]
+    waiting = scale.size(WAITING)
     cases: dict[tuple[str, str], Timed] = {}
     for load, keys in loads.items():
-        cases["dispatcher", load] = dispatcher_lives(keys, depths[0])
+        cases["dispatcher", load] = dispatcher_lives(keys, waiting)
         for batch in BATCHES:
-            cases[f"consume {batch}", load] = lease_lives(keys, depths[0], batch)
-        cases["reserve + commit 10", load] = lease_lives(keys, depths[0], 10, phases=2)
-        cases["consume 10, deep", load] = lease_lives(keys, depths[1], 10)
+            cases[f"consume {batch}", load] = lease_lives(keys, waiting, batch)
     found = turns(cases, repeats)
     for case in dict.fromkeys(case for case, _ in cases):
         ratios = {load: found[case, load] / found["dispatcher", load] for load in loads}
@@ -103,6 +93,4 @@ def run(scale: Scale, waiting: Sequence[int] = WAITING) -> list[Report]:
         report.judge(
             f"consume 10 / dispatcher, {load}", found["consume 10", load] / found["dispatcher", load], LIFE_BOUND
         )
-        deep = found["consume 10, deep", load] / found["consume 10", load]
-        report.judge(f"consume 10, N = {depths[1]:,} / {depths[0]:,} waiting, {load}", deep, FLAT_BOUND)
     return [report]

@@ -1,28 +1,30 @@
 """The life of a message, from offer to ack: dispatcher and window against a hand-written per-key FIFO in one run."""
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from random import Random
 
 from benchmarks import _subjects as subjects
-from benchmarks._harness import Report, Scale, Timed, bound_of, timed, turns
+from benchmarks._harness import Report, Scale, Timed, bound_of, turns
 from benchmarks._subjects import NULL_KEY, Driver, Subject
+
+from keyshared.config import DrainUnit
 
 WINDOW = 10_000
 NO_SPILL = 4_900  # waiting messages may load half the window
 HOT_KEYS = 100
 ZIPF_KEYS = 10_000
-COUNTS = (10_000, 100_000, 1_000_000)
-WAITING = (10_000, 100_000, 1_000_000)
-STEPS = 20_000
+COUNTS = (10_000, 200_000)
+UNIT_COUNT = 50_000
 REPEATS = 3
 
 DISPATCHER_BOUND = bound_of(pure=4.0, compiled=2.5)
 SPILLED_BOUND = bound_of(pure=8.0, compiled=4.0)
 WINDOW_BOUND = 2.0
 FLAT_BOUND = 1.3
+UNIT_BOUND = 3.0  # the short ways of the window of keys are not for units
 
 Keys = list[bytes]
 Makers = dict[str, Callable[[], Subject]]
@@ -108,6 +110,16 @@ class Life:
                 cases[count, name] = self._lives(make, self.keys[:count], times)
         return turns(cases, self.repeats)
 
+    def unit_cases(self) -> dict[str, Timed]:
+        """Lives of the dispatcher by drain unit, for the first number of messages."""
+        keys, window = self.keys[: self.counts[0]], self.window
+        limit = self.load.limit * window // WINDOW
+        cases = {"driver": self._lives(_null_maker(len(keys)), [NULL_KEY] * len(keys), 1)}
+        for unit in DrainUnit:
+            make = partial(subjects.dispatcher, window, limit, loaded_per_key=self.load.loaded_per_key, unit=unit)
+            cases[unit] = self._lives(make, keys, 1)
+        return cases
+
     def _lives(self, make: Callable[[], Subject], keys: Keys, times: int) -> Timed:
         def once() -> tuple[int, int]:
             nanoseconds = messages = 0
@@ -152,64 +164,27 @@ def measure_lives(scale: Scale, loads: Sequence[Load] = LOADS, counts: Sequence[
         bound = SPILLED_BOUND if load.spills else DISPATCHER_BOUND
         report.judge(f"dispatcher / floor, {load.name}", max(nets["dispatcher"]), bound)
         report.judge(f"window / floor, {load.name}", max(nets["window"]), WINDOW_BOUND)
-        # A run of one window spills only the second half of it: another load, not a smaller one.
-        least, most = counts[1 if load.spills and len(counts) > 2 else 0], counts[-1]
-        first, last = (found[count, "dispatcher"] - found[count, "driver"] for count in (least, most))
-        report.judge(f"dispatcher, N = {most:,} / {least:,}, {load.name}", last / first, FLAT_BOUND)
+        if not load.spills:  # of few messages a smaller share is spilled: another load, not a smaller one
+            first, *_, last = (found[count, "dispatcher"] - found[count, "driver"] for count in counts)
+            report.judge(f"dispatcher, N = {counts[-1]:,} / {counts[0]:,}, {load.name}", last / first, FLAT_BOUND)
     return report
 
 
-def measure_waiting(scale: Scale) -> Report:
-    """What a life costs while so many others wait in the lanes of 100 keys."""
-    window, steps, repeats = scale.size(WINDOW), scale.size(STEPS), scale.repeats(REPEATS)
-    levels = [scale.size(waiting) for waiting in WAITING]
-    keys = hot_keys(levels[-1] + repeats * steps)
-    room = 4 * len(keys)
-    makers: Makers = {
-        "floor": lambda: subjects.floor(window),
-        "window, loaded": lambda: subjects.window(room, window, max_tracked=room, loaded_per_key=room),
-        "dispatcher, spilled": lambda: subjects.dispatcher(window, window, max_tracked=room),
-    }
-    report = Report(
-        "waiting",
-        ("driver ns", *(f"{name} ns" for name in makers), *(f"{name} ratio" for name in makers)),
-        [
-            f"one life while N messages of {HOT_KEYS} keys wait; ratios to the smallest N, net of the driver",
-            "gc.freeze() once they wait: a full collection looks at every one of them, also at those of the floor",
-        ],
-    )
-    cases: dict[tuple[int, str], Timed] = {}
-    for level in levels:
-        cases[level, "driver"] = _steps(_filled(subjects.null(0), [NULL_KEY] * len(keys), level), steps)
-        for name, make in makers.items():
-            cases[level, name] = _steps(_filled(make(), keys, level), steps)
-    gc.collect()
-    gc.freeze()
-    found = turns(cases, repeats)
-    gc.unfreeze()
-    nets = {case: nanoseconds - found[case[0], "driver"] for case, nanoseconds in found.items()}
-    for level in levels:
-        ratios = (nets[level, name] / nets[levels[0], name] for name in makers)
-        report.add(f"N = {level:,} waiting", found[level, "driver"], *(found[level, name] for name in makers), *ratios)
-    for name in ("window, loaded", "dispatcher, spilled"):
-        target = f"{name}, N = {levels[-1]:,} / {levels[0]:,}"
-        report.judge(target, nets[levels[-1], name] / nets[levels[0], name], FLAT_BOUND)
+def measure_units(scale: Scale) -> Report:
+    """What a drain unit larger than a key costs: its way through the window is the long one."""
+    columns = ("driver ns", *(f"{unit} ns" for unit in DrainUnit), "hash / key", "range / key")
+    report = Report("life by drain unit", columns, ["one message from offer to ack; ratios are net of the driver"])
+    for load in LOADS:
+        if load.spills or load.random_acks or load.limit < WINDOW:
+            continue
+        life = Life(load, scale, [scale.size(UNIT_COUNT)])
+        found = turns(life.unit_cases(), scale.repeats(REPEATS))
+        driver = found.pop("driver")
+        key, *others = (found[unit] - driver for unit in DrainUnit)
+        report.add(load.name, driver, *(found[unit] for unit in DrainUnit), *(other / key for other in others))
+        report.judge(f"the dearer unit / key, {load.name}", max(others) / key, UNIT_BOUND)
     return report
-
-
-def _filled(subject: Subject, keys: Keys, count: int) -> Driver:
-    driver = Driver(subject, keys)
-    driver.fill(count)
-    return driver
-
-
-def _steps(driver: Driver, count: int) -> Timed:
-    def run() -> int:
-        driver.steps(count)
-        return count
-
-    return timed(run)
 
 
 def run(scale: Scale) -> list[Report]:
-    return [measure_lives(scale), measure_waiting(scale)]
+    return [measure_lives(scale), measure_units(scale)]

@@ -19,8 +19,7 @@ from benchmarks._harness import Report, Scale
 from benchmarks._subjects import Subject
 from benchmarks.bench_life import HOT_KEYS, Keys, hot_keys, unique_keys
 
-FEW = (10_000, 100_000)
-MANY = (*FEW, 1_000_000)  # tracing makes an offer ten times slower, so a million not for every load
+COUNTS = (10_000, 100_000)  # tracing makes an offer ten times slower
 SMALL_WINDOW = 4 * HOT_KEYS  # room for one message of each hot key in flight; nearly everything else is spilled
 IN_FLIGHT_BOUND = 250.0
 WAITING_BOUND = 300.0
@@ -34,15 +33,14 @@ class Load:
     bound: float
     limited: bool = False
     spills: bool = False
-    counts: tuple[int, ...] = FEW
 
 
 LOADS = (
-    Load("unique keys, in flight", unique_keys, IN_FLIGHT_BOUND, counts=MANY),
+    Load("unique keys, in flight", unique_keys, IN_FLIGHT_BOUND),
     Load("unique keys, waiting", unique_keys, WAITING_BOUND, limited=True),
     Load("unique keys, spilled", unique_keys, WAITING_BOUND, limited=True, spills=True),
     Load(f"{HOT_KEYS} hot keys, waiting", hot_keys, BEHIND_OTHERS_BOUND),
-    Load(f"{HOT_KEYS} hot keys, spilled", hot_keys, BEHIND_OTHERS_BOUND, spills=True, counts=MANY),
+    Load(f"{HOT_KEYS} hot keys, spilled", hot_keys, BEHIND_OTHERS_BOUND, spills=True),
 )
 
 
@@ -89,7 +87,7 @@ def run(scale: Scale) -> list[Report]:
     )
     for load in LOADS:
         worst = 0.0
-        for count in map(scale.size, load.counts):
+        for count in map(scale.size, COUNTS):
             keys = load.keys(count)
             kept = {name: kept_bytes(make(), keys) / count for name, make in makers(load, count).items()}
             report.add(f"{load.name}, N = {count:,}", *kept.values())

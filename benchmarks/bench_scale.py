@@ -7,7 +7,6 @@ messages of each key, so keys grow as rows do. Judged is processor time for a ro
 (``/proc``).
 """
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -72,8 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for report in found.values():
         judge_growth(report)
         print(report, flush=True)
-    if options.json:
-        options.json.write_text(json.dumps({job: tabled(report) for job, report in found.items()}, indent=1))
     return exit_code(options, list(found.values()))
 
 
@@ -83,7 +80,6 @@ def parsed(arguments: Sequence[str] | None) -> Namespace:
     parser.add_argument("--only", nargs="+", choices=JOBS, default=list(JOBS), help="some of the jobs")
     parser.add_argument("--master", default="local[2]", help="Spark master (local[2])")
     parser.add_argument("--folder", type=Path, help="where logs and shuffles go for the time of the run (the system's)")
-    parser.add_argument("--json", type=Path, help="a file for the figures")
     parser.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     return parser.parse_args(arguments)
 
@@ -172,13 +168,6 @@ def judge_growth(report: Report) -> None:
         growth = larger.values[0] / smaller.values[0]
         report.judge(f"cpu us/row at {larger.case} beside {smaller.case}", growth, GROWTH_TARGET)
     report.notes.extend(f"{verdict}  {verdict.target}" for verdict in report.verdicts)
-
-
-def tabled(report: Report) -> dict[str, dict[str, float]]:
-    return {
-        row.case: dict(zip(report.columns, (round(value, 3) for value in row.values), strict=True))
-        for row in report.rows
-    }
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ The library's cost beyond it is the price of those.
 from collections import deque
 from zlib import crc32
 
-__all__ = ["Delivery", "Floor"]
-
 Delivery = tuple[int, bytes, int]
 """Offset, key and the number of the consumer."""
 

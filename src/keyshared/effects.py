@@ -10,8 +10,8 @@ A call of the dispatcher returns a list of effects in this order:
 4. *state*: at most one `CursorAdvanced`, at most one `Resumed`; of these the last one seen wins.
 
 Every effect is an absolute fact, never a delta: applying it twice does no harm. All are tuples with named fields,
-because building one costs less than a third of a frozen dataclass (benchmarks/bench_effects.py); unlike plain tuples
-they are equal only to the same kind of effect.
+because building one costs less than a third of a frozen dataclass; unlike plain tuples they are equal only to the same
+kind of effect.
 
 `Deliver` and `DeadLetter` carry the item that a message came with. Its type is a parameter: ``Effect[Order]`` is what a
 ``KeySharedDispatcher[Order]`` returns, and ``Effect`` alone is ``Effect[object]``.
