@@ -111,8 +111,9 @@ def test_a_commit_that_fails_ends_the_program_with_its_error() -> None:
     stopped: list[ThreadRunner[int]] = []
 
     def serve() -> None:
+        config = RunnerConfig(window=20, call_attempts=1)
         try:
-            with ThreadRunner(print_nothing, commit=commit, config=RunnerConfig(window=20)) as runner:
+            with ThreadRunner(print_nothing, commit=commit, config=config) as runner:
                 stopped.append(runner)
                 runner.add_log("log")
                 for offset in range(200):

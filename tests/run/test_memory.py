@@ -78,7 +78,7 @@ def test_a_task_that_waits_for_room_takes_no_steps(kind: str) -> None:
             super()._step()
 
     async def handle(message: int) -> None:
-        await asyncio.sleep(0.1)  # many steps of a task that does not sleep while it waits
+        await asyncio.sleep(0.05)  # many steps of a task that does not sleep while it waits
         if kind == "a retry" and message not in tried:
             tried.add(message)
             raise ValueError("not now")
@@ -86,7 +86,7 @@ def test_a_task_that_waits_for_room_takes_no_steps(kind: str) -> None:
     tried: set[int] = set()
 
     async def main() -> None:
-        retry = RetryPolicy(base_delay_ms=300)
+        retry = RetryPolicy(base_delay_ms=100)
         async with Counting(handle, config=RunnerConfig(workers=8, window=2, retry=retry)) as runner:
             runner.add_log("log")
             for offset in range(4):

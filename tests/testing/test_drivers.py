@@ -109,7 +109,7 @@ def test_a_driver_that_does_not_open_leaves_no_loop_open() -> None:
     assert loop.is_closed()
 
 
-@pytest.mark.parametrize("call", CALLS[:5], ids=range(5))
+@pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 def test_what_an_asynchronous_driver_leaves_out_says_so(call: Callable[[Driver], object]) -> None:
     driver = in_loop(AsyncDriver(), new_event_loop())
     with pytest.raises(UnsupportedError, match=r"AsyncDriver cannot [a-z_]+; override it if the broker can"):

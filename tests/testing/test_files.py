@@ -262,7 +262,7 @@ def test_a_driver_is_tried_and_a_table_of_verdicts_is_printed(
 ) -> None:
     path = tmp_path / "my_driver.py"
     path.write_text(DRIVER)
-    assert main(["try", str(path), "--seconds", "4"]) == 1
+    assert main(["try", str(path), "--seconds", "2"]) == 1
     shown = capsys.readouterr().out
     assert "plain use: 1 schedules: no-loss (1 steps)" in shown
     lines = [line.split("  ") for line in shown.splitlines() if line.startswith("  ")]

@@ -406,7 +406,7 @@ def test_the_test_case_of_a_machine_fails_with_the_finding() -> None:
 
 def test_a_survey_goes_from_plain_use_to_crashes() -> None:
     said: list[str] = []
-    result = survey(machine(Group, claims=GROUP), 4, said.append)
+    result = survey(machine(Group, claims=GROUP), 2, said.append)
     assert [line.partition(":")[0] for line in said] == [
         *("plain use", "consumers leave and come back", "late answers", "crashes")
     ]
@@ -418,12 +418,12 @@ def test_a_survey_goes_from_plain_use_to_crashes() -> None:
 
 
 def test_a_survey_of_a_driver_claims_what_is_usual_and_lets_no_time_pass() -> None:
-    result = survey(SmallDriver, 3)
+    result = survey(SmallDriver, 2)
     names = {each.promise: each.outcome for each in result.verdicts}
     assert names["fence"] == names["safe-cursor"] == names["bounds"] == "holds"
     assert names["timeouts"] == "not judged"
     broken_driver = broken("EvictionLoses").driver_class
-    found = survey(broken_driver, 4)
+    found = survey(broken_driver, 2)
     assert {"safe-cursor", "no-loss"} & {each.what for each in found.findings}
     assert "breaks      in " in str(found)
 

@@ -243,26 +243,6 @@ class AsyncDriver:
     async def open(self) -> None:
         """Start the broker."""
 
-    async def connect(self, consumer: str, filters: Sequence[str] = ()) -> None:
-        """See `Driver.connect`."""
-        raise UnsupportedError(type(self).__name__, "connect")
-
-    async def disconnect(self, consumer: str) -> None:
-        """See `Driver.disconnect`."""
-        raise UnsupportedError(type(self).__name__, "disconnect")
-
-    async def publish(self, key: bytes | None) -> int:
-        """See `Driver.publish`."""
-        raise UnsupportedError(type(self).__name__, "publish")
-
-    async def receive(self, consumer: str) -> Sequence[Delivery]:
-        """See `Driver.receive`."""
-        raise UnsupportedError(type(self).__name__, "receive")
-
-    async def ack(self, consumer: str, delivery: Delivery) -> bool | None:
-        """See `Driver.ack`."""
-        raise UnsupportedError(type(self).__name__, "ack")
-
     async def close(self) -> None:
         """Stop the broker."""
 
@@ -380,7 +360,10 @@ class _InLoop:
             raise
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # any method
-        return partial(self._call, getattr(self._driver, name))
+        method = getattr(self._driver, name, None)
+        if method is None:
+            raise UnsupportedError(type(self._driver).__name__, name)
+        return partial(self._call, method)
 
     def close(self) -> None:
         """Stop the broker, and the tasks that it has left."""

@@ -1,15 +1,15 @@
-"""Histories about who gets what: one-holder, key-order, bounds, affinity, minimal-move and fence, kept and broken."""
+"""Histories about who gets a message and when, and where keys belong: each promise kept and broken.
+
+What both judges of tiny histories agree on needs no case here: these show a proof, or what is rare there.
+"""
 
 from tests.testing.checks.events import (
     K2,
-    PAIRS,
-    UNFENCED,
     UNITS,
     A,
     B,
     Case,
     K,
-    L,
     acked,
     connected,
     delivered,
@@ -23,18 +23,46 @@ from tests.testing.checks.events import (
 
 from keyshared.testing import Claims, Promise
 from keyshared.testing.history import (
+    DeadLettered,
+    Event,
     Expired,
     HoldReason,
-    LimitChanged,
+    Nacked,
     PlacementChanged,
     Quiet,
-    Resumed,
-    Suspended,
+    Released,
+    SessionBegun,
+    SessionEnded,
+    SessionEnds,
 )
 
 __all__ = ["DELIVERY_CASES"]
 
-TWO_OF_K = Claims(per_key=None, limit_of=lambda key: 2 if key == K else 1)
+
+def failed(offset: int, reason: str, *, counted: bool | None = True) -> Nacked:
+    return Nacked(offset=offset, consumer="a", attempt=1, counted=counted, reason=reason)
+
+
+def postponed(offset: int, until_ms: int) -> Released:
+    return Released(offset=offset, consumer="a", attempt=1, until_ms=until_ms, at_ms=10)
+
+
+BATCHES = Claims(promises={"whole-batch"}, per_key=2, batches=True)
+SESSIONS = Claims(promises={"one-session"}, sessions=True, per_key=2)
+LINGERS = Claims(promises={"one-session"}, sessions=True, linger_ms=10)
+
+
+def begun(session: int = 1, consumer: str = "a", key: bytes = K, at_ms: int | None = None) -> SessionBegun:
+    return SessionBegun(key=key, consumer=consumer, session=session, at_ms=at_ms)
+
+
+def ended(
+    session: int = 1, consumer: str = "a", reason: SessionEnds = SessionEnds.MOVED, at_ms: int | None = None
+) -> SessionEnded:
+    return SessionEnded(key=K, consumer=consumer, session=session, reason=reason, at_ms=at_ms)
+
+
+WORK: list[Event] = [A, B, published(0), published(1), begun(), delivered(0)]
 
 DELIVERY_CASES = [
     Case(
@@ -43,136 +71,11 @@ DELIVERY_CASES = [
         [A, published(0), published(1), delivered(0), B, acked(0), delivered(1, "b")],
     ),
     Case(
-        "a key moves while it is at work elsewhere",
-        Promise.ONE_HOLDER,
-        [A, published(0), published(1), delivered(0), B, delivered(1, "b"), acked(0)],
-        (3, 5),
-        PAIRS,
-    ),
-    Case(
-        "a message is at two consumers",
-        Promise.ONE_HOLDER,
-        [A, published(0), delivered(0), B, delivered(0, "b", 2)],
-        (2, 4),
-    ),
-    Case(
-        "a message is at one consumer, and goes there once more",
-        Promise.ONE_HOLDER,
-        [A, published(0), delivered(0), delivered(0, "a", 2)],
-        (2, 3),
-    ),
-    Case(
-        "a consumer that is gone has nothing",
-        Promise.ONE_HOLDER,
-        [A, B, published(0), delivered(0), gone("a"), delivered(0, "b", 2)],
-    ),
-    Case(
-        "a consumer that drains has what it had",
-        Promise.ONE_HOLDER,
-        [A, B, published(0), delivered(0), gone("a", drains=True), delivered(0, "b", 2)],
-        (3, 5),
-    ),
-    Case(
-        "a delivery that must have expired proves nothing",
-        Promise.ONE_HOLDER,
-        [A, published(0), delivered(0, at_ms=0), B, delivered(0, "b", 2, at_ms=100)],
-        None,
-        Claims(ack_timeout_ms=100),
-    ),
-    Case(
-        "a delivery that may not have expired proves it",
-        Promise.ONE_HOLDER,
-        [A, published(0), delivered(0, at_ms=0), B, delivered(0, "b", 2, at_ms=99)],
-        (2, 4),
-        Claims(ack_timeout_ms=100),
-    ),
-    Case(
-        "an ack of an earlier delivery may have freed the message where no fence is claimed",
-        Promise.ONE_HOLDER,
-        [A, B, published(0), delivered(0), nacked(0), delivered(0, attempt=2), acked(0), delivered(0, "b", 3)],
-        None,
-        UNFENCED,
-    ),
-    Case(
-        "messages without a key have no holder",
-        Promise.ONE_HOLDER,
-        [A, B, published(0, None), published(1, None), delivered(0, key=None), delivered(1, "b", key=None)],
-    ),
-    Case(
-        "a unit moves when its last delivery has ended",
-        Promise.ONE_HOLDER,
-        [A, B, published(0), published(1, K2), delivered(0), acked(0), delivered(1, "b", key=K2)],
-        None,
-        UNITS,
-    ),
-    Case(
         "a unit moves while another key of it is at work elsewhere",
         Promise.ONE_HOLDER,
         [A, B, published(0), published(1, K2), delivered(0), delivered(1, "b", key=K2)],
         (4, 5),
         UNITS,
-    ),
-    Case(
-        "the first end frees a unit of which there is more",
-        Promise.ONE_HOLDER,
-        [
-            *(A, B, published(0), published(1, b"k1"), published(2, K2)),
-            *(delivered(0), delivered(1, key=b"k1"), acked(0), delivered(2, "b", key=K2)),
-        ],
-        (6, 8),
-        UNITS,
-    ),
-    Case(
-        "all of a unit may be at one consumer, and other units and keyless messages at another",
-        Promise.ONE_HOLDER,
-        [
-            *(A, B, published(0), published(1, K2), published(2, L), published(3, None)),
-            *(delivered(0), delivered(1, key=K2), delivered(2, "b", key=L), delivered(3, "b", key=None)),
-        ],
-        None,
-        UNITS,
-    ),
-    Case(
-        "a total order has one holder",
-        Promise.ONE_HOLDER,
-        [
-            A,
-            B,
-            published(0, None),
-            published(1, L),
-            delivered(0, key=None),
-            PlacementChanged(),
-            delivered(1, "b", key=L),
-        ],
-        (4, 6),
-        Claims(total_order=True, per_key=None),
-    ),
-    Case(
-        "older ones that are out hold nothing",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), delivered(0), delivered(1), nacked(1), delivered(1, attempt=2)],
-        None,
-        PAIRS,
-    ),
-    Case(
-        "a nacked message is overtaken",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), delivered(0), nacked(0), delivered(1), delivered(0, attempt=2)],
-        (4, 5),
-        PAIRS,
-    ),
-    Case(
-        "a nack that was only seen has counted, or two consumers have the key",
-        Promise.KEY_ORDER,
-        [A, B, published(0), delivered(0), nacked(0, counted=None), published(1), delivered(1, "b")],
-        (4, 6),
-        PAIRS,
-    ),
-    Case(
-        "a nack that was only seen has counted, or too much of the key is open",
-        Promise.KEY_ORDER,
-        [A, published(0), delivered(0), nacked(0, counted=None), published(1), delivered(1)],
-        (3, 5),
     ),
     Case(
         "a nack that was only seen changes nothing for a delivery that has expired by any clock",
@@ -185,66 +88,11 @@ DELIVERY_CASES = [
         Claims(per_key=2, ack_timeout_ms=10),
     ),
     Case(
-        "what a nack that was only seen may leave open is older than nothing that goes out",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), delivered(0), delivered(1), nacked(1, counted=None), nacked(0), delivered(0)],
-        None,
-        PAIRS,
-    ),
-    Case(
         "a nacked message may be overtaken where that is not promised",
         Promise.KEY_ORDER,
         [A, published(0), published(1), delivered(0), nacked(0), delivered(1), delivered(0, attempt=2)],
         None,
         Claims(per_key=2, nack_holds_key=False),
-    ),
-    Case(
-        "the first delivery of an older message is never overtaken",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), delivered(1), acked(1), delivered(0)],
-        (1, 3),
-        Claims(nack_holds_key=False),
-    ),
-    Case(
-        "a message that is held back holds its key",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), held(0, HoldReason.BLOCKED), delivered(1)],
-        (1, 4),
-    ),
-    Case(
-        "what was done before its publication is told holds nothing",
-        Promise.KEY_ORDER,
-        [A, delivered(0), acked(0), published(0), published(1), delivered(1)],
-    ),
-    Case(
-        "what was done while others were published holds nothing",
-        Promise.KEY_ORDER,
-        [A, published(0), delivered(0), acked(0), delivered(1), acked(1), published(1), published(2), delivered(2)],
-    ),
-    Case(
-        "what is not published yet overtakes like anything else",
-        Promise.KEY_ORDER,
-        [A, published(0), delivered(1), published(1)],
-        (1, 2),
-    ),
-    Case(
-        "a delivery that may have expired holds nothing before the system had time to act",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), delivered(0, at_ms=0), delivered(1, at_ms=100)],
-        None,
-        Claims(per_key=2, ack_timeout_ms=100),
-    ),
-    Case(
-        "and holds its key after that",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1), delivered(0, at_ms=0), Quiet(at_ms=100), delivered(1)],
-        (3, 5),
-        Claims(per_key=2, ack_timeout_ms=100),
-    ),
-    Case(
-        "another key does not care",
-        Promise.KEY_ORDER,
-        [A, published(0), published(1, L), delivered(1, key=L)],
     ),
     Case(
         "what may be done counts for no limit",
@@ -254,92 +102,15 @@ DELIVERY_CASES = [
         Claims(max_tracked=1),
     ),
     Case(
-        "up to the limits",
-        Promise.BOUNDS,
-        [connected("a", 2), published(0), published(1), delivered(0), delivered(1)],
-        None,
-        Claims(per_key=2, max_tracked=2),
-    ),
-    Case(
         "one of a key too many",
         Promise.BOUNDS,
         [A, published(0), published(1), delivered(0), delivered(1)],
         (3, 4),
     ),
     Case(
-        "up to the limit of each key",
-        Promise.BOUNDS,
-        [A, published(0), published(1), delivered(0), delivered(1), published(2, L), delivered(2, key=L)],
-        None,
-        TWO_OF_K,
-    ),
-    Case(
-        "one too many of a key with a limit of its own",
-        Promise.BOUNDS,
-        [A, published(0, L), published(1, L), delivered(0, key=L), delivered(1, key=L)],
-        (3, 4),
-        TWO_OF_K,
-    ),
-    Case(
-        "the smaller one of two limits of a key",
-        Promise.BOUNDS,
-        [A, published(0), published(1), delivered(0), delivered(1)],
-        (3, 4),
-        Claims(limit_of=lambda _: 2),
-    ),
-    Case(
-        "no key, no limit of a key",
-        Promise.BOUNDS,
-        [A, published(0, None), published(1, None), delivered(0, key=None), delivered(1, key=None)],
-        None,
-        TWO_OF_K,
-    ),
-    Case(
-        "one at a consumer too many",
-        Promise.BOUNDS,
-        [connected("a", 1), published(0), published(1, L), delivered(0), delivered(1, key=L)],
-        (0, 3, 4),
-    ),
-    Case(
-        "a limit that was lowered",
-        Promise.BOUNDS,
-        [connected("a", 2), published(0), LimitChanged(consumer="a", limit=0), delivered(0)],
-        (2, 3),
-    ),
-    Case(
-        "the general limit of a consumer",
-        Promise.BOUNDS,
-        [published(0), published(1, L), delivered(0), delivered(1, key=L)],
-        (2, 3),
-        Claims(per_consumer=1),
-    ),
-    Case(
-        "a redelivery takes no second slot",
-        Promise.BOUNDS,
-        [connected("a", 1), published(0), delivered(0), delivered(0, attempt=2)],
-    ),
-    Case(
-        "one outstanding too many",
-        Promise.BOUNDS,
-        [published(0), held(0, HoldReason.SPILLED), published(1), published(2)],
-        (0, 2, 3),
-        Claims(max_tracked=2),
-    ),
-    Case(
         "a key goes to its owner",
         Promise.AFFINITY,
         [A, B, owned("b"), published(0), delivered(0, "b")],
-    ),
-    Case(
-        "a message goes by its own key, whatever the delivery says",
-        Promise.AFFINITY,
-        [A, B, owned("b"), owned("a", L), published(0), delivered(0, "b", key=L)],
-    ),
-    Case(
-        "a key goes to somebody else",
-        Promise.AFFINITY,
-        [A, B, owned("b"), published(0), delivered(0, "a")],
-        (2, 4),
     ),
     Case(
         "a key changes its owner in between",
@@ -348,33 +119,10 @@ DELIVERY_CASES = [
         (2, 5),
     ),
     Case(
-        "a key bounces",
-        Promise.AFFINITY,
-        [A, B, published(0), delivered(0), acked(0), published(1), delivered(1, "b")],
-        (3, 6),
-    ),
-    Case(
-        "a key moves by hand",
-        Promise.AFFINITY,
-        [A, B, published(0), delivered(0), acked(0), PlacementChanged(), published(1), delivered(1, "b")],
-    ),
-    Case("to somebody who is not there", Promise.AFFINITY, [A, published(0), delivered(0, "b")], (2,)),
-    Case(
         "to somebody who has left",
         Promise.AFFINITY,
         [A, B, gone("b"), published(0), delivered(0, "b")],
         (2, 4),
-    ),
-    Case(
-        "to somebody who is suspended",
-        Promise.AFFINITY,
-        [A, Suspended(consumer="a"), published(0), delivered(0)],
-        (1, 3),
-    ),
-    Case(
-        "to somebody who was suspended",
-        Promise.AFFINITY,
-        [A, Suspended(consumer="a"), Resumed(consumer="a"), published(0), delivered(0)],
     ),
     Case(
         "to the newcomer",
@@ -382,25 +130,12 @@ DELIVERY_CASES = [
         [A, owned("a"), B, owned("b")],
     ),
     Case(
-        "between two that were there",
-        Promise.MINIMAL_MOVE,
-        [A, B, owned("a"), Quiet(), connected("c"), owned("b")],
-        (2, 4, 5),
-    ),
-    Case(
         "away from one that stays",
         Promise.MINIMAL_MOVE,
         [A, B, connected("c"), owned("a"), gone("c"), owned("b")],
         (3, 4, 5),
     ),
-    Case("away from the leaver", Promise.MINIMAL_MOVE, [A, B, owned("a"), gone("a"), owned("b")]),
     Case("by hand", Promise.MINIMAL_MOVE, [A, B, owned("a"), PlacementChanged(), owned("b")]),
-    Case("from nobody", Promise.MINIMAL_MOVE, [A, B, owned(None), connected("c"), owned("b"), owned(None)]),
-    Case(
-        "a key is delivered to the newcomer",
-        Promise.MINIMAL_MOVE,
-        [A, published(0), delivered(0), acked(0), B, published(1), delivered(1, "b")],
-    ),
     Case(
         "a key is delivered to a third one",
         Promise.MINIMAL_MOVE,
@@ -421,29 +156,9 @@ DELIVERY_CASES = [
         ],
     ),
     Case(
-        "a key leaves one that came back",
-        Promise.MINIMAL_MOVE,
-        [A, B, published(0), delivered(0), acked(0), gone("a"), connected("a"), published(1), delivered(1, "b")],
-    ),
-    Case(
         "attempts rise",
         Promise.FENCE,
         [A, published(0), delivered(0), Expired(offset=0, consumer="a", attempt=1), delivered(0, attempt=5)],
-    ),
-    Case(
-        "a delivery expires that somebody has acked after its time",
-        Promise.FENCE,
-        [
-            *(A, published(0), delivered(0, at_ms=0), connected("b", at_ms=100), acked(0)),
-            Expired(offset=0, consumer="a", attempt=1),
-        ],
-        None,
-        Claims(ack_timeout_ms=100),
-    ),
-    Case(
-        "a delivery expires that is older than the history",
-        Promise.FENCE,
-        [A, published(100), delivered(50), Expired(offset=50, consumer="a", attempt=1), released(51)],
     ),
     Case(
         "an attempt comes twice",
@@ -452,70 +167,10 @@ DELIVERY_CASES = [
         (2, 4),
     ),
     Case(
-        "a stale ack counts",
-        Promise.FENCE,
-        [A, published(0), delivered(0), released(0), delivered(0, attempt=2), acked(0, counted=True)],
-        (4, 5),
-    ),
-    Case(
-        "a late ack counts",
-        Promise.FENCE,
-        [A, published(0), delivered(0), released(0), acked(0, counted=True)],
-    ),
-    Case(
-        "an ack of a delivery that never was counts",
-        Promise.FENCE,
-        [A, published(0), acked(0, counted=True)],
-        (1, 2),
-    ),
-    Case(
         "an ack of an attempt that never was counts",
         Promise.FENCE,
         [A, published(0), delivered(0), released(0), acked(0, attempt=2, counted=True)],
         (2, 4),
-    ),
-    Case(
-        "an ack without a number that was only seen may be of the delivery before, and this one ends",
-        Promise.FENCE,
-        [
-            *(A, published(0), delivered(0, attempt=None), released(0, attempt=None), delivered(0, attempt=None)),
-            *(acked(0, attempt=None), released(0, attempt=None)),
-        ],
-    ),
-    Case(
-        "what ended with its consumer is told by a row of its own, too",
-        Promise.FENCE,
-        [A, B, published(0), delivered(0), gone("a"), released(0), delivered(0, "b", 2), released(0)],
-        (6, 7),
-    ),
-    Case(
-        "a nack of what ended with its consumer is taken",
-        Promise.FENCE,
-        [A, B, published(0), delivered(0), gone("a"), nacked(0)],
-        (3, 5),
-    ),
-    Case(
-        "a nack of nothing counts",
-        Promise.FENCE,
-        [A, published(0), delivered(0), acked(0), nacked(0, counted=True)],
-        (4,),
-    ),
-    Case(
-        "the end of a delivery that is older than the history",
-        Promise.FENCE,
-        [Expired(offset=0, consumer="a", attempt=1), delivered(0, attempt=2)],
-    ),
-    Case(
-        "a nack of a delivery that may have expired counts",
-        Promise.FENCE,
-        [A, published(0), delivered(0, at_ms=0), connected("b", at_ms=100), nacked(0, counted=True)],
-        None,
-        Claims(ack_timeout_ms=100),
-    ),
-    Case(
-        "a nack of nothing is refused",
-        Promise.FENCE,
-        [A, published(0), delivered(0), acked(0), nacked(0, counted=False)],
     ),
     Case(
         "the wrong delivery is ended",
@@ -524,10 +179,66 @@ DELIVERY_CASES = [
         (2, 3),
     ),
     Case(
-        "a delivery that has expired for the checker is ended by the system",
-        Promise.FENCE,
-        [A, published(0), delivered(0, at_ms=0), Quiet(at_ms=100), released(0)],
+        "what is given back for later comes before it is time",
+        Promise.NOT_EARLY,
+        [A, published(0), delivered(0), postponed(0, until_ms=50), delivered(0, attempt=2, at_ms=49)],
+        (3, 4),
+    ),
+    Case(
+        "a clock that has started anew does not say when it is time",
+        Promise.NOT_EARLY,
+        [
+            *(A, published(0), delivered(0), postponed(0, until_ms=50)),
+            *(held(0, HoldReason.POSTPONED), delivered(0, attempt=2, at_ms=9)),
+        ],
+    ),
+    Case(
+        "the wish of one delivery is not that of the next",
+        Promise.NOT_EARLY,
+        [
+            *(A, published(0), delivered(0), postponed(0, until_ms=50), delivered(0, attempt=2, at_ms=50)),
+            *(released(0, attempt=2), delivered(0, attempt=3, at_ms=51)),
+        ],
+    ),
+    Case(
+        "a dead letter has forgotten what its last failure said",
+        Promise.REASON_TRAVELS,
+        [A, published(0), delivered(0), failed(0, "refused"), DeadLettered(offset=0)],
+        (3, 4),
+    ),
+    Case(
+        "what failed before the history began may have said anything",
+        Promise.REASON_TRAVELS,
+        [A, delivered(0, attempt=2), nacked(0, attempt=2), DeadLettered(offset=0, reason="refused")],
+    ),
+    Case(
+        "what is newer than a failure goes on",
+        Promise.WHOLE_BATCH,
+        [A, published(0), published(1), delivered(0), delivered(1), released(0), acked(1)],
+        (5, 6),
+        BATCHES,
+    ),
+    Case("a number comes again", Promise.ONE_SESSION, [begun(), ended(), begun()], (0, 2), SESSIONS),
+    Case(
+        "who is gone twice has it still",
+        Promise.ONE_SESSION,
+        [*WORK, gone("a"), A, gone("a"), Quiet()],
+        (4, 6, 9),
+        SESSIONS,
+    ),
+    Case("who is gone has lost it", Promise.ONE_SESSION, [*WORK, gone("a"), ended(), Quiet()], None, SESSIONS),
+    Case(
+        "it has not lingered",
+        Promise.ONE_SESSION,
+        [A, begun(at_ms=0), delivered(0), acked(0), ended(reason=SessionEnds.IDLE, at_ms=9)],
+        (1, 4),
+        LINGERS,
+    ),
+    Case(
+        "it has lingered",
+        Promise.ONE_SESSION,
+        [A, begun(at_ms=0), delivered(0), acked(0), ended(reason=SessionEnds.IDLE, at_ms=10)],
         None,
-        Claims(ack_timeout_ms=100),
+        LINGERS,
     ),
 ]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from keyshared.testing import Claims, Promise
-from keyshared.testing.claims import JUDGED
 from keyshared.testing.history import (
     Acked,
     Connected,
@@ -22,7 +21,6 @@ from keyshared.testing.history import (
 __all__ = [
     "K2",
     "PAIRS",
-    "UNFENCED",
     "UNITS",
     "A",
     "B",
@@ -93,6 +91,5 @@ class Case(NamedTuple):
 
 A, B = connected("a"), connected("b")
 PAIRS = Claims(per_key=2)
-UNFENCED = Claims(promises=JUDGED - {Promise.FENCE})
 UNITS = Claims(unit_of=lambda key: key[:1])
 K2 = b"k2"

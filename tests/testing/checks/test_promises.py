@@ -1,23 +1,13 @@
 """Each promise with a small history that keeps it and one that breaks it, and the exact proof of that."""
 
 import pytest
-from tests.testing.checks.batch_cases import BATCH_CASES
-from tests.testing.checks.delay_cases import DELAY_CASES
 from tests.testing.checks.delivery_cases import DELIVERY_CASES
 from tests.testing.checks.events import Case, published
-from tests.testing.checks.latest_cases import LATEST_CASES
 from tests.testing.checks.outcome_cases import OUTCOME_CASES
-from tests.testing.checks.redrive_cases import REDRIVE_CASES
-from tests.testing.checks.session_cases import SESSION_CASES
-from tests.testing.checks.settlement_cases import SETTLEMENT_CASES
-from tests.testing.checks.waiting_cases import WAITING_CASES
 
 from keyshared.testing import Claims, Promise, Violation, check_history
 
-CASES = [
-    *(*BATCH_CASES, *DELAY_CASES, *DELIVERY_CASES, *LATEST_CASES),
-    *(*OUTCOME_CASES, *REDRIVE_CASES, *SESSION_CASES, *SETTLEMENT_CASES, *WAITING_CASES),
-]
+CASES = [*DELIVERY_CASES, *OUTCOME_CASES]
 
 
 def judged(case: Case) -> list[Violation]:
