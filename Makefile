@@ -32,8 +32,8 @@ COMPILE = "$(BIN)/uv" pip compile --quiet --universal --python-version 3.11 --ge
 COMPILED := build/compiled/.built
 HAS_COMPILER = "$(BIN)/python" -c "from hatch_build import check_compiler; check_compiler()"
 AGAINST_COMPILED = PYTHONPATH="$(abspath build/compiled)" KEYSHARED_COMPILED=1 "$(BIN)/python" -m pytest $(XDIST)
-ORACLES = tests/properties/kit $(patsubst %,tests/properties/test_%_oracle.py,cursor dispatcher leases draintracker \
-	pending_acks)
+ORACLES = tests/properties/kit $(patsubst %,tests/properties/test_%.py,more_attacks cursor_oracle leases_oracle \
+	draintracker_oracle pending_acks_oracle)
 # Tests of what is not compiled, and knows nothing of it.
 ELSEWHERE = $(addprefix --ignore=tests/,properties tools test_benchmarks.py)
 

@@ -29,8 +29,6 @@ LONGEST = [
     ROOT / "tests" / name
     for name in (
         "properties/kit/test_kit_finds_faults.py",
-        "properties/test_dispatcher_oracle.py",
-        "properties/test_small_worlds_of_two.py",
         "properties/test_small_worlds.py",
         "properties/test_checker_searches.py",
         "properties/test_broken_variants.py",
@@ -40,13 +38,12 @@ LONGEST = [
         "properties/test_lease_schedules.py",
         "properties/test_queries_write_nothing.py",
         "properties/test_journal_properties.py",
-        "properties/test_json_forms.py",
         "properties/test_changing_trees.py",
         "properties/test_runner_small_worlds.py",
         "properties/kit/test_runner_kit.py",
         "test_benchmarks.py",
         "test_odd_arguments.py",
-        "test_forged_states.py",
+        "test_damaged_states.py",
         "testing/test_slow_judge.py",
         "testing/test_merge.py",
         "testing/test_find.py",

@@ -30,7 +30,6 @@ from keyshared._core.quotas import TokenBucket
 from keyshared._core.records import (
     DEAD_LETTERING,
     DELAYED,
-    LOADING,
     QUEUED,
     SETTLED,
     SPILLED,
@@ -1268,34 +1267,7 @@ class OrderOfASet(Broken):
         core.window.backwards = bool(next(self.processes) % 2)
 
 
-# faults that single tests look for
-
-
-class BatchWithAHole(Broken):
-    """A batch passes over what waits for its retry."""
-
-    class part(_AlwaysAsks):
-        def _open_turn(self, lane: Lane, entry: Entry, consumer: Consumer) -> bool:
-            goes_on = super()._open_turn(lane, entry, consumer)
-            hole = lane.back[0] if lane.back else None
-            if lane.open and hole is not None and hole.state == DELAYED and consumer.free > 0:
-                lane.back.remove(hole)  # type: ignore[union-attr]  # it is in it
-                if lane.next is not None and lane.next.state == QUEUED:
-                    self._open(lane, lane.next, consumer)
-                lane.take_back(hole)
-            return goes_on
-
-
-class CountsTheOfferTwice(Broken):
-    """What is read again after a restart is counted again."""
-
-    class part(Machine):
-        def _admit(self, offset: int, *others: Any) -> _Effects | None:
-            known = self.admission.is_known(offset) and self.window.find(offset) is None
-            answer = super()._admit(offset, *others)
-            if known and self.health is not None:
-                self.health._ended[Ending.EARLIER] += 1
-            return answer
+# a fault that a single test looks for
 
 
 class _BadReplace(Window):
@@ -1327,33 +1299,6 @@ class LetterBehindSleeps(Broken):
 
     class part(_BadReplace):
         pass
-
-
-class VoidLoadWakesNobody(Broken):
-    """What was being loaded is replaced, and its key waits for the load all the same."""
-
-    class part(_BadReplace):
-        def is_bad(self, older: list[Entry]) -> bool:
-            return older[0].state == LOADING
-
-
-class NewestGoesToTheTail(Broken):
-    """A key whose message is replaced waits from then on, behind all others."""
-
-    class part(Window):
-        def replace(self, older: list[Entry], *others: Any) -> Entry:
-            self._leave(older[0].lane)
-            return super().replace(older, *others)
-
-
-class WokenGroupJumpsTheQueue(_Serving):
-    """A group that has opened again is served before those that have waited meanwhile: no history tells that."""
-
-    class ready(Rotation):
-        def wake(self, group: Any) -> None:
-            super().wake(group)
-            self._awake.move_to_end(group, last=False)
-            self._left = 0
 
 
 class Fault(NamedTuple):

@@ -36,7 +36,8 @@ OPTIONS: Final = ("--no-cov", "-p", "no:cacheprovider", "-p", "no:randomly")
 TOGETHER: Final = (
     "tests/dispatcher",
     "tests/leases",
-    "tests/properties/test_dispatcher_oracle.py",
+    "tests/properties/test_more_attacks.py",
+    "tests/properties/test_small_worlds.py",
     "tests/properties/test_leases_oracle.py",
     "tests/properties/test_queries_write_nothing.py",
     "tests/test_odd_arguments.py",

@@ -1,7 +1,6 @@
 """Rule 13: a snapshot at any point, restored anywhere, goes on as if nothing had happened."""
 
 import json
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -162,20 +161,6 @@ class TestRefused:
     def test_a_configuration_that_the_messages_do_not_fit(self) -> None:
         self.refuse(busy().snapshot(), "loaded messages fit the window", config=replace(busy().config, window=2))
 
-    def test_any_field_that_is_missing(self) -> None:
-        state = busy().snapshot()
-        paths = [path for path, value in _walk(state) if isinstance(path[-1], str)]
-        assert len(paths) > 15
-        for path in paths:
-            self.refuse(_without(state, path))
-
-    def test_any_value_that_has_changed(self) -> None:
-        state = busy().snapshot()
-        paths = [(path, value) for path, value in _walk(state) if value is not None]
-        assert len(paths) > 50
-        for path, value in paths:
-            self.refuse(_replaced(state, path, 7 if isinstance(value, str) else "damaged"))
-
     @pytest.mark.parametrize(
         ("path", "value", "match"),
         [
@@ -218,28 +203,10 @@ class TestRefused:
         self.refuse(busy().snapshot() | {"epoch": object()}, "checksum")
 
 
-def _walk(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], object]]:
-    """Every place in plain data, with what stands there."""
-    if path:
-        yield path, value
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _walk(inner, (*path, name))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _walk(inner, (*path, index))
-
-
 def _place(state: Any, path: tuple[Any, ...]) -> Any:
     for step in path[:-1]:
         state = state[step]
     return state
-
-
-def _without(state: dict[str, object], path: tuple[Any, ...]) -> dict[str, object]:
-    forged = deepcopy(state)
-    del _place(forged, path)[path[-1]]
-    return forged
 
 
 def _replaced(state: dict[str, object], path: tuple[Any, ...], value: object) -> dict[str, object]:

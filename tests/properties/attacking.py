@@ -158,7 +158,11 @@ def make(settings: Settings) -> tuple[DispatcherConfig, Rules | None] | None:
 
 
 class Attack:
-    """One schedule: draws the calls that fit what is outstanding, and some that do not."""
+    """One schedule: draws the calls that fit what is outstanding, and some that do not.
+
+    Attributes:
+        start: Makes a placement; None for a ring, or for the one range that the settings ask for.
+    """
 
     def __init__(
         self,
@@ -166,9 +170,12 @@ class Attack:
         pair: tuple[str, str],
         steps: int,
         factory: type[KeySharedDispatcher[Any]] = KeySharedDispatcher,
+        *,
         judged: str | None = None,
+        start: Callable[[], Any] | None = None,
     ) -> None:
         self.factory = factory
+        self.start = getattr(factory, "starts_with", start)
         self.told: list[Any] = []
         self.draw = draw = random.Random(f"{seed} {pair}")
         self.steps = steps
@@ -187,19 +194,23 @@ class Attack:
         self.unread: list[int] = []
         self.flushes: list[tuple[bytes, int]] = []
         dispatcher = factory(self.placement("w"), config, rules=rules)
-        self.judge = Judge(dispatcher, config, rules, poison=self.settings["poison_name"], judged=judged)
+        self.judge = Judge(dispatcher, config, rules, judged=judged)
         self.judge.slot_bits = None if "one_range" in self.settings else self.settings.get("slot_bits", 16)
-        if hasattr(factory, "starts_with"):
+        if self.start is not None:
             self.judge.slot_bits = None
         self.twin: KeySharedDispatcher[Any] | None = None
 
     def placement(self, owner: str | None = None) -> Any:
         self.assigned = owner or self.assigned
-        if (other := getattr(self.factory, "starts_with", None)) is not None:
-            return other()
+        if self.start is not None:
+            return self.start()
         if "one_range" in self.settings:
             return AssignedRanges([(HashRange(0, 65_536), self.assigned)])
         return HashRing(slot_bits=self.settings.get("slot_bits", 16))
+
+    def placement_now(self) -> Any:
+        """Return what a restart is given: some placements follow from what has happened."""
+        return self.placement() if self.start is None else self.judge.dispatcher.placement
 
     def is_unassigned(self) -> bool:
         """Return whether the owner of the one range has left, so that the range is nobody's."""
@@ -346,7 +357,7 @@ class Attack:
             self.call("set_active", draw.choice(connected), resumed=draw.random() < 0.5)
         elif kind == "active" and "one_range" in self.settings:
             self.call("set_placement", self.placement(draw.choice("wxy")))
-        elif kind == "inactive" and "one_range" not in self.settings:
+        elif kind == "inactive" and "one_range" not in self.settings and self.start is None:
             self.call("set_weight", draw.choice(connected), draw.choice([1, 2]))
         elif kind == "limit":
             self.call("set_limit", draw.choice(connected), draw.choice([0, 1, 3]))
@@ -434,7 +445,7 @@ class Attack:
         state = json.loads(json.dumps(judge.dispatcher.snapshot()))
         items = {book.offset: book.item for book in judge.books.values() if book.memory == "loaded"}
         again = self.factory.restore(
-            state, self.placement(), judge.config, now_ms=judge.called, items=items, rules=judge.rules
+            state, self.placement_now(), judge.config, now_ms=judge.called, items=items, rules=judge.rules
         )
         if again.snapshot() != judge.dispatcher.snapshot():
             raise Broken("resume: another snapshot", again.snapshot(), judge.dispatcher.snapshot())
@@ -458,7 +469,7 @@ class Attack:
         items = {book.offset: book.item for book in judge.books.values() if book.memory == "loaded"}
         again = self.factory.restore(
             json.loads(json.dumps(judge.dispatcher.snapshot())),
-            self.placement(), config, now_ms=judge.called, items=items, rules=judge.rules,
+            self.placement_now(), config, now_ms=judge.called, items=items, rules=judge.rules,
         )  # fmt: skip
         self.twin = None
         judge.now = judge.called

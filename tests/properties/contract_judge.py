@@ -41,7 +41,6 @@ from keyshared.effects import (
     SkipReason,
     Spilled,
 )
-from keyshared.hashing import XXH64_SEED_42
 
 NOTICES = (Ignored, Evicted, Released, Blocked, Dropped, Skipped, Settled, Spilled)
 FLOORS = (NOTICES, (Done,), (KeyEnded, KeyEnding, KeyBegun), (DeadLetter,), (Load,), (Deliver,))
@@ -124,11 +123,13 @@ class Judge:
         config: DispatcherConfig,
         rules: Rules | None,
         *,
-        poison: str,
         judged: str | None = None,
     ) -> None:
         self.judged = judged
-        self.dispatcher, self.config, self.rules, self.poison = dispatcher, config, rules, poison
+        self.dispatcher, self.config, self.rules = dispatcher, config, rules
+        self.poison: str = "quarantine" if config.quarantine else config.poison.value
+        if config.archive_blocked:
+            self.poison = "block_and_dead_letter"
         self.books: dict[int, Book] = {}
         self.lanes: dict[bytes | None, list[Book]] = {}
         self.members: dict[str, Member] = {}
@@ -154,8 +155,10 @@ class Judge:
         self.drains: dict[bytes, int] = {}
         self.paused_groups: set[str] = set()
         self.group_limits: dict[str, dict[str, Any]] = {}
-        self.group_times: dict[str, list[int]] = {}
+        self.permits_at: dict[str, tuple[int, int]] = {}
         self.ready: dict[tuple[bytes, str], Counter[bytes]] = {}
+        self.queued: dict[bytes | int, int] = {}
+        """Since which call a key, or a message without one, has waited for capacity alone."""
         self.ready_groups: dict[tuple[str, str], Counter[str]] = {}
         self.was_loaded: set[int] = set()
         self.letters: dict[int, DeadLetter[Any]] = {}
@@ -230,28 +233,37 @@ class Judge:
     def owner(self, key: bytes | None) -> str | None:
         """Return the owner that the contract names, by a ring of the judge's own where the placement is one."""
         said = self.dispatcher.owner(key)
-        if self.slot_bits is not None and not self.config.ordering_required and key is not None:
-            wanted = self.ring_owner(key)
+        if not self.config.ordering_required and key is not None:
+            wanted = self.rightful_owner(key)
             self.check(said == wanted, "affinity", key, said, wanted)
         return said
 
-    def ring_owner(self, key: bytes) -> str | None:
-        """Return the first consumer, clockwise, that accepts the key."""
-        connected = [(name, one) for name, one in self.members.items() if one.state != "draining"]
-        known = (key, tuple((name, one.weight, one.filters) for name, one in connected))
-        if known not in self.owners:
-            assert self.slot_bits is not None
-            walk = self.ring().ranges.walk(XXH64_SEED_42.slot(key, self.slot_bits))
-            self.owners[known] = next((name for name in walk if self.members[name].accepts(key)), None)
+    def rightful_owner(self, key: bytes) -> str | None:
+        """Return the first consumer of the walk that accepts the key; nobody in a hole, or while one is not there."""
+        known = (key, tuple((name, one.state, one.weight, one.filters) for name, one in self.members.items()))
+        if self.slot_bits is None or known not in self.owners:
+            ranges = self.ranges()
+            slot = ranges.slot_of(key)
+            walk = () if ranges.owner(slot) is None else ranges.walk(slot)
+            there = (name for name in walk if not self.is_connected(name) or self.members[name].accepts(key))
+            first = next(there, None)
+            self.owners[known] = first if first is not None and self.is_connected(first) else None
         return self.owners[known]
 
+    def is_connected(self, name: str) -> bool:
+        return name in self.members and self.members[name].state != "draining"
+
     def unit_of(self, key: bytes) -> object:
-        """Return what of the key's is handed over as one: a slot, or where one range is all, everything."""
-        if self.config.unit is DrainUnit.HASH and self.slot_bits is not None:
-            return XXH64_SEED_42.slot(key, self.slot_bits)
-        if self.config.unit is DrainUnit.RANGE and self.slot_bits is not None:
-            return self.ring().ranges.run_at(XXH64_SEED_42.slot(key, self.slot_bits))[0]
-        return None if self.config.unit is DrainUnit.RANGE else key
+        """Return what of the key's is handed over as one: itself, its slot, or the run of slots around it."""
+        if self.config.unit is DrainUnit.KEY:
+            return key
+        ranges = self.ranges()
+        slot = ranges.slot_of(key)
+        return slot if self.config.unit is DrainUnit.HASH else ranges.run_at(slot)[0]
+
+    def ranges(self) -> Any:
+        """Return what the placement is now: a ring of the judge's own, unless the dispatcher has another kind."""
+        return self.dispatcher.placement.ranges if self.slot_bits is None else self.ring().ranges
 
     def ring(self) -> HashRing:
         """Return a ring of those that are connected."""
@@ -336,7 +348,10 @@ class Judge:
             if most is not None and opened + loading >= most:
                 yield "group_full", opened >= most
             if self.group_limit(group, "per_second") is not None:
-                yield "group_rate", False
+                if self.permits(group) < 1_000:
+                    yield "group_rate", True
+                elif not self.log or self.log[-1][1] != "handle_timeout":  # which looks whether there are permits
+                    yield "group_rate", False
         member = self.members[owner]
         if member.state == "inactive":
             yield "consumer_inactive", True
@@ -392,7 +407,9 @@ class Judge:
         effects: list[Any] = getattr(self.dispatcher, name)(*args, now_ms=self.now, **options)
         getattr(self, f"made_{name}", lambda *_, **__: None)(effects, *args, **options)
         self.read(name, effects, options)
-        changed = len(self.offered) > known or any(offset not in self.back for offset, _ in self.endings)
+        changed = len(self.offered) > known or any(
+            offset not in self.back and how is not Ending.EARLIER for offset, how in self.endings
+        )
         self.check(not changed or self.dispatcher.restart_mark != mark, "settled-once: restart_mark", mark)
         self.look_at_moves(name, args, owners)
         self.look(name, effects)
@@ -491,7 +508,9 @@ class Judge:
             book.reason = options["reason"]
         self.put_back(book, effect, options, fails=fails)
         self.old.append((effect.offset, effect.consumer, effect.attempt))
-        self.idle(self.lane_key(book))
+        key = self.lane_key(book)
+        self.queued.pop(book.offset if key is None else key, None)  # it waits anew
+        self.idle(key)
 
     def put_back(self, book: Book, effect: Released, options: dict[str, Any], *, fails: bool) -> None:
         """Note that the delivery has ended, and judge when the message may go out again."""
@@ -722,19 +741,25 @@ class Judge:
         opened = sum(other.open is not None and self.group(other.key) == group for other in self.books.values())
         most = self.group_limit(group, "max_in_flight")
         self.check(most is None or opened < most, "group-fairness: max_in_flight", effect)
-        rate = self.group_limit(group, "per_second")
-        if rate is not None:
-            times = self.group_times.setdefault(group, [])
-            times.append(self.now)
-            burst = self.group_limit(group, "burst")
-            for number, since in enumerate(times):
-                count, brought = len(times) - number, (self.now - since) * rate / 1000
-                self.check(count <= burst + brought + 1e-9, "group-fairness: rate", effect, count, since)
+        if self.group_limit(group, "per_second") is not None:
+            level = self.permits(group) - 1_000
+            self.permits_at[group] = level, self.now
+            self.check(level >= 0, "group-fairness: rate", effect, level)
+
+    def permits(self, group: str) -> int:
+        """Return the permits of a group with a rate, in thousandths."""
+        full: int = 1_000 * self.group_limit(group, "burst")
+        level, since = self.permits_at.get(group, (full, self.now))
+        rate: int = self.group_limit(group, "per_second")
+        return min(full, level + rate * (self.now - since))
 
     def turn(self, book: Book, effect: Deliver[Any], *, only: bool) -> None:
         """Count whom this delivery passes over."""
         key, consumer = self.lane_key(book), effect.consumer
         again = key is not None and self.last_run == key
+        since = self.queued.pop(book.offset if key is None else key, None)
+        if key is None and since is not None and not only and book.offset not in self.was_loaded:
+            self.check(not self.waits_longer(consumer, since), "fairness: rule 11", effect, self.queued)
         self.last_run = key
         if key is None or only or book.offset in self.was_loaded:
             self.ready.pop((key, consumer), None) if key is not None else None
@@ -748,6 +773,19 @@ class Judge:
             if name == consumer and self.group(other) == self.group(key) and self.is_free(other):
                 counts[key] += 1
                 self.check(counts[key] <= 1, "fairness", effect, other)
+
+    def waits_longer(self, consumer: str, since: int) -> list[bytes | int]:
+        """Return the keys of no group, and messages without a key, that waited for the consumer before a call."""
+        longer = [lane for lane, began in self.queued.items() if began < since]
+        keyed = [lane for lane in longer if isinstance(lane, bytes) and self.is_free(lane) and not self.group(lane)]
+        keyless = [lane for lane in longer if isinstance(lane, int) and self.is_loaded(self.books[lane])]
+        return [
+            *(lane for lane in keyed if self.dispatcher.owner(lane) == consumer),
+            *(lane for lane in keyless if self.members[consumer].accepts(None)),
+        ]
+
+    def is_loaded(self, book: Book) -> bool:
+        return book.memory == "loaded" and not book.waits
 
     def turn_of_group(self, key: bytes, consumer: str, effect: Deliver[Any]) -> None:
         """Count which groups with a ready key this turn passes over, and how often its group has done so."""
@@ -781,8 +819,11 @@ class Judge:
     def made_offer(
         self, effects: list[Any], offset: int, key: Any, item: object = None, *, not_before_ms: int | None = None
     ) -> None:
-        if offset in self.known:
-            self.offered.append(offset)
+        if offset in self.books:
+            return  # read again after a restart
+        if offset in self.known or offset in self.settled:
+            if offset not in self.offered:
+                self.offered.append(offset)
             self.ended[Ending.EARLIER] += 1
             self.endings.append((offset, Ending.EARLIER))
             self.count_holes()
@@ -977,8 +1018,11 @@ class Judge:
         self.paused_groups.discard(name)
 
     def made_set_group(self, effects: list[Any], name: str, **limits: Any) -> None:
+        level = None if self.group_limit(name, "per_second") is None else self.permits(name)
         self.group_limits[name] = {"max_in_flight": None, "per_second": None, "weight": 1, "burst": 1} | limits
-        self.group_times.pop(name, None)
+        self.permits_at.pop(name, None)
+        if level is not None and self.group_limit(name, "per_second") is not None:
+            self.permits_at[name] = min(level, 1_000 * self.group_limit(name, "burst")), self.now
 
     def made_handle_timeout(self, effects: list[Any]) -> None:
         self.check(self.deadline is not None or not effects, "rule 9: nothing was due", effects)
@@ -1035,6 +1079,11 @@ class Judge:
         if config.drain_timeout_ms is None and (self.rules is None or self.rules.group_of is None):
             self.check(told == first, "not-early: next_deadline_ms", told, first)
 
+    def restored(self, dispatcher: KeySharedDispatcher[Any]) -> None:
+        """Go on with what was restored from a snapshot under the same settings; the log may be read again."""
+        self.check(dispatcher.snapshot() == self.dispatcher.snapshot(), "resume: another snapshot")
+        self.dispatcher = dispatcher
+
     def resumed_from_token(self, dispatcher: KeySharedDispatcher[Any]) -> None:
         """Begin a life that knows what was settled, and nothing else."""
         for book in self.books.values():
@@ -1045,7 +1094,7 @@ class Judge:
         self.known |= set(self.offered) - outstanding
         for table in (self.books, self.lanes, self.members, self.sessions, self.numbers, self.letters, self.ready):
             table.clear()
-        for group in (self.group_limits, self.group_times, self.ready_groups, self.drains, self.ended, self.counts):
+        for group in (self.group_limits, self.permits_at, self.ready_groups, self.drains, self.ended, self.counts):
             group.clear()
         for some in (self.quarantined, self.paused_groups, self.was_loaded, self.offered):
             some.clear()
@@ -1088,6 +1137,8 @@ class Judge:
                     and self.before.get(one.offset) == (one.open, one.attempt)
                 ]
                 self.check(not stays, "whole-batch: the newer ones come back", failed.offset, stays)
+        if self.config.batch_per_key > 1 and name in ("ack", "add_consumer"):
+            self.look_at_turns()
         if name == "handle_timeout":
             for book in self.books.values():
                 self.check(
@@ -1102,6 +1153,21 @@ class Judge:
                     one.offset for one in lane if not (one.ever or one.open or one.back or one.dead or one.blocked)
                 ]
                 self.check(len(first) <= 1, "latest-only: several wait", latest, first)
+
+    def look_at_turns(self) -> None:
+        """A turn of a key takes all that may go out together, of what was there before."""
+        for key, lane in self.lanes.items():
+            opened = [one for one in self.lane(key) if one.open]
+            began = key is not None and opened and not any(self.before[one.offset][0] for one in lane)
+            if not began or len(opened) >= self.limit_of(key) or self.full or self.group(key) is not None:
+                continue
+            head = next((one for one in self.lane(key) if not one.open), None)
+            holder, top = str(opened[0].open), self.config.max_in_flight
+            loading = sum(one.memory == "loading" for one in self.books.values())  # they reserve capacity
+            room = self.open_of(holder) + self.loading_at(holder) < self.members[holder].limit
+            room = room and (top is None or self.opened() + loading < top)
+            held = head is None or head.dead or head.blocked or not self.is_loaded(head)
+            self.check(held or not room, "whole-batch: a turn takes all that may go", key, opened[0].offset)
 
     def look_at_drains(self) -> None:
         """What a lane has waited for too long has ended."""
@@ -1208,20 +1274,22 @@ class Judge:
         if self.paused is False and free < quarter and any(isinstance(one, Load) for one in effects):
             self.paused = None  # the loads of this call may have filled the window for a moment
         offered = self.books.get(self.log[-1][2][0]) if name == "offer" and config.spill else None
-        if offered is not None and offered.open is None and not offered.dead:
+        if offered is not None and offered.offset not in self.before and offered.open is None and not offered.dead:
             self.look_at_spill(offered)
 
     def look_at_spill(self, book: Book) -> None:
         """Rule 3: a message that cannot go out is spilled in three cases, and in no other."""
         keyed = self.lane_key(book) is not None
         others = [one for one in self.lane(book.key) if one is not book] if keyed else []
-        key_full = sum(one.memory != "spilled" for one in others) >= self.config.max_loaded_per_key
+        most = self.config.max_loaded_per_key
+        key_full = sum(one.memory != "spilled" and not one.back for one in others) >= most
+        may_spill = sum(one.memory != "spilled" for one in others) >= most  # what has come back counts, or does not
         behind = any(one.memory == "spilled" for one in others)
         loaded, with_loading = self.waiting_in_memory()
         loaded, with_loading = loaded - (book.memory == "loaded"), with_loading - (book.memory == "loaded")
-        half = self.config.window // 2
+        half = (self.config.window + 1) // 2
         if book.memory == "spilled":
-            self.check(key_full or behind or with_loading >= half, "spilled too soon", book.offset, with_loading)
+            self.check(may_spill or behind or with_loading >= half, "spilled too soon", book.offset, with_loading)
         else:
             has_its_slot = Ending.SUPERSEDED in dict(self.endings).values()
             has_its_slot = has_its_slot or any(one.dead and one.memory == "spilled" for one in others)
@@ -1270,6 +1338,7 @@ class Judge:
     def look_at_waiting(self) -> None:
         """Ask of every message that is not open why, and compare; what nothing keeps has been forgotten."""
         ready: dict[tuple[bytes, str], Counter[bytes]] = {}
+        queued: dict[bytes | int, int] = {}
         groups: dict[tuple[str, str], Counter[str]] = {}
         drains: dict[bytes, int] = {}
         for book in self.books.values():
@@ -1289,6 +1358,9 @@ class Judge:
                 older = self.books.get(said.behind)
                 self.check(older is not None and older.open is None and older.offset < book.offset, "behind", said)
             key = self.lane_key(book)
+            if said.reason == "consumer_full":
+                lane = book.offset if key is None else key
+                queued[lane] = self.queued.get(lane, len(self.log))
             if said.reason == "consumer_full" and key is not None:
                 assert said.consumer is not None
                 ready[key, said.consumer] = self.ready.get((key, said.consumer), Counter())
@@ -1297,4 +1369,4 @@ class Judge:
                     groups[pair] = self.ready_groups.get(pair, Counter())
             if said.reason == "draining" and key is not None:
                 drains[key] = self.drains.get(key, self.now)
-        self.ready, self.ready_groups, self.drains = ready, groups, drains
+        self.ready, self.ready_groups, self.drains, self.queued = ready, groups, drains, queued

@@ -1,19 +1,16 @@
-"""Run a dispatcher through a schedule under the judge's eyes."""
+"""Make the calls of a random schedule."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
-from tests.placements import RankedPlacement
 from tests.properties.calls import Call, Step
-from tests.properties.schedules import World, observe, random_world
-from tests.properties.watch import Watch
+from tests.properties.schedules import World, observe
 
 from keyshared.dispatcher import KeySharedDispatcher
 from keyshared.effects import CursorAdvanced, Effect, Resumed
 from keyshared.errors import KeySharedError
-from keyshared.testing import Violation
 
-__all__ = ["INPUTS", "Factory", "Fast", "drive", "offered_by", "outcome", "questions", "run_schedule"]
+__all__ = ["INPUTS", "Fast", "drive", "outcome", "questions"]
 
 INPUTS = frozenset(
     {
@@ -28,7 +25,6 @@ INPUTS = frozenset(
 """What changes a dispatcher; everything else that can be called is a query."""
 
 Fast: Any = KeySharedDispatcher  # its placement here is one by shape, not by type
-Factory: TypeAlias = Callable[..., Any]  # of a placement and a configuration, perhaps rules
 
 
 def outcome(dispatcher: object, call: Call) -> list[Effect] | type[KeySharedError]:
@@ -60,23 +56,6 @@ def questions(world: World) -> dict[str, Sequence[Any]]:
         "consumer": [None, "x", "nobody"],
         "effect": [*world.delivered[-2:], *world.obligations[:2], CursorAdvanced(1), Resumed(1)],
     }
-
-
-def run_schedule(
-    factory: Factory, seed: int, length: int, start: Callable[[], RankedPlacement] = RankedPlacement
-) -> tuple[list[Step], list[Violation]]:
-    """Make random calls until the first broken promise; the history and what its last step breaks."""
-    world = random_world(seed, with_rules=True)
-    watch = Watch(factory(start(), world.config, **world.settings), world.config)
-    history: list[Step] = []
-    for _ in range(length):
-        step = drive(watch.recorder, world, world.next_call())
-        if step is None:
-            continue
-        history.append(step)
-        if found := watch.see(step):
-            return history, found
-    return history, []
 
 
 def offered_by(call: Call) -> Sequence[int]:

@@ -25,18 +25,14 @@ from keyshared.config import (
     Rules,
     Unmatched,
 )
-from keyshared.effects import BlockReason, DeadLetter, Deliver, Effect, Evicted, KeyEnding, Load
+from keyshared.effects import DeadLetter, Deliver, Effect, Evicted, KeyEnding, Load
 from keyshared.testing import Claims, Promise
 from keyshared.testing.claims import JUDGED
 
 __all__ = [
-    "BATCHES",
     "CALLS",
-    "COMING_BACK",
     "FILTERS",
-    "POISONED",
     "Choose",
-    "Dispatcher",
     "World",
     "any_config",
     "any_mix",
@@ -101,31 +97,6 @@ RULES = Rules(mark="groups of the tests", group_of=named_group)
 LIMIT_RULES = Rules(mark="limits of the tests", limit_of=named_limit)
 LATEST_RULES = Rules(mark="latest keys of the tests", latest_only=is_latest)
 KEY_RULES = Rules(mark="both of the tests", limit_of=named_limit, latest_only=is_latest)
-
-
-class Why(Protocol):
-    """The answer to why a message is not at a consumer."""
-
-    @property
-    def reason(self) -> BlockReason: ...
-
-
-class Dispatcher(Protocol):
-    """The queries of the model and of the real dispatcher; the calls go by name."""
-
-    @property
-    def safe_cursor(self) -> int | None: ...
-    @property
-    def resume_offset(self) -> int | None: ...
-    @property
-    def free_slots(self) -> int: ...
-    def next_deadline_ms(self) -> int | None: ...
-    def why_blocked(self, offset: int, /) -> Why | None: ...
-    def outstanding_effects(self) -> Sequence[Effect]: ...
-    def is_current(self, effect: Effect, /) -> bool: ...
-    def owner(self, key: bytes, /) -> str | None: ...
-    def snapshot(self) -> Mapping[str, Any]: ...
-    def check_invariants(self) -> None: ...
 
 
 LOOK_AHEADS = (
@@ -224,7 +195,7 @@ def _most_open(limit_of: Callable[[bytes], int], config: DispatcherConfig, key: 
     return min(limit_of(key), config.max_loaded_per_key) if config.spill else limit_of(key)
 
 
-def observe(dispatcher: Dispatcher, offered: Sequence[int]) -> Queries:
+def observe(dispatcher: Any, offered: Sequence[int]) -> Queries:
     """Ask a dispatcher everything that the judge wants to know."""
     answers = {offset: dispatcher.why_blocked(offset) for offset in offered}
     return Queries(
@@ -255,12 +226,11 @@ class World:
         makes_holes = config.max_ack_holes is not None and choose([True, True, False])
         self.calls = mixed(_HOLES, choose) if makes_holes else any_mix(choose)
         self.keys = tuple(choose(KEYS) for _ in range(choose([12, 24] if makes_holes else [1, 2, 3, 12])))
-        self.restarts = choose([0, 0, 1, 8])  # how many of a hundred calls are followed by a crash and a restore
+        choose([0, 0, 1, 8])  # nothing: without this draw all schedules would be others
         self.strides = (1, 1, 1, 4)
         self.now = 0
         self.offered: list[int] = []
         self.key_of: dict[int, Any] = {}  # as each was offered last
-        self.unread: list[int] = []  # of the log, after a restart without a snapshot
         self.delivered: list[Deliver] = []
         self.obligations: Sequence[Effect] = ()
         self.outstanding: set[int] = set()
@@ -338,15 +308,6 @@ class World:
         self.free_slots = step.after.free_slots
         self.next_deadline = step.after.next_deadline
         self.now = step.now
-
-    def begin_again(self, position: int | None) -> None:
-        """Nobody is connected, nothing is outstanding, and the log is to be read from there."""
-        log = sorted({*self.offered, *self.unread})
-        self.unread = [offset for offset in log if position is None or offset >= position]
-        self.offered = [offset for offset in log if position is not None and offset < position]
-        self.connected.clear()
-        self.obligations, self.next_deadline, self.free_slots, self.now = (), None, self.config.window, 0
-        self.outstanding = set()
 
     def next_call(self) -> Call:
         """What happens next."""
@@ -437,16 +398,6 @@ class World:
         of_key = [offset for offset in chosen[-12:] if self.key_of[offset] == key]
         offsets = [first, *(self.choose(of_key) for _ in range(self.choose([0, 0, 1, 1, 3])))]
         return self._timed("redrive", key, [(offset, self._last_attempt(offset), _item(offset)) for offset in offsets])
-
-    def redrive_unknown(self) -> Call:
-        """Letters that somebody else has kept: of a key, with offsets that the log never had, or had of another key."""
-        if not self.offered:
-            return self.offer()
-        last = self.offered[-1]
-        below = [offset for offset in range(max(0, last - 9), last) if offset not in self.key_of]
-        offsets, key = sorted({self.choose(below) for _ in range(2)}) if below else [], self.choose(self.keys)
-        self.key_of |= dict.fromkeys(offsets, key)
-        return self._timed("redrive", key, [(offset, 1, _item(offset)) for offset in offsets])
 
     def _last_attempt(self, offset: int) -> int:
         return max((effect.attempt for effect in self.delivered if effect.offset == offset), default=0)
@@ -576,10 +527,6 @@ class World:
         return self.choose(held if held and takes_it else self.keys)
 
     def _next_offset(self) -> int:
-        ahead = [offset for offset in self.unread if not self.offered or offset > self.offered[-1]]
-        reads_on: bool = bool(ahead) and self.choose([True, True, True, False])
-        if reads_on:
-            return ahead[0]
         return (self.offered[-1] if self.offered else -1) + self.choose(self.strides)
 
     def _some_offset(self) -> int:
@@ -739,57 +686,6 @@ _HOLES: Mapping[Kind, int] = {
     World.handle_timeout: 3,
 }
 """Much is done, and of some keys nothing."""
-
-BATCHES: Mapping[Kind, int] = {
-    World.offer: 2,
-    World.offer_many: 12,
-    World.ack: 6,
-    World.ack_many: 2,
-    World.set_filters: 5,
-    World.add_consumer: 3,
-    World.leave: 2,
-    World.set_limit: 3,
-    World.nack: 1,
-    World.handle_timeout: 3,
-}
-"""Batches of which some may be delivered, some wait, and some match no filter."""
-
-FLUSHED: Mapping[Kind, int] = {
-    World.offer: 4,
-    World.offer_many: 6,
-    World.ack: 4,
-    World.nack: 6,
-    World.release: 6,
-    World.oblige: 12,
-    World.handle_timeout: 2,
-}
-"""Keys of one consumer whose deliveries end, and which wait for it again."""
-
-COMING_BACK: Mapping[Kind, int] = {
-    World.offer: 12,
-    World.ack: 4,
-    World.reject: 4,
-    World.oblige: 6,
-    World.redrive: 5,
-    World.redrive_unknown: 5,
-    World.add_consumer: 3,
-    World.leave: 1,
-    World.set_limit: 1,
-    World.handle_timeout: 2,
-}
-"""Dead letters come back while messages of their key are offered for later, and superseded."""
-
-POISONED: Mapping[Kind, int] = {
-    World.offer: 8,
-    World.ack: 1,
-    World.nack: 3,
-    World.reject: 6,
-    World.unblock: 3,
-    World.oblige: 3,
-    World.add_consumer: 2,
-    World.handle_timeout: 1,
-}
-"""Most of what is delivered fails, and quarantines end before all of it is archived."""
 
 _EVERYTHING: Mapping[Kind, int] = {kind: CALLS.count(kind) for kind in CALLS}
 _NEVER_LEFT_OUT = (World.offer, World.add_consumer, World.ack)

@@ -31,7 +31,7 @@ def found_at(fault: Fault, promise: Promise) -> int | None:
     pairs = pairs_of(fault)
     seeds: list[int] = [FOUND_AT.get(fault.broken.__name__, 0), *range(SCHEDULES)]
     for seed in seeds:
-        attack = Attack(seed, pairs[seed % len(pairs)], STEPS, fault.broken, promise.value)
+        attack = Attack(seed, pairs[seed % len(pairs)], STEPS, fault.broken, judged=promise.value)
         try:
             attack.run()
         except Finding:
@@ -47,7 +47,7 @@ def differs(seed: int, pair: tuple[str, str], fault: Fault) -> bool:
     """Return whether two runs of one schedule give different effects."""
     runs = []
     for _ in range(2):
-        attack = Attack(seed, pair, STEPS, fault.broken, Promise.DETERMINISM.value)
+        attack = Attack(seed, pair, STEPS, fault.broken, judged=Promise.DETERMINISM.value)
         attack.run()
         runs.append(attack.told)
     return runs[0] != runs[1]

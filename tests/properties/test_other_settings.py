@@ -1,106 +1,28 @@
-"""Schedules of several lives with other settings each: what those make possible is due at once, and no offer is torn.
+"""Restarts with wider limits: what those make possible is due at once, and no offer is torn.
 
-`check_invariants` is the oracle: between two calls nothing waits that may go out, unless a timeout is due that hands it
-out; what is open, away or flushed has a deadline if there is a time for it now. A restore is refused only where a limit
-is below what is in use, and says which.
+`attacking` restarts a dispatcher with each wider limit in the middle of its schedules. Here is what comes after it: all
+that there is room for is taken, and a lease queue goes on.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate, count
+from itertools import count
 from random import Random
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.leasing import letters
 from tests.placements import RankedPlacement
-from tests.properties.driving import Fast, drive
+from tests.properties.driving import Fast
 from tests.properties.lease_host import Call, Host, bring_to_an_end
-from tests.properties.schedules import Choose, World, any_config
+from tests.properties.schedules import Choose
 from tests.properties.slow_groups import GROUP_RULES
 from tests.properties.test_lease_schedules import Schedule
 from tests.properties.test_lease_schedules import any_config as any_lease_config
 
-from keyshared.config import DispatcherConfig, GroupLimits, KeySessions
+from keyshared.config import DispatcherConfig, GroupLimits
 from keyshared.effects import Deliver, Load
-from keyshared.errors import SnapshotError
 from keyshared.leases import LeaseConfig, LeaseQueue
-
-CALLS, LIVES = 30, 3
-NAMED = ("max_in_flight_per_key", "fit the window", "fit max_tracked", "max_loaded_per_key", "where spill is False")
-
-
-def other(config: DispatcherConfig, choose: Choose) -> DispatcherConfig:
-    """The same with one setting that is another, or several: most limits are wider, some are narrower."""
-    per_key, batch, loaded = config.max_in_flight_per_key, config.batch_per_key, config.max_loaded_per_key
-    others: list[dict[str, Any]] = [
-        {"window": 2 * config.window, "max_tracked": 2 * config.max_tracked},
-        {"max_loaded_per_key": 9 * loaded},
-        {"group": GroupLimits(), "max_in_flight": config.max_in_flight and 9},
-        {"ack_timeout_ms": config.ack_timeout_ms or 30, "inactive_grace_ms": config.inactive_grace_ms or 9},
-        {"max_ack_holes": config.max_ack_holes and 9 * config.max_ack_holes},
-        {"max_in_flight_per_key": per_key + (batch == 1), "batch_per_key": batch + (batch > 1)},
-    ]
-    others[-1] |= {"max_loaded_per_key": 1 + loaded}
-    if config.sessions is not None:
-        others[3]["sessions"] = KeySessions(linger_ms=choose([0, 5]), flush_ms=choose([0, 6]))
-    wider = {name: setting for each in others for name, setting in each.items()}
-    narrower = {"max_in_flight_per_key": 1, "batch_per_key": 2 if batch > 1 else 1}
-    return replace(config, **choose([*others, *[wider] * 4, narrower, {**wider, **narrower}]))
-
-
-def again(dispatcher: Any, world: World) -> Any:
-    """The next life of a dispatcher, or the same one if its limits would be below what is in use."""
-    config = other(world.config, world.choose)
-    state = json.loads(json.dumps(dispatcher.snapshot()))
-    try:
-        restored = Fast.restore(state, dispatcher.placement, config, now_ms=world.now, **world.settings)
-    except SnapshotError as refused:
-        assert any(name in str(refused) for name in NAMED)
-        return dispatcher
-    world.config, world.free_slots, world.next_deadline = config, restored.free_slots, restored.next_deadline_ms()
-    return restored
-
-
-def drive_all(dispatcher: Any, world: World) -> None:
-    for _ in range(CALLS):
-        call, mark = world.next_call(), dispatcher.restart_mark
-        if drive(dispatcher, world, call) is None:
-            assert mark == dispatcher.restart_mark, "a call that raises has taken nothing"
-        dispatcher.check_invariants()
-
-
-def live(seed: int) -> int:
-    """Run a schedule; return how many restarts made something possible."""
-    choose: Choose = Random(seed).choice  # reproducible, not secret
-    world = World(any_config(choose), choose)
-    world.take_rules()
-    dispatcher = Fast(RankedPlacement(), world.config, **world.settings)
-    drive_all(dispatcher, world)
-    due = 0
-    for _ in range(LIVES - 1):
-        before = set(dispatcher.outstanding_effects())
-        dispatcher = again(dispatcher, world)
-        made = {effect for effect in set(dispatcher.outstanding_effects()) - before if isinstance(effect, Deliver)}
-        due += bool(made)
-        third = Fast.restore(
-            dispatcher.snapshot(), dispatcher.placement, world.config, now_ms=world.now, **world.settings
-        )
-        assert third.outstanding_effects() == dispatcher.outstanding_effects(), "another life finds nothing to do"
-        drive_all(dispatcher, world)
-    return due
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=80)
-def test_a_restart_with_other_settings_leaves_nothing_behind(seed: int) -> None:
-    live(seed)
-
-
-def test_other_settings_often_make_something_possible() -> None:
-    assert any(due > 2 for due in accumulate(map(live, range(80))))
 
 
 @given(seed=st.integers(0, 2**32 - 1))

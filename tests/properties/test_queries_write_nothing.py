@@ -1,6 +1,6 @@
 """No query writes anything: whoever is asked everything between all calls does what a twin does that is asked nothing.
 
-The dispatcher has schedules of its own in `test_drains` and `test_dispatcher_oracle`; here are the other classes.
+The dispatcher has schedules of its own in `test_drains`, and a silent twin in `attacking`; here are the other classes.
 """
 
 import re
