@@ -207,6 +207,14 @@ def test_what_a_hash_function_raises_names_the_key_and_so_does_a_shift_that_is_t
         KeyHash("length", 32, len).slot(b"k", 33)
 
 
+def test_an_error_of_ours_that_a_hash_raises_goes_on() -> None:
+    def missing(_: bytes) -> int:
+        raise MissingExtraError("blake3", "celeriant")
+
+    with pytest.raises(MissingExtraError):
+        KeyHash("missing", 8, missing).slot(b"k", 8)
+
+
 @pytest.mark.parametrize("answer", [-1, -1 << 40, 1 << 32, "a", 3.5, None])
 def test_what_is_no_hash_is_refused(answer: Any) -> None:
     with pytest.raises(

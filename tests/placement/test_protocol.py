@@ -1,11 +1,14 @@
 """Every way to build a placement has the same face."""
 
+import copy
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from keyshared.buckets import BucketLayout, BucketPlacement
-from keyshared.errors import ArgumentError, ConsumerExistsError, UnknownConsumerError
+from keyshared.errors import ArgumentError, ConsumerExistsError, KeySharedError, KeyTypeError, UnknownConsumerError
 from keyshared.hashing import XXH64_SEED_42
 from keyshared.placement import HashRange, Placement, RangeMap
 from keyshared.placement.assigned import AssignedRanges, ExclusiveRanges
@@ -68,33 +71,71 @@ def test_a_dispatcher_can_use_one_without_weights(placement: Placement) -> None:
     assert ("1",) == mine.ranges.owners
 
 
-@everyone
-def test_its_value_is_the_same_object_until_something_changes(placement: Placement) -> None:
-    assert placement.ranges is placement.ranges
-    assert placement.copy().ranges == placement.ranges
-
-
-@everyone
-def test_strangers_are_refused(placement: Placement) -> None:
-    with pytest.raises(UnknownConsumerError):
-        placement.remove("nobody")
-    with pytest.raises(UnknownConsumerError):
-        placement.set_weight("nobody", 1)
-
-
-@everyone
-def test_a_name_is_there_once(placement: Placement) -> None:
+def started(placement: Placement) -> Placement:
+    """Return a copy in which consumer 1 is known."""
     mine = placement.copy()
     if "1" not in mine.consumers:
         mine.add("1")
-
-    with pytest.raises(ConsumerExistsError):
-        mine.add("1")
+    return mine
 
 
 @everyone
-def test_its_value_survives_json_and_it_survives_pickling(placement: Placement) -> None:
-    again: Placement = pickle.loads(pickle.dumps(placement))  # noqa: S301  # our own bytes
+def test_its_value_is_the_same_object_until_something_changes(placement: Placement) -> None:
+    mine = started(placement)
+    first = mine.ranges
 
-    assert placement.ranges == RangeMap.from_json(placement.ranges.to_json())
-    assert (placement, placement.ranges, placement.consumers) == (again, again.ranges, again.consumers)
+    assert first is mine.ranges
+    mine.remove("1")
+    assert first is not mine.ranges
+
+
+@everyone
+def test_a_copy_is_equal_and_shares_nothing_that_can_change(placement: Placement) -> None:
+    mine = started(placement)
+    twin = mine.copy()
+
+    assert (mine, mine.ranges, mine.consumers) == (twin, twin.ranges, twin.consumers)
+    twin.remove("1")
+    assert mine not in [twin, "placement"]
+    assert "1" in mine.consumers
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(mine)
+
+
+MISTAKES: list[tuple[str, Any, type[KeySharedError]]] = [
+    ("add", ("1",), ConsumerExistsError),
+    *(("add", (name,), ArgumentError) for name in ("", None, 5, "\ud800")),
+    ("remove", ("nobody",), UnknownConsumerError),
+    ("remove", (["1"],), UnknownConsumerError),
+    ("set_weight", ("nobody", 1), UnknownConsumerError),
+    *(("set_weight", ("1", weight), ArgumentError) for weight in (0, True, "1")),
+]
+
+
+@everyone
+def test_a_mistake_raises_and_changes_nothing(placement: Placement) -> None:
+    mine = started(placement)
+    before = mine.copy()
+
+    for method, arguments, error in MISTAKES:
+        with pytest.raises(error):
+            getattr(mine, method)(*arguments)
+        assert before == mine
+
+
+@everyone
+@pytest.mark.parametrize("again", [lambda p: pickle.loads(pickle.dumps(p)), copy.deepcopy], ids=["pickle", "deepcopy"])  # noqa: S301  # our own bytes
+def test_it_survives_pickling_and_deep_copies(placement: Placement, again: Callable[[Placement], Placement]) -> None:
+    mine = started(placement)
+    twin = again(mine)
+
+    assert (mine, mine.ranges, mine.consumers) == (twin, twin.ranges, twin.consumers)
+    assert mine.remove("1") == twin.remove("1")
+    assert mine.ranges == RangeMap.from_json(mine.ranges.to_json()) == twin.ranges
+
+
+@pytest.mark.parametrize("key", [None, 5])
+@pytest.mark.parametrize("placement", [HashRing(), *UNWEIGHTED.values()], ids=["ring", *UNWEIGHTED.keys()])
+def test_only_keys_have_owners(placement: Any, key: Any) -> None:
+    with pytest.raises(ArgumentError if key is None else KeyTypeError):
+        placement.owner(key)

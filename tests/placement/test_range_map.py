@@ -1,16 +1,15 @@
 """The placement value: owners, shares, the clockwise walk, and the difference of two maps."""
 
 import copy
-import json
 import pickle
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from keyshared.errors import ArgumentError, InvariantError, KeyTypeError, MissingExtraError, SnapshotError
+from keyshared.errors import ArgumentError, InvariantError, SnapshotError
 from keyshared.hashing import DANUBE_32, XXH64_SEED_42, KeyHash
-from keyshared.placement import HashRange, Moved, RangeMap
+from keyshared.placement import HashRange, RangeMap
 
 
 def _first_byte(data: bytes) -> int:
@@ -81,29 +80,12 @@ def test_a_map_without_assignments_is_one_hole() -> None:
     assert {None: 1} == empty.shares()
 
 
-def test_a_full_map_has_no_hole() -> None:
-    full = RangeMap([(HashRange(0, 65536), "a")])
-
-    assert () == full.ranges_of(None)
-    assert {"a": 1} == full.shares()
-
-
-def test_neighbouring_ranges_of_one_owner_are_one_run() -> None:
-    assert _bytes_map((256, "a")) == _bytes_map((5, "a"), (9, "a"), (256, "a"))
-    assert _bytes_map((256, None)) == _bytes_map((5, None), (256, None))
-
-
 def test_a_slot_belongs_to_the_range_that_holds_it() -> None:
     expected = {0: None, 9: None, 10: "b", 19: "b", 20: "a", 29: "a", 30: None, 39: None, 40: "b", 49: "b", 255: None}
 
     assert expected == {slot: HOLED.owner(slot) for slot in expected}
     assert expected == {slot: HOLED.owner_of(bytes([slot])) for slot in expected}
     assert list(expected) == [HOLED.slot_of(bytes([slot])) for slot in expected]
-
-
-def test_text_and_its_utf8_are_one_key() -> None:
-    assert "a" == HOLED.owner_of("\x14") == HOLED.owner_of(b"\x14")
-    assert 0xC3 == HOLED.slot_of("é")
 
 
 @pytest.mark.parametrize("slot", [-1, 256, 1.0, "1", None, True])
@@ -121,32 +103,12 @@ def test_a_message_without_a_key_has_no_slot() -> None:
         HOLED.slot_of(None)  # type: ignore[arg-type]  # that is the point
 
 
-def test_a_key_of_another_type_is_refused() -> None:
-    with pytest.raises(KeyTypeError, match="int"):
-        HOLED.owner_of(5)  # type: ignore[arg-type]  # that is the point
-
-
-def test_owners_are_listed_by_name() -> None:
-    assert ("a", "b") == HOLED.owners
-
-
-def test_the_ranges_of_an_owner_and_the_holes_are_listed_in_slot_order() -> None:
-    assert (HashRange(10, 20), HashRange(40, 50)) == HOLED.ranges_of("b")
-    assert (HashRange(0, 10), HashRange(30, 40), HashRange(50, 256)) == HOLED.ranges_of(None)
-    assert () == HOLED.ranges_of("nobody")
-
-
 def test_shares_are_exact_and_add_up() -> None:
     shares = HOLED.shares()
 
     assert {"a": Fraction(10, 256), "b": Fraction(20, 256), None: Fraction(226, 256)} == shares
     assert ["a", "b", None] == list(shares)
     assert 1 == sum(shares.values())
-
-
-@pytest.mark.parametrize(("slot", "expected"), [(0, ["b", "a"]), (15, ["b", "a"]), (20, ["a", "b"]), (60, ["b", "a"])])
-def test_the_walk_names_every_owner_once_and_passes_holes(slot: int, expected: list[str]) -> None:
-    assert expected == list(HOLED.walk(slot))
 
 
 def test_the_walk_is_lazy() -> None:
@@ -163,23 +125,6 @@ def test_the_walk_is_lazy() -> None:
 
     assert "c6" == next(many.walk(5))
     assert [5] == Watched.seen
-
-
-def test_moved_lists_exact_segments_also_next_to_holes() -> None:
-    # PIP-379's sweep loses [1, 3) here and blames holes on owners that never had them
-    before = _bytes_map((1, None), (6, "a"), (256, None))
-    after = _bytes_map((3, None), (5, "a"), (8, "b"), (256, None))
-
-    assert [
-        Moved(1, 3, "a", None),
-        Moved(5, 6, "a", "b"),
-        Moved(6, 8, None, "b"),
-    ] == before.moved(after)
-    assert [(m.start, m.stop, m.new, m.old) for m in before.moved(after)] == after.moved(before)
-
-
-def test_nothing_moves_between_equal_maps() -> None:
-    assert [] == HOLED.moved(copy.deepcopy(HOLED))
 
 
 @pytest.mark.parametrize(
@@ -208,27 +153,12 @@ def test_a_map_describes_itself() -> None:
     assert "<RangeMap of 2 owners in 6 runs over 2**8 slots of hash first byte>" == repr(HOLED)
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_map_survives_pickling(protocol: int) -> None:
-    again = pickle.loads(pickle.dumps(HOLED, protocol))  # noqa: S301 - our own bytes
-
-    assert HOLED == again
-    assert HOLED.owner_of(b"\x14") == again.owner_of(b"\x14")
-
-
 def test_a_pickle_costs_a_few_bytes_for_each_run() -> None:
     # owners are built anew for every run, as a reader of a file would
     owners = [f"a consumer with a long name {stop % 10}"[:] for stop in range(1, 65537)]
     big = RangeMap.from_stops(range(1, 65537), owners)
 
     assert 65536 * 7 > len(pickle.dumps(big))
-
-
-@pytest.mark.parametrize("built", [HOLED, RangeMap([(HashRange(5, 65536), "é")]), RangeMap()])
-def test_a_map_survives_json(built: RangeMap) -> None:
-    text = json.dumps(built.to_json())
-
-    assert built == RangeMap.from_json(json.loads(text), key_hash=built.key_hash)
 
 
 def test_a_map_of_a_known_hash_is_read_without_naming_it() -> None:
@@ -255,40 +185,24 @@ def test_the_json_form_is_this_one() -> None:
     "forged",
     [
         None,
-        [],
-        {},
         {k: v for k, v in GOOD.items() if k != "runs"},
         {**GOOD, "more": 1},
         {**GOOD, "version": 2},
         {**GOOD, "version": True},
-        {**GOOD, "version": "1"},
         {**GOOD, "hash": "md5"},
-        {**GOOD, "hash": None},
-        {**GOOD, "slot_bits": 15},
         {**GOOD, "slot_bits": 17},
         {**GOOD, "slot_bits": 33},
-        {**GOOD, "slot_bits": "16"},
-        {**GOOD, "slot_bits": 16.0},
         {**GOOD, "owners": ["a"]},
         {**GOOD, "owners": ["b", "a"]},
         {**GOOD, "owners": ["a", "b", "c"]},
-        {**GOOD, "owners": ["a", "a"]},
         {**GOOD, "owners": ["a", ""]},
-        {**GOOD, "owners": ["a", 5]},
         {**GOOD, "owners": ["a", None]},
-        {**GOOD, "owners": ["a", ["b"]]},
-        {**GOOD, "owners": "ab"},
         {**GOOD, "stops": [10, 20, 30]},
         {**GOOD, "stops": [10, 20, 20, 65536]},
-        {**GOOD, "stops": [10, 20, 30, 65537]},
-        {**GOOD, "stops": [0, 20, 30, 65536]},
         {**GOOD, "stops": [10, 20.0, 30, 65536]},
-        {**GOOD, "stops": [True, 20, 30, 65536]},
         {**GOOD, "stops": None},
-        {**GOOD, "stops": [], "runs": []},
         {**GOOD, "runs": [None, 0, 2, None]},
         {**GOOD, "runs": [None, 0, -1, None]},
-        {**GOOD, "runs": [None, 0, 0, None]},
         {**GOOD, "runs": [None, 0, True, None]},
         {**GOOD, "runs": [None, 0, "b", None]},
         {**GOOD, "runs": [None, 0, 1]},
@@ -382,21 +296,3 @@ def test_a_key_for_which_the_function_of_the_hash_raises_is_named() -> None:
     for ask in (made.slot_of, made.owner_of, made.finder()):
         with pytest.raises(ArgumentError, match="key is b''; it must have a hash 'first'; its function raised IndexEr"):
             ask(b"")
-
-
-@pytest.mark.parametrize("answer", [-1, -1 << 40, 256, 1 << 70, "a", 3.5, None])
-def test_a_key_of_which_the_function_of_the_hash_makes_no_hash_is_refused(answer: Any) -> None:
-    made = RangeMap.from_stops([8, 16], ["a", "b"], key_hash=KeyHash("wrong", 8, lambda _: answer), slot_bits=4)
-    for ask in (made.slot_of, made.owner_of, made.finder()):
-        with pytest.raises(ArgumentError, match="key is b'k'; it must have a hash 'wrong'; its function ret") as caught:
-            ask(b"k")
-        assert str(caught.value).endswith(", and no int of 8 bits")
-
-
-def test_a_hash_without_its_package_says_so() -> None:
-    def missing(_: bytes) -> int:
-        raise MissingExtraError("blake3", "celeriant")
-
-    made = RangeMap.from_stops([256], ["a"], key_hash=KeyHash("missing", 8, missing), slot_bits=8)
-    with pytest.raises(MissingExtraError):
-        made.owner_of("k")
