@@ -12,7 +12,7 @@ from keyshared.testing import Checker, Claims, check_file
 from keyshared.testing.history import Acked, Committed, Connected, Delivered, Event, Owned, Published, Quiet
 from keyshared.testing.rows import write_jsonl
 
-HAPPENINGS: Final = 100_000
+EVENTS: Final = 100_000
 REPEATS: Final = 5
 TARGET: Final = 150_000
 CONSUMERS: Final = 8
@@ -77,7 +77,7 @@ def speed(scale: Scale) -> Report:
 
 def _measure(report: Report, scale: Scale, outstanding: int, path: Path) -> None:
     claims = replace(CLAIMS, max_tracked=2 * outstanding + 2)
-    told = list(history(scale.size(HAPPENINGS), outstanding, quiet=True))
+    told = list(history(scale.size(EVENTS), outstanding, quiet=True))
     lines = list(write_jsonl(told))
     path.write_text("".join(lines))
     cases = {"file": read_and_judged(path, claims), "judge": judged(told, claims)}

@@ -24,7 +24,7 @@ def test_every_column_is_described() -> None:
     assert [tuple(column) for column in COLUMNS] == described
 
 
-def test_every_happening_is_described_with_its_fields() -> None:
+def test_every_event_is_described_with_its_fields() -> None:
     expected = {
         name: [
             f"**{field.name}**" if field.default is MISSING else field.name

@@ -20,7 +20,7 @@ from keyshared.testing import (
     outstanding,
 )
 from keyshared.testing.__main__ import main
-from keyshared.testing._given import check_count
+from keyshared.testing._arguments import check_count
 from keyshared.testing.claims import read_claims
 from keyshared.testing.dispatcher import told_of
 from keyshared.testing.driver import _state_of

@@ -136,12 +136,12 @@ def test_a_table_reads_back_what_was_written() -> None:
     assert history == list(from_rows(table.to_pylist()))
 
 
-def test_every_field_of_every_happening_has_a_column() -> None:
+def test_every_field_of_every_event_has_a_column() -> None:
     used = {name for kind in KINDS.values() for name in kind.__slots__} | {"version", "event"}
     assert used == {column.name for column in COLUMNS}
 
 
-def test_every_happening_has_a_name() -> None:
+def test_every_event_has_a_name() -> None:
     assert set(get_args(Event)) == set(KINDS.values())
     assert {"published", "dead_lettered", "at_rest", "placement_changed"} < KINDS.keys()
 
@@ -223,7 +223,7 @@ def test_a_line_that_is_none_is_named(line: str, text: str) -> None:
     assert text == str(raised.value)
 
 
-def test_what_is_no_line_or_no_happening_is_named() -> None:
+def test_what_is_no_line_or_no_event_is_named() -> None:
     with pytest.raises(HistoryError, match="line 2 is 5; it must be a str"):
         list(read_jsonl(["", 5]))  # type: ignore[list-item]  # on purpose
     with pytest.raises(HistoryError, match=r"event 1 is 5; it must be a value of keyshared\.testing\.history"):

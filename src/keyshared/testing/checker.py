@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.checks.check import Check, Handler
 from keyshared.testing.checks.deliveries import Attempts, Bounds, Fence, KeyOrder, NotEarly, OneHolder
 from keyshared.testing.checks.features import LatestOnly, OneSession, RedriveOrder, WholeBatch
@@ -16,6 +15,7 @@ from keyshared.testing.checks.waiting import Progress
 from keyshared.testing.claims import NEVER_JUDGED, Claims, Promise, Unjudged, Violation
 from keyshared.testing.errors import ClaimsError, HistoryError
 from keyshared.testing.history import Event
+from keyshared.testing.state import State
 
 __all__ = ["DEFAULT_REMEMBERED_KEYS", "Checker", "check_history", "without_overtaken_losses"]
 
@@ -33,8 +33,8 @@ class _Course(NamedTuple):
     """What is done with a kind of event.
 
     Attributes:
-        handlers: The checks that judge it, with the books as they were before.
-        write: The method of the books that takes it.
+        handlers: The checks that judge it, with the state as it was before.
+        write: The method of the state that takes it.
         is_of_message: Whether both get the outstanding message that it names.
         refuse: Raises if it contradicts the history so far, if any event of its kind can.
     """
@@ -81,8 +81,8 @@ class Checker:
         if type(remembered_keys) is not int or remembered_keys < 0:
             raise ClaimsError("remembered_keys", remembered_keys, "be an int of at least 0")
         self._claimed = claims.promises
-        self._books = Books(claims, remembered_keys)
-        self._checks = [check(self._books) for check in _CHECKS if check.promise in self._claimed]
+        self._state = State(claims, remembered_keys)
+        self._checks = [check(self._state) for check in _CHECKS if check.promise in self._claimed]
         claimed = [check for check in self._checks if check.is_claimed]
         self._afters = [check.after for check in claimed if type(check).after is not Check.after]
         self._courses = self._all_courses(claimed)
@@ -90,20 +90,20 @@ class Checker:
     def _all_courses(self, checks: Iterable[Check]) -> dict[type[Event], _Course]:
         judged = [check.handlers() for check in checks]
         refuse: dict[type[Event], Callable[..., None]] = {
-            h.Published: self._books.check_published,
-            h.Redriven: self._books.check_redriven,
+            h.Published: self._state.check_published,
+            h.Redriven: self._state.check_redriven,
         }
         courses: dict[type[Event], _Course] = {}
         for kind in get_args(Event):
             handlers = tuple(each[kind] for each in judged if kind in each)
             is_of_message = "offset" in kind.__dataclass_fields__
-            courses[kind] = _Course(handlers, _write_of(self._books, kind), is_of_message, refuse.get(kind))
+            courses[kind] = _Course(handlers, _write_of(self._state, kind), is_of_message, refuse.get(kind))
         return courses
 
     @property
     def unjudged_messages(self) -> Counter[str]:
         """How many messages are not judged, by what to add to the history so that they are."""
-        return self._books.reasons
+        return self._state.reasons
 
     def feed(self, event: Event) -> list[Violation]:
         """Take the next event.
@@ -118,33 +118,33 @@ class Checker:
             HistoryError: This is no event, or the history contradicts itself (offsets of `Published` that do not grow).
                 Nothing was changed.
         """
-        kind, books = type(event), self._books
+        kind, state = type(event), self._state
         course = self._courses.get(kind)
         if course is None:
-            raise HistoryError(books.position, "event", None, event, "be a value of keyshared.testing.history")
+            raise HistoryError(state.position, "event", None, event, "be a value of keyshared.testing.history")
         handlers, write, is_of_message, refuse = course
         if refuse is not None:
             refuse(event)
-        seen = books.see(event)
+        seen = state.see(event)
         found: list[Violation] = []
         if not is_of_message:
             for handler in handlers:
                 if broken := handler(seen, event):
                     found += broken
             write(seen, event)
-        elif books.reasons and books.is_unjudged(event.offset):  # type: ignore[union-attr]  # it has one
-            books.trace(seen, event)
+        elif state.reasons and state.is_unjudged(event.offset):  # type: ignore[union-attr]  # it has one
+            state.trace(seen, event)
         else:
-            message = books.messages.get(event.offset)  # type: ignore[union-attr]  # likewise
+            message = state.messages.get(event.offset)  # type: ignore[union-attr]  # likewise
             for handler in handlers:
                 if broken := handler(seen, event, message):
                     found += broken
             write(seen, event, message)
-        books.kinds.add(kind)
+        state.kinds.add(kind)
         for look in self._afters:
             look(seen)
-        books.changed.clear()
-        books.ended.clear()
+        state.changed.clear()
+        state.ended.clear()
         return found
 
     def violations(self, history: Iterable[Event]) -> Iterator[Violation]:
@@ -159,36 +159,36 @@ class Checker:
         return [Unjudged(promise, reason) for promise in Promise if (reason := reasons.get(promise)) is not None]
 
 
-def _write_of(books: Books, kind: type[Event]) -> _Write:
-    """Return the method of the books that takes a kind of event."""
+def _write_of(state: State, kind: type[Event]) -> _Write:
+    """Return the method of the state that takes a kind of event."""
     writes: dict[type[Event], _Write] = {
-        h.Published: books.published,
-        h.Delivered: books.delivered,
-        h.Acked: books.acked,
-        h.Nacked: books.nacked,
-        h.Expired: books.released,
-        h.Released: books.released,
-        h.Unclear: books.made_unclear,
-        h.Settled: books.settled,
-        h.DeadLettered: books.settled,
-        h.Dropped: books.settled,
-        h.Skipped: books.settled,
-        h.Redriven: books.redriven,
-        h.Rewound: books.rewound,
-        h.Held: books.held,
-        h.Freed: books.freed,
-        h.Connected: books.connected,
-        h.Gone: books.gone,
-        h.Suspended: books.suspended,
-        h.Resumed: books.suspended,
-        h.LimitChanged: books.limit_changed,
-        h.PlacementChanged: books.placement_changed,
-        h.Owned: books.owned,
-        h.Committed: books.committed_to,
-        h.Quiet: books.quiet,
-        h.AtRest: books.quiet,
+        h.Published: state.published,
+        h.Delivered: state.delivered,
+        h.Acked: state.acked,
+        h.Nacked: state.nacked,
+        h.Expired: state.released,
+        h.Released: state.released,
+        h.Unclear: state.made_unclear,
+        h.Settled: state.settled,
+        h.DeadLettered: state.settled,
+        h.Dropped: state.settled,
+        h.Skipped: state.settled,
+        h.Redriven: state.redriven,
+        h.Rewound: state.rewound,
+        h.Held: state.held,
+        h.Freed: state.freed,
+        h.Connected: state.connected,
+        h.Gone: state.gone,
+        h.Suspended: state.suspended,
+        h.Resumed: state.suspended,
+        h.LimitChanged: state.limit_changed,
+        h.PlacementChanged: state.placement_changed,
+        h.Owned: state.owned,
+        h.Committed: state.committed_to,
+        h.Quiet: state.quiet,
+        h.AtRest: state.quiet,
     }
-    return writes.get(kind, books.passed)
+    return writes.get(kind, state.passed)
 
 
 def check_history(history: Iterable[Event], claims: Claims | None = None) -> list[Violation]:

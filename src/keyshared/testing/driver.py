@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
-from keyshared.testing._given import check_class, check_kind
+from keyshared.testing._arguments import check_class, check_kind
 from keyshared.testing.errors import UnsupportedError
 from keyshared.testing.history import Event
 

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from keyshared.testing._given import check_count
+from keyshared.testing._arguments import check_count
 from keyshared.testing.checker import Checker, without_overtaken_losses
 from keyshared.testing.claims import Claims, Promise, Unjudged, Violation
 from keyshared.testing.errors import HistoryError, HistoryFileError

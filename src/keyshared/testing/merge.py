@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, get_args
 
 from keyshared.testing import history as h
-from keyshared.testing._given import check_count, check_kind
+from keyshared.testing._arguments import check_count, check_kind
 from keyshared.testing.claims import Claims, Promise, Unjudged
 from keyshared.testing.errors import LogEntry, MergeError
 from keyshared.testing.history import Event

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from keyshared.testing import history as h
 from keyshared.testing.claims import Claims
-from keyshared.testing.entries import SLACK, ByOffset, Holders, Lane, LaneId, Member, Message, Places, Seen
 from keyshared.testing.history import HoldReason
+from keyshared.testing.records import SLACK, ByOffset, Holders, Lane, LaneId, Member, Message, Places, Seen
 
 __all__ = ["WHOLE_LOG", "Outstanding"]
 
@@ -180,7 +180,7 @@ class Outstanding:
             self._done_above.add(message.offset, (message.key,))
 
     def _remove(self, message: Message) -> None:
-        """Take a message out of the books."""
+        """Take a message out of the state."""
         lane, offset = message.lane, message.offset
         if message.consumer is not None:
             self._close(message)

@@ -71,7 +71,7 @@ _OWN_PREFIX: Final = "x_"
 _SHOWN_CHARACTERS: Final = 80
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1  # of 64 bits
 _JSON_SPACE: Final = " \t\n\r"
-_HAPPENING: Final = itemgetter(1)  # of one that comes with its number
+_EVENT: Final = itemgetter(1)  # of one that comes with its number
 # `json.loads` costs as much again for what is around the text.
 _read_json: Final = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]  # its stub asks for the scanner itself
 
@@ -197,7 +197,7 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Event]:
         Traceback (most recent call last):
         keyshared.testing.errors.HistoryError: resume_offset of line 1 is '3'; it must be an int of 64 bits
     """
-    return map(_HAPPENING, numbered_jsonl(lines))
+    return map(_EVENT, numbered_jsonl(lines))
 
 
 def numbered_jsonl(lines: Iterable[str]) -> Iterator[tuple[int, Event]]:
@@ -243,7 +243,7 @@ def read_csv(lines: Iterable[str]) -> Iterator[Event]:
         Traceback (most recent call last):
         keyshared.testing.errors.HistoryError: offset of line 2 is 'first'; it must be an int of 64 bits
     """
-    return map(_HAPPENING, numbered_csv(lines))
+    return map(_EVENT, numbered_csv(lines))
 
 
 def numbered_csv(lines: Iterable[str]) -> Iterator[tuple[int, Event]]:

@@ -6,7 +6,7 @@ check_extra("testing", "hypothesis")
 
 from hypothesis import strategies as st
 
-from keyshared.testing._given import check_class, check_count
+from keyshared.testing._arguments import check_class, check_count
 from keyshared.testing.draw import FILTERS, World, draw_schedule
 from keyshared.testing.driver import ABILITIES, AnyDriver, AsyncDriver, Driver, abilities
 from keyshared.testing.steps import Schedule

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from keyshared.testing._given import check_class, check_kind
+from keyshared.testing._arguments import check_class, check_kind
 from keyshared.testing.claims import Claims
 from keyshared.testing.draw import DELAYS_MS, FILTERS, KEYS, NAMES, World
 from keyshared.testing.driver import AnyDriver, AsyncDriver, Driver, abilities

@@ -1,4 +1,4 @@
-"""Happenings in short, and a history with what must be found in it."""
+"""Events in short, and a history with what must be found in it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -266,7 +266,7 @@ def test_a_history_that_contradicts_itself_is_refused_and_changes_nothing() -> N
     assert (0, 2) == violation.proof
 
 
-def test_something_else_than_a_happening_is_refused_and_changes_nothing() -> None:
+def test_something_else_than_an_event_is_refused_and_changes_nothing() -> None:
     checker = Checker()
     wrong: Any = {"event": "quiet"}
     with pytest.raises(HistoryError, match=r"^event 0 is .*; it must be a value of keyshared\.testing\.history$"):

@@ -43,7 +43,7 @@ def violations(history: Iterable[Event], claims: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("limit", HISTORIES)
-def test_a_happening_that_breaks_a_limit_takes_no_more_steps_the_more_of_them_there_were(limit: str) -> None:
+def test_an_event_that_breaks_a_limit_takes_no_more_steps_the_more_of_them_there_were(limit: str) -> None:
     make, claims, _ = HISTORIES[limit]
     few, many = (steps_of(violations, make(count), claims) / count for count in (FEW, MANY))
 

@@ -22,7 +22,7 @@ def test_a_promise_is_judged_with_its_proof(case: Case) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.proof], ids=lambda case: f"{case.promise}: {case.name}"
 )
-def test_a_proof_shows_the_happenings_that_it_names(case: Case) -> None:
+def test_a_proof_shows_the_events_that_it_names(case: Case) -> None:
     (violation,) = judged(case)
     lines = violation.excerpt.splitlines()
     assert [f"#{position} {type(case.history[position]).__name__}" for position in violation.proof] == [

@@ -1,14 +1,14 @@
-"""What the checks of all promises have in common: they see an event before it is booked, and blame with proof."""
+"""What the checks of all promises have in common: they see an event before the state takes it, and blame with proof."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.claims import Promise, Violation
-from keyshared.testing.entries import Message, Seen
 from keyshared.testing.errors import describe
+from keyshared.testing.records import Message, Seen
+from keyshared.testing.state import State
 
 __all__ = ["DELIVERED", "PUBLISHED", "QUIET", "Check", "Handler", "need", "sinces"]
 
@@ -47,7 +47,7 @@ class Check(ABC):
     """Checks one promise.
 
     Args:
-        books: As they were before the event that is judged.
+        state: The state before the event that is judged.
 
     Attributes:
         promise: Which.
@@ -59,9 +59,9 @@ class Check(ABC):
     claim: ClassVar[str | None] = None
     needs: ClassVar[tuple[Need, ...]]
 
-    def __init__(self, books: Books) -> None:
-        self.books = books
-        self.claims = books.claims
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.claims = state.claims
 
     @abstractmethod
     def handlers(self) -> Mapping[type[h.Event], Handler]:
@@ -74,13 +74,13 @@ class Check(ABC):
         return value is not None and value is not False  # 0 is a claim
 
     def after(self, seen: Seen) -> None:  # noqa: B027  # for those that look
-        """Look at the books after an event."""
+        """Look at the state after an event."""
 
     def missing(self) -> str | None:
         """Return what the history would have to tell so that the promise is judged in full; None: nothing."""
         if not self.is_claimed:
             return f"claim {self.claim}"
-        return next((need.advice for need in self.needs if not need.kinds & self.books.kinds), None)
+        return next((need.advice for need in self.needs if not need.kinds & self.state.kinds), None)
 
     def blame(self, explanation: str, *proof: Seen | None, offset: int | None = None) -> Violation:
         """Return a violation; the proof comes in any order, and None is left out."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.checks.check import DELIVERED, PUBLISHED, Check, Handler, need, sinces
 from keyshared.testing.claims import Promise, Violation
-from keyshared.testing.entries import Message, Seen
+from keyshared.testing.records import Message, Seen
+from keyshared.testing.state import State
 
 __all__ = ["Attempts", "Bounds", "Fence", "KeyOrder", "NotEarly", "OneHolder"]
 
@@ -34,12 +34,12 @@ class OneHolder(Check):
                 text = f"offset {offset} went to {name!r} twice: the delivery before was still open"
             yield self.blame(text, message.since, seen)
             return
-        lane, what = self.books.lane_of(message, event), "key"
+        lane, what = self.state.lane_of(message, event), "key"
         holders = {} if lane is None else lane.holders
         other = next((each for holder, held in holders.items() if holder != name for each in held.values()), None)
         if other is None:
-            lane_id = self.books.lane_id(offset, event.key) if message is None else message.lane.id
-            other, what = self.books.open_in_unit(lane_id, name), "unit"
+            lane_id = self.state.lane_id(offset, event.key) if message is None else message.lane.id
+            other, what = self.state.open_in_unit(lane_id, name), "unit"
         if other is not None:
             at = other.consumer
             text = f"offset {offset} went to {name!r} while offset {other.offset} of its {what} was open at {at!r}"
@@ -56,10 +56,10 @@ class KeyOrder(Check):
         return {h.Delivered: self._delivered}
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
-        lane = self.books.lane_of(message, event)
-        if lane is None or not lane.listed or (message is None and self.books.is_over(event.offset)):
+        lane = self.state.lane_of(message, event)
+        if lane is None or not lane.listed or (message is None and self.state.is_over(event.offset)):
             return ()
-        older = self.books.oldest_waiting(lane)
+        older = self.state.oldest_waiting(lane)
         if older is None or older.offset >= event.offset:
             return ()
         text = f"offset {event.offset} overtook offset {older.offset} of its key, which waits or is lost"
@@ -81,39 +81,39 @@ class Bounds(Check):
     def missing(self) -> str | None:
         claims = self.claims
         limits = (claims.per_key, claims.limit_of, claims.per_consumer, claims.open_at_once, claims.max_tracked)
-        if not (any(limit is not None for limit in limits) or self.books.kinds & {h.Connected, h.LimitChanged}):
+        if not (any(limit is not None for limit in limits) or self.state.kinds & {h.Connected, h.LimitChanged}):
             return "claim a limit, or write the limits of consumers"
         return super().missing()
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
-        books, offset, name = self.books, event.offset, event.consumer
-        lane = books.lane_of(message, event)
+        state, offset, name = self.state, event.offset, event.consumer
+        lane = state.lane_of(message, event)
         found: list[Violation] = []
         again = message is not None and message.consumer is not None
         limit = None if lane is None else lane.most_open
         if lane is not None and limit is not None and lane.open - again >= limit:
             text = f"offset {offset} is open delivery {lane.open - again + 1} of its key, of which {limit} may be open"
             found.append(self.blame(text, *_several(lane.holders.values(), message, limit), seen))
-        member = books.members.get(name)
+        member = state.members.get(name)
         limit = self.claims.per_consumer if member is None else member.limit
         if limit is not None:
-            at = books.open_at.get(name, {})
+            at = state.open_at.get(name, {})
             others = len(at) - (again and offset in at)
             if others >= limit:
                 text = f"offset {offset} is open delivery {others + 1} of {name!r}, which may have {limit}"
                 limited = None if member is None else member.limited
                 found.append(self.blame(text, limited, *_several([at], message, limit), seen))
         limit = self.claims.open_at_once
-        if limit is not None and books.open - again >= limit:
-            text = f"offset {offset} is open delivery {books.open - again + 1} of all, of which {limit} may be open"
-            found.append(self.blame(text, *_several(books.open_at.values(), message, limit), seen))
+        if limit is not None and state.open - again >= limit:
+            text = f"offset {offset} is open delivery {state.open - again + 1} of all, of which {limit} may be open"
+            found.append(self.blame(text, *_several(state.open_at.values(), message, limit), seen))
         return found
 
     def _one_more(self, seen: Seen, event: h.Published | h.Redriven, message: Message | None) -> Iterable[Violation]:
-        outstanding, most = self.books.messages, self.claims.max_tracked
+        outstanding, most = self.state.messages, self.claims.max_tracked
         if most is None or message is not None or len(outstanding) < most:
             return ()
-        if type(event) is h.Published and self.books.is_late(event.offset):  # settled by an earlier life, perhaps
+        if type(event) is h.Published and self.state.is_late(event.offset):  # settled by an earlier life, perhaps
             return ()
         text = f"offset {event.offset} is outstanding message {len(outstanding) + 1}; at most {most} may be"
         return (self.blame(text, *islice((each.published for each in outstanding.values()), most), seen),)
@@ -125,8 +125,8 @@ class Fence(Check):
     promise = Promise.FENCE
     needs = (DELIVERED,)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.unnumbered = False
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
@@ -165,7 +165,7 @@ class Fence(Check):
             return ()
         if message is not None:
             return (self._blame_answer(seen, event, message, "and was taken"),)
-        if not self.books.is_over(event.offset) or self.books.may_repeat(event.offset):
+        if not self.state.is_over(event.offset) or self.state.may_repeat(event.offset):
             return ()
         return (self.blame(f"a nack of offset {event.offset} was taken, which is done", seen),)
 
@@ -201,7 +201,7 @@ class Attempts(Check):
         return (self.blame(text, message.delivered, message.since, seen),)
 
     def _at_rest(self, seen: Seen, event: h.AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        for message in self.books.waiting():
+        for message in self.state.waiting():
             if message.held is None and self._is_spent(message):
                 text = f"offset {message.offset} has failed {message.failed} times, and has no outcome"
                 yield self.blame(text, message.delivered, message.since, seen)
@@ -217,8 +217,8 @@ class NotEarly(Check):
     promise = Promise.NOT_EARLY
     needs = (DELIVERED,)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.untimed = False  # a time was asked for, and the history has none
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.checks.check import DELIVERED, PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.checks.outcomes import is_latest_only
 from keyshared.testing.claims import Promise, Violation
-from keyshared.testing.entries import Lane, LaneId, Message, Seen
+from keyshared.testing.records import Lane, LaneId, Message, Seen
+from keyshared.testing.state import State
 
 __all__ = ["LatestOnly", "OneSession", "RedriveOrder", "WholeBatch", "heir_of"]
 
@@ -25,8 +25,8 @@ class WholeBatch(Check):
     claim = "batches"
     needs = (DELIVERED, PUBLISHED)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.turn: LaneId | None = None  # the lane of the latest event, if that is a delivery
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
@@ -34,11 +34,11 @@ class WholeBatch(Check):
 
     def after(self, seen: Seen) -> None:
         event = seen.event
-        message = self.books.messages.get(event.offset) if isinstance(event, h.Delivered) else None
+        message = self.state.messages.get(event.offset) if isinstance(event, h.Delivered) else None
         self.turn = None if message is None else message.lane.id
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterator[Violation]:
-        lane = self.books.lane_of(message, event)
+        lane = self.state.lane_of(message, event)
         if lane is None or lane.id == self.turn:
             return
         beside = next((each for held in lane.holders.values() for each in held.values() if each is not message), None)
@@ -49,7 +49,7 @@ class WholeBatch(Check):
     def _acked(self, seen: Seen, event: h.Acked, message: Message | None) -> Iterator[Violation]:
         if message is None or event.counted is False or not message.is_current(event.consumer, event.attempt):
             return
-        older = self.books.oldest_waiting(message.lane)
+        older = self.state.oldest_waiting(message.lane)
         if older is None or older.offset >= message.offset or (older.redriven and older.delivered is None):
             return
         text = f"offset {message.offset} stayed open and was acked, although offset {older.offset} came back"
@@ -63,8 +63,8 @@ class LatestOnly(Check):
     claim = "latest_only"
     needs = (PUBLISHED, QUIET)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.crowded: dict[LaneId, Lane] = {}  # of which several messages wait
         self.blamed: set[int] = set()  # what was not given up is one violation, not one in each moment of quiet
 
@@ -72,23 +72,23 @@ class LatestOnly(Check):
         return {h.Settled: self._settled, h.Quiet: self._quiet, h.AtRest: self._quiet}
 
     def after(self, seen: Seen) -> None:  # noqa: ARG002  # one shape for all
-        for lane in self.books.changed.values():
+        for lane in self.state.changed.values():
             is_crowded = len(lane.listed) > 1 and isinstance(lane.id, bytes)
-            if is_crowded and is_latest_only(self.books, lane.id) and self.books.lanes.get(lane.id) is lane:
+            if is_crowded and is_latest_only(self.state, lane.id) and self.state.lanes.get(lane.id) is lane:
                 self.crowded[lane.id] = lane
             else:
                 self.crowded.pop(lane.id, None)
-        self.blamed.difference_update(self.books.ended)
+        self.blamed.difference_update(self.state.ended)
 
     def _settled(self, seen: Seen, event: h.Settled, message: Message | None) -> Iterator[Violation]:
         if event.reason is not h.SettledBy.SUPERSEDED or message is None:
             return
-        if not is_latest_only(self.books, message.lane.id):
+        if not is_latest_only(self.state, message.lane.id):
             return  # no-loss says that no policy allows it
         if message.was_delivered:
             text = f"offset {message.offset} was superseded, although it had been delivered"
             yield self.blame(text, message.delivered or message.published, seen)
-        elif heir_of(message, self.books) is None and not message.lane.doubt:
+        elif heir_of(message, self.state) is None and not message.lane.doubt:
             text = f"offset {message.offset} was superseded, and there is no newer message of its key"
             yield self.blame(text, message.published, seen)
 
@@ -103,7 +103,7 @@ class LatestOnly(Check):
 
     def _undelivered(self, lane: Lane) -> list[Message]:
         """Return what waits for its first delivery, oldest first."""
-        known = (self.books.messages.get(offset) for offset in sorted(lane.listed))
+        known = (self.state.messages.get(offset) for offset in sorted(lane.listed))
         waiting = (message for message in known if message is not None and message.lane is lane)
         return [message for message in waiting if not (message.was_delivered or message.hold in _ON_ITS_WAY)]
 
@@ -122,8 +122,8 @@ class RedriveOrder(Check):
             yield self.blame(f"offset {event.offset} was redriven, though it was outstanding", message.since, seen)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
-        lane = self.books.lane_of(message, event)
-        older = None if lane is None or not lane.listed else self.books.oldest_waiting(lane)
+        lane = self.state.lane_of(message, event)
+        older = None if lane is None or not lane.listed else self.state.oldest_waiting(lane)
         if older is None or not older.redriven or older.offset >= event.offset:
             return ()
         text = f"offset {event.offset} overtook offset {older.offset} of its key, which was redriven and waits"
@@ -150,8 +150,8 @@ class OneSession(Check):
     claim = "sessions"
     needs = (DELIVERED,)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.sessions: dict[bytes, _Session] = {}
         self.lost: dict[bytes, _Session] = {}  # those whose consumer is gone since the last moment of quiet
         self.numbers: OrderedDict[bytes, tuple[int, Seen]] = OrderedDict()  # the highest of a key
@@ -169,7 +169,7 @@ class OneSession(Check):
 
     def after(self, seen: Seen) -> None:
         """Note since when nothing of a key is open."""
-        for lane in self.books.changed.values():
+        for lane in self.state.changed.values():
             session = self.sessions.get(lane.id) if isinstance(lane.id, bytes) else None
             if session is not None:
                 self._note(session, seen, is_busy=bool(lane.open or lane.doubt))
@@ -189,7 +189,7 @@ class OneSession(Check):
                 self.numbers.popitem(last=False)
         session = self.sessions[key] = _Session(seen, event.consumer, number)
         self.lost.pop(key, None)
-        lane = self.books.lanes.get(key)
+        lane = self.state.lanes.get(key)
         self._note(session, seen, is_busy=lane is not None and bool(lane.open or lane.doubt))
 
     def _ending(self, seen: Seen, event: h.SessionEnding) -> Iterable[Violation]:
@@ -204,7 +204,7 @@ class OneSession(Check):
             return
         del self.sessions[key]
         self.lost.pop(key, None)
-        lane = self.books.lanes.get(key)
+        lane = self.state.lanes.get(key)
         if lane is not None and lane.open:
             still = [message for held in lane.holders.values() for message in held.values()]
             text = f"session {session.number} of key {key!r} ends while offset {still[0].offset} is open"
@@ -217,8 +217,8 @@ class OneSession(Check):
             yield self.blame(text, session.begun, seen)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterator[Violation]:
-        books, offset = self.books, event.offset
-        key = books.lane_id(offset, event.key) if message is None else message.lane.id
+        state, offset = self.state, event.offset
+        key = state.lane_id(offset, event.key) if message is None else message.lane.id
         if not isinstance(key, bytes):
             return
         session = self.sessions.get(key)
@@ -256,9 +256,9 @@ class OneSession(Check):
             session.idle_ms = None if is_busy else seen.now
 
 
-def heir_of(message: Message, books: Books) -> Message | None:
+def heir_of(message: Message, state: State) -> Message | None:
     """Return the newest message of the key, if that is a newer one and not done."""
     newest = message.lane.newest
-    if newest is None or newest.offset <= message.offset or books.messages.get(newest.offset) is not newest:
+    if newest is None or newest.offset <= message.offset or state.messages.get(newest.offset) is not newest:
         return None
     return newest

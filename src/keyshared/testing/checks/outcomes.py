@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.checks.check import DELIVERED, PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.checks.waiting import is_held, takers
 from keyshared.testing.claims import Promise, Violation
-from keyshared.testing.entries import LaneId, Message, Seen
+from keyshared.testing.records import LaneId, Message, Seen
+from keyshared.testing.state import State
 
 __all__ = ["NoLoss", "ReasonTravels", "SafeCursor", "SettledOnce"]
 
@@ -21,8 +21,8 @@ class SafeCursor(Check):
     promise = Promise.SAFE_CURSOR
     needs = (PUBLISHED, need("write `committed`", h.Committed))
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.blamed_front: int | None = None  # a cursor that lags is one violation, not one in each moment of quiet
         self.beyond: dict[int, Seen] = {}  # cursors behind all that was published by then
 
@@ -35,16 +35,16 @@ class SafeCursor(Check):
         }
 
     def _committed(self, seen: Seen, event: h.Committed) -> Iterable[Violation]:
-        books, resume = self.books, event.resume_offset
+        state, resume = self.state, event.resume_offset
         found: list[Violation] = []
-        if books.resume_offset is not None and resume < books.resume_offset:
-            text = f"cursor {resume} came after cursor {books.resume_offset}"
-            found.append(self.blame(text, books.committed, seen))
-        lowest = books.lowest()
+        if state.resume_offset is not None and resume < state.resume_offset:
+            text = f"cursor {resume} came after cursor {state.resume_offset}"
+            found.append(self.blame(text, state.committed, seen))
+        lowest = state.lowest()
         if lowest is not None and lowest.offset < resume and lowest.logged:
             text = f"cursor {resume} passed outstanding offset {lowest.offset}"
             found.append(self.blame(text, lowest.since, seen))
-        if books.last_offset is not None and resume > books.last_offset + 1:
+        if state.last_offset is not None and resume > state.last_offset + 1:
             self.beyond.setdefault(resume, seen)  # behind a gap of the log, or too far: the next publication decides
             if len(self.beyond) > _REMEMBERED_GAPS:
                 del self.beyond[next(iter(self.beyond))]
@@ -62,19 +62,19 @@ class SafeCursor(Check):
         return (self.blame(text, beyond[passed], seen),)
 
     def _quiet(self, seen: Seen, event: h.Event) -> Iterable[Violation]:  # noqa: ARG002  # one shape for all
-        books = self.books
-        if not self.claims.cursor_keeps_up or books.last_published is None:
+        state = self.state
+        if not self.claims.cursor_keeps_up or state.last_published is None:
             return ()
-        if books.unclear.items or books.is_behind():
+        if state.unclear.items or state.is_behind():
             return ()
-        lowest, cursor = books.lowest(), books.resume_offset
-        front = books.last_offset if lowest is None else lowest.previous
+        lowest, cursor = state.lowest(), state.resume_offset
+        front = state.last_offset if lowest is None else lowest.previous
         if front is None or front == self.blamed_front or (cursor is not None and cursor > front):
             return ()
         self.blamed_front = front
         text = f"the cursor is {cursor}, though everything up to offset {front} is done"
-        follows = books.last_published if lowest is None else lowest.published
-        return (self.blame(text, books.committed, follows, seen),)
+        follows = state.last_published if lowest is None else lowest.published
+        return (self.blame(text, state.committed, follows, seen),)
 
 
 class NoLoss(Check):
@@ -86,8 +86,8 @@ class NoLoss(Check):
         need("end it with `at_rest`: until then, what has no outcome may still get one", h.AtRest),
     )
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         claims = self.claims
         policies = {h.DeadLettered: claims.may_dead_letter, h.Dropped: claims.may_drop, h.Skipped: claims.may_skip}
         self.policies = {kind for kind, is_chosen in policies.items() if is_chosen}
@@ -105,17 +105,17 @@ class NoLoss(Check):
         }
 
     def missing(self) -> str | None:
-        unlogged = self.books.unlogged
+        unlogged = self.state.unlogged
         told = f"write `published` of the {unlogged} messages that it does not tell of" if unlogged else None
         return super().missing() or told
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
-        if message is not None and (message.key == event.key or self.books.claims.total_order):
+        if message is not None and (message.key == event.key or self.state.claims.total_order):
             return ()  # as nearly always; with a total order, a system may deliver every message with one key
         if message is not None:
             text = f"offset {event.offset} was delivered with another key than its own"
             return (self.blame(text, message.published, seen),)
-        if not self.books.is_over(event.offset) or self.books.may_repeat(event.offset):
+        if not self.state.is_over(event.offset) or self.state.may_repeat(event.offset):
             return ()
         text = f"offset {event.offset} went to {event.consumer!r}: a duplicate, as it is done, or was never published"
         return (self.blame(text, seen),)
@@ -129,7 +129,7 @@ class NoLoss(Check):
         return () if message is None or event.counted is not False else self._ignored(seen, event, message)
 
     def _ignored(self, seen: Seen, event: h.Acked | h.Nacked, message: Message) -> Iterable[Violation]:
-        if message.revoked or not message.is_current(event.consumer, event.attempt) or not self.books.log_is_told:
+        if message.revoked or not message.is_current(event.consumer, event.attempt) or not self.state.log_is_told:
             return ()
         if event.attempt is None and message.deliveries > 1:
             return ()  # it may name an earlier delivery
@@ -142,7 +142,7 @@ class NoLoss(Check):
             yield from self._ended_twice(seen, event.offset, "it is Settled")
         elif event.reason is h.SettledBy.NOBODY:
             yield self.blame(f"offset {event.offset} is done without any outcome", message.since, seen)
-        elif event.reason is h.SettledBy.SUPERSEDED and not is_latest_only(self.books, message.lane.id):
+        elif event.reason is h.SettledBy.SUPERSEDED and not is_latest_only(self.state, message.lane.id):
             text = f"offset {event.offset} is superseded, which no policy allows"
             yield self.blame(text, message.published, seen)
         elif event.reason is h.SettledBy.LATE_ACK and not message.noted and message.logged:
@@ -159,21 +159,21 @@ class NoLoss(Check):
             yield self.blame(f"offset {event.offset} is {how}, which no policy allows", message.published, seen)
 
     def _ended_twice(self, seen: Seen, offset: int, how: str) -> Iterable[Violation]:
-        if not self.books.is_over(offset) or self.books.may_repeat(offset):
+        if not self.state.is_over(offset) or self.state.may_repeat(offset):
             return ()
         return (self.blame(f"offset {offset} is done already, or was never published, and {how}", seen),)
 
     def _at_rest(self, seen: Seen, event: h.AtRest) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
-        books = self.books
-        if not books.log_is_told:
+        state = self.state
+        if not state.log_is_told:
             return
         oldest: dict[LaneId, Message] = {}  # the others wait for it
-        for message in sorted(books.waiting(), key=lambda each: each.offset):
+        for message in sorted(state.waiting(), key=lambda each: each.offset):
             if not message.repeated:
                 oldest.setdefault(message.lane.id, message)
         for message in oldest.values():
             lane = message.lane
-            if not (lane.open or lane.doubt or is_held(message, books)) and takers(lane, books):
+            if not (lane.open or lane.doubt or is_held(message, state)) and takers(lane, state):
                 text = f"offset {message.offset} will never be delivered again, and it has no outcome"
                 yield self.blame(text, message.since, seen, offset=message.offset)
 
@@ -185,8 +185,8 @@ class SettledOnce(Check):
     claim = "tells_done"
     needs = (QUIET,)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.untold: dict[int, Seen] = {}  # messages that are done, and not reported
 
     def handlers(self) -> Mapping[type[h.Event], Handler]:
@@ -194,7 +194,7 @@ class SettledOnce(Check):
 
     def after(self, seen: Seen) -> None:
         if type(seen.event) is not h.Done:
-            self.untold.update(dict.fromkeys(self.books.ended, seen))
+            self.untold.update(dict.fromkeys(self.state.ended, seen))
 
     def _done(self, seen: Seen, event: h.Done, message: Message | None) -> Iterator[Violation]:
         offset = event.offset
@@ -202,7 +202,7 @@ class SettledOnce(Check):
             return
         if message is not None:
             yield self.blame(f"offset {offset} is reported done, and is outstanding", message.since, seen)
-        elif self.books.is_over(offset):
+        elif self.state.is_over(offset):
             yield self.blame(f"offset {offset} is reported done, and was so before, or is not", seen)
 
     def _quiet(self, seen: Seen, event: h.Event) -> Iterator[Violation]:  # noqa: ARG002  # one shape for all
@@ -230,7 +230,7 @@ class ReasonTravels(Check):
             yield self.blame(text, message.named or message.published, seen)
 
 
-def is_latest_only(books: Books, lane: LaneId) -> bool:
+def is_latest_only(state: State, lane: LaneId) -> bool:
     """Return whether of a lane only the latest message counts."""
-    claimed = books.claims.latest_only
+    claimed = state.claims.latest_only
     return claimed if isinstance(claimed, bool) else isinstance(lane, bytes) and claimed(lane)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.checks.check import DELIVERED, Check, Handler, need
 from keyshared.testing.claims import Promise, Violation
-from keyshared.testing.entries import Member, Message, Place, Seen
+from keyshared.testing.records import Member, Message, Place, Seen
+from keyshared.testing.state import State
 
 __all__ = ["Affinity", "MinimalMove"]
 
@@ -21,11 +21,11 @@ class Affinity(Check):
         return {h.Delivered: self._delivered, h.Owned: self._owned}
 
     def missing(self) -> str | None:
-        return super().missing() or _forgotten(self.books)
+        return super().missing() or _forgotten(self.state)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
-        member = self.books.members.get(event.consumer)
-        place = _place(self.books, event, message)
+        member = self.state.members.get(event.consumer)
+        place = _place(self.state, event, message)
         is_there = member is not None and member.suspended is None
         if is_there and place is not None and place.owned is not None and place.owner == event.consumer:
             return ()  # as nearly always
@@ -34,11 +34,11 @@ class Affinity(Check):
     def _elsewhere(
         self, seen: Seen, event: h.Delivered, member: Member | None, place: Place | None
     ) -> Iterator[Violation]:
-        books, name = self.books, event.consumer
-        knows_members = h.Connected in books.kinds
+        state, name = self.state, event.consumer
+        knows_members = h.Connected in state.kinds
         if member is None and knows_members:
             text = f"offset {event.offset} went to {name!r}, which is not connected"
-            yield self.blame(text, books.changes.leavers.get(name), seen)
+            yield self.blame(text, state.changes.leavers.get(name), seen)
             return
         if member is not None and member.suspended is not None:
             yield self.blame(f"offset {event.offset} went to {name!r}, which is suspended", member.suspended, seen)
@@ -50,12 +50,12 @@ class Affinity(Check):
                 yield self.blame(text, place.owned, seen)
             return
         moved = place.last is not None and knows_members and place.consumer != name
-        if place.last is not None and moved and not _changed_since(books, place.last):
+        if place.last is not None and moved and not _changed_since(state, place.last):
             text = f"the key of offset {event.offset} went from {place.consumer!r} to {name!r} for no reason"
             yield self.blame(text, place.last, seen)
 
     def _owned(self, seen: Seen, event: h.Owned) -> Iterable[Violation]:
-        place = None if self.books.changes.in_block else _moved(self.books, event)
+        place = None if self.state.changes.in_block else _moved(self.state, event)
         if place is None:
             return ()
         text = f"key {event.key!r} moved from {place.owner!r} to {event.consumer!r} for no reason"
@@ -75,56 +75,56 @@ class MinimalMove(Check):
         return {h.Owned: self._owned, h.Delivered: self._delivered}
 
     def missing(self) -> str | None:
-        return super().missing() or _forgotten(self.books)
+        return super().missing() or _forgotten(self.state)
 
     def _owned(self, seen: Seen, event: h.Owned) -> Iterable[Violation]:
-        place = _moved(self.books, event) if self.books.changes.in_block else None
+        place = _moved(self.state, event) if self.state.changes.in_block else None
         if place is None:
             return ()
         old, new = place.owner, event.consumer
         text = f"key {event.key!r} moved from {old!r} to {new!r}, though neither has just left or joined"
-        return (self.blame(text, place.owned, *self.books.changes.block.values(), seen),)
+        return (self.blame(text, place.owned, *self.state.changes.block.values(), seen),)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
-        books, new = self.books, event.consumer
-        place = _place(books, event, message)
+        state, new = self.state, event.consumer
+        place = _place(state, event, message)
         if place is None or place.owned is not None or place.last is None or place.consumer == new:
             return ()
         last, old = place.last, place.consumer
-        if h.Connected not in books.kinds or new not in books.members:
+        if h.Connected not in state.kinds or new not in state.members:
             return ()
-        if not _changed_since(books, last) or self._is_due(last, old, new):
+        if not _changed_since(state, last) or self._is_due(last, old, new):
             return ()
         text = f"the key of offset {event.offset} moved from {old!r} to {new!r}, though neither left or joined"
-        return (self.blame(text, last, books.changes.last, seen),)
+        return (self.blame(text, last, state.changes.last, seen),)
 
     def _is_due(self, last: Seen, old: str | None, new: str) -> bool:
         """Whether a join of the new owner, a leave of the old one, or of one that came and went, explains a move."""
-        books = self.books
-        before = books.members.get(old or "")
+        state = self.state
+        before = state.members.get(old or "")
         stayed = before is not None and before.connected.position < last.position
-        joined = books.members[new].connected.position > last.position
-        by_hand = books.changes.by_hand is not None and books.changes.by_hand.position > last.position
-        return joined or not stayed or by_hand or books.changes.latest_join_of_a_leaver > last.position
+        joined = state.members[new].connected.position > last.position
+        by_hand = state.changes.by_hand is not None and state.changes.by_hand.position > last.position
+        return joined or not stayed or by_hand or state.changes.latest_join_of_a_leaver > last.position
 
 
-def _place(books: Books, event: h.Delivered, message: Message | None) -> Place | None:
-    return books.place_of(books.lane_id(event.offset, event.key)) if message is None else message.lane.place
+def _place(state: State, event: h.Delivered, message: Message | None) -> Place | None:
+    return state.place_of(state.lane_id(event.offset, event.key)) if message is None else message.lane.place
 
 
-def _changed_since(books: Books, seen: Seen) -> bool:
-    return books.changes.last is not None and books.changes.last.position > seen.position
+def _changed_since(state: State, seen: Seen) -> bool:
+    return state.changes.last is not None and state.changes.last.position > seen.position
 
 
-def _moved(books: Books, event: h.Owned) -> Place | None:
+def _moved(state: State, event: h.Owned) -> Place | None:
     """Return where a key was, if it has another owner now and the latest changes do not explain it."""
-    place = books.places.get(event.key)
+    place = state.places.get(event.key)
     if place is None or place.owned is None:
         return None
     position, old, new = place.owned.position, place.owner, event.consumer
     if old is None or new is None or old == new:
         return None
-    since = [change for change in books.changes.block.values() if change.position > position]
+    since = [change for change in state.changes.block.values() if change.position > position]
     return None if any(_moves(change.event, old, new) for change in since) else place
 
 
@@ -139,6 +139,6 @@ def _moves(change: h.Event, old: str | None, new: str | None) -> bool:
             return True
 
 
-def _forgotten(books: Books) -> str | None:
-    count = books.places.forgotten
+def _forgotten(state: State) -> str | None:
+    count = state.places.forgotten
     return f"remember more keys: {count} idle ones were forgotten" if count else None

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from keyshared.testing import history as h
-from keyshared.testing.books import Books
 from keyshared.testing.checks.check import DELIVERED, PUBLISHED, QUIET, Check, Handler, need
 from keyshared.testing.checks.features import heir_of
 from keyshared.testing.claims import Promise, Violation
-from keyshared.testing.entries import Lane, LaneId, Message, Seen
+from keyshared.testing.records import Lane, LaneId, Message, Seen
+from keyshared.testing.state import State
 
 __all__ = ["Fairness"]
 
@@ -33,8 +33,8 @@ class Fairness(Check):
     claim = "fairness"
     needs = (PUBLISHED, DELIVERED, need("write `owned`", h.Owned), QUIET)
 
-    def __init__(self, books: Books) -> None:
-        super().__init__(books)
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
         self.known: dict[LaneId, Turn] = {}
         self.fresh: dict[LaneId, Turn] = {}  # of these: what was not seen in a moment of quiet yet
         self.ready: dict[str, dict[LaneId, Turn]] = {}  # of the others, by owner: oldest first, without the blamed
@@ -43,7 +43,7 @@ class Fairness(Check):
         return {h.Delivered: self._delivered, h.Settled: self._settled}
 
     def after(self, seen: Seen) -> None:
-        for lane in self.books.changed.values():
+        for lane in self.state.changed.values():
             self._update(lane)
         match seen.event:
             case h.Quiet() | h.AtRest() if self.fresh:
@@ -62,7 +62,7 @@ class Fairness(Check):
         """Hand the place of a superseded message on to the one that supersedes it."""
         if event.reason is not h.SettledBy.SUPERSEDED or message is None or message.was_delivered:
             return ()
-        heir, turn = heir_of(message, self.books), self.known.get(message.lane.id)
+        heir, turn = heir_of(message, self.state), self.known.get(message.lane.id)
         if heir is not None and heir.delivered is None and turn is not None and turn.message is message:
             turn.message = heir
         return ()
@@ -85,13 +85,13 @@ class Fairness(Check):
 
     def _note_quiet(self, seen: Seen) -> None:
         """What waits now waits for its turn: the system has had time to see that it could go on."""
-        books = self.books
-        if books.is_behind():
+        state = self.state
+        if state.is_behind():
             return  # what was done waits for its turn, too
         for lane_id, turn in list(self.fresh.items()):
-            if books.unit_is_free(lane_id, turn.owner):  # else it drains with its unit
+            if state.unit_is_free(lane_id, turn.owner):  # else it drains with its unit
                 del self.fresh[lane_id]
-                turn.quiet, turn.since = seen, books.position
+                turn.quiet, turn.since = seen, state.position
                 self._join(lane_id, turn)
 
     def _delivered(self, seen: Seen, event: h.Delivered, message: Message | None) -> Iterable[Violation]:
@@ -147,10 +147,10 @@ class Fairness(Check):
 
     def _candidate(self, lane: Lane, owner: str) -> Message | None:
         """Return the message that only room at the owner keeps from going out."""
-        books, limit = self.books, lane.turn_limit
-        if books.lanes.get(lane.id) is not lane or lane.doubt:
+        state, limit = self.state, lane.turn_limit
+        if state.lanes.get(lane.id) is not lane or lane.doubt:
             return None
         if (limit is not None and lane.open >= limit) or lane.holders.keys() - {owner}:
             return None
-        message = books.oldest_waiting(lane)
+        message = state.oldest_waiting(lane)
         return message if message is not None and message.held is None else None

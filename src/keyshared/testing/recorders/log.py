@@ -8,7 +8,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from urllib.parse import quote
 
-from keyshared.testing._given import check_function, check_kind
+from keyshared.testing._arguments import check_function, check_kind
 from keyshared.testing.errors import ClaimsError
 from keyshared.testing.history import Event
 from keyshared.testing.rows import write_jsonl

@@ -1,4 +1,4 @@
-"""What the books of a history hold: messages, lanes, consumers, places of keys, and where each was seen."""
+"""What the state of a history holds: messages, lanes, consumers, places of keys, and where each was seen."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,8 +1,7 @@
-"""What a history says about now: which messages are outstanding, who has them, who is connected, who owns which key.
+"""The state of a history: which messages are outstanding, who has them, who is connected, who owns which key.
 
-All promises are checked against these books, with one method for each kind of event. The books believe the history;
-whether it may be so is for the checks. A message of which the history cannot say what became of it is taken out and
-counted: it proves nothing against any other, and its key and its consumer are not expected to go on because of it.
+All promises are checked against it. It has one method for each kind of event, and believes the history: whether an
+event may be is for the checks.
 """
 
 from collections.abc import Iterator
@@ -11,12 +10,12 @@ from typing import Final, NoReturn
 
 from keyshared.testing import history as h
 from keyshared.testing.claims import Claims
-from keyshared.testing.entries import Changes, Lane, LaneId, Member, Message, Place, Seen
 from keyshared.testing.errors import HistoryError
 from keyshared.testing.history import Event, HoldReason
 from keyshared.testing.outstanding import WHOLE_LOG, Outstanding
+from keyshared.testing.records import Changes, Lane, LaneId, Member, Message, Place, Seen
 
-__all__ = ["Books"]
+__all__ = ["State"]
 
 _ASKED_FOR: Final = frozenset({HoldReason.NOT_BEFORE, HoldReason.POSTPONED})
 _LATE_ROW: Final = "write its `published` row before all others of it"
@@ -24,7 +23,7 @@ _NO_NUMBER: Final = "number its deliveries, and name the number in each answer"
 _NOT_SAID: Final = "say whether a late answer counted"
 
 
-class Books(Outstanding):
+class State(Outstanding):
     """What is known by now."""
 
     def __init__(self, claims: Claims, remembered_keys: int) -> None:
@@ -291,7 +290,7 @@ class Books(Outstanding):
             self.changed[message.lane.id] = message.lane
 
     def passed(self, *_: object) -> None:
-        """Take an event that changes nothing here: one check keeps books of its own."""
+        """Take an event that changes nothing here: one check keeps state of its own."""
 
     def trace(self, seen: Seen, event: Event) -> None:
         """Follow a message that is not judged: where it may be open, and whether it is surely done."""
