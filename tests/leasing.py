@@ -111,7 +111,7 @@ def count_reserved(made: LeaseQueue) -> int:
 
 def count_held(made: LeaseQueue) -> dict[str, int]:
     """Messages that each consumer holds, draining ones included."""
-    return {name: consumer.in_flight for name, consumer in made.dispatcher.stats().consumers.items()}
+    return {name: consumer.in_flight for name, consumer in made.stats().consumers.items()}
 
 
 def fill(made: LeaseQueue, *keys: str | None, start: int = 0) -> list[Effect]:

@@ -116,7 +116,6 @@ PRIVATE = frozenset(
         "leases.answers",
         "leases.empty",
         "leases.producers",
-        "leases.state",
         "leases.table",
         "placement.ring_points",
         "run.actions",

@@ -51,7 +51,7 @@ def service(database: str = "queue.db") -> Starlette:  # noqa: C901
 
     async def lease(_: Request) -> Response:
         nonlocal last
-        room = min(queue.dispatcher.free_slots, ROWS)
+        room = min(queue.free_slots, ROWS)
         new = db.execute("SELECT * FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, room))
         for last, key, body in new.fetchall():
             ask(queue.offer, last, key, body)

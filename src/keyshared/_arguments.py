@@ -1,11 +1,23 @@
 """Checks of the arguments that dispatchers, lease queues and simulations have in common."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from keyshared._checks import OFFSET_STOP, check_int, check_offset, checked_list
+from keyshared._checks import (
+    OFFSET_STOP,
+    check_int,
+    check_kind,
+    check_mapping,
+    check_offset,
+    checked_list,
+    checked_now,
+    configuration,
+)
+from keyshared._core.groups import Groups
+from keyshared._core.reader import LAST_EPOCH
 from keyshared._core.values import MAX_REASON, Receipt, StoredLetter
 from keyshared.config import DispatcherConfig, DrainUnit
-from keyshared.errors import ArgumentError, KeySharedError, OffsetOrderError
+from keyshared.errors import ArgumentError, ClockError, KeySharedError, OffsetOrderError
 from keyshared.glob import KeyFilter
 from keyshared.hashing import key_bytes
 
@@ -15,9 +27,11 @@ __all__ = [
     "check_receipt",
     "check_receipts",
     "checked_filter",
-    "checked_letter",
+    "checked_groups",
+    "checked_letters",
     "checked_message",
     "checked_messages",
+    "checked_restart",
     "listed_letters",
     "offset_error",
 ]
@@ -118,7 +132,15 @@ def listed_letters(letters: object) -> list[Any]:
     return checked_list("letters", letters, "letters")
 
 
-def checked_letter(letter: object) -> StoredLetter[Any]:
+def checked_letters(letters: list[Any], config: DispatcherConfig) -> list[StoredLetter[Any]]:
+    """Return dead letters, or raise `ConfigError` without ``redrive``, and `ArgumentError` if one of them is none."""
+    if not config.redrive:
+        with configuration():
+            raise ArgumentError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
+    return [_checked_letter(letter) for letter in letters]
+
+
+def _checked_letter(letter: object) -> StoredLetter[Any]:
     """Return a dead letter, or raise `ArgumentError` if it is none."""
     if not isinstance(letter, tuple) or len(letter) != len(StoredLetter._fields):
         raise ArgumentError("letter", letter, "be a StoredLetter, or a tuple of offset, attempt and item")
@@ -126,3 +148,19 @@ def checked_letter(letter: object) -> StoredLetter[Any]:
     if check_int("attempt", letter[1], 0) >= _LETTERS_STOP:
         raise ArgumentError("attempt", letter[1], f"be below {_LETTERS_STOP}: the next ones have higher numbers")
     return StoredLetter(*letter)
+
+
+def checked_groups(groups: Groups | None, name: object) -> Groups:
+    """Return the groups, or raise `ArgumentError` if there are none, or that can be the name of none."""
+    if groups is None:
+        raise ArgumentError("name", name, "be of a group: there are no groups without Rules(group_of=...)")
+    check_kind("name", name, str)
+    return groups
+
+
+def checked_restart(now_ms: int | None, epoch: object, items: object) -> tuple[int, Mapping[int, Any]]:
+    """Return the instant and the items of a restart; raise `ArgumentError` or `ClockError` if it cannot be one."""
+    check_int("epoch", epoch, 0, most=LAST_EPOCH)
+    if now_ms is None:
+        raise ClockError(now_ms, 0)
+    return checked_now(now_ms, 0), {} if items is None else check_mapping("items", items)

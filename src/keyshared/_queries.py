@@ -17,8 +17,7 @@ from keyshared._core.values import (
     Outstanding,
     RestartMark,
 )
-from keyshared.config import DispatcherConfig, Rules
-from keyshared.cursor.token import DEFAULT_TOKEN_BYTES, CursorToken, write_token
+from keyshared.config import Rules
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError
 from keyshared.hashing import Key, key_bytes
@@ -42,11 +41,6 @@ class Queries(Generic[Item]):
     __slots__ = ("__weakref__", "_machine")
 
     _machine: Machine
-
-    @property
-    def config(self) -> DispatcherConfig:
-        """The configuration it was made with."""
-        return self._machine.config
 
     @property
     def rules(self) -> Rules | None:
@@ -87,20 +81,6 @@ class Queries(Generic[Item]):
     def acked_ranges(self) -> list[tuple[int, int]]:
         """Return half-open stretches above the cursor in which everything offered is settled. O(n)."""
         return self._machine.window.cursor.acked_ranges()
-
-    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
-        """Return the position and what is acked above it as a short text, for a restart without a snapshot. O(n).
-
-        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one dispatcher
-        does not read again stays settled for the next.
-
-        Args:
-            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
-
-        Raises:
-            ArgumentError: Not even the position fits.
-        """
-        return write_token(self._machine.window.cursor.position(), max_bytes)
 
     @property
     def placement(self) -> Placement:

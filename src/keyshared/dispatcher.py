@@ -13,8 +13,10 @@ from keyshared._arguments import (
     check_receipt,
     check_receipts,
     checked_filter,
-    checked_letter,
+    checked_groups,
+    checked_letters,
     checked_messages,
+    checked_restart,
     listed_letters,
     offset_error,
 )
@@ -23,18 +25,14 @@ from keyshared._checks import (
     check_bool,
     check_int,
     check_kind,
-    check_mapping,
     check_members,
     check_number,
     check_offset,
     check_position,
     checked_list,
     checked_now,
-    configuration,
 )
-from keyshared._core.groups import Groups
 from keyshared._core.machine import Machine
-from keyshared._core.reader import LAST_EPOCH
 from keyshared._core.records import ConsumerState
 from keyshared._core.snapshot import restore
 from keyshared._core.values import (
@@ -53,7 +51,7 @@ from keyshared._core.values import (
 from keyshared._queries import Queries
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
 from keyshared.config.rules import check_rules
-from keyshared.cursor.token import read_token
+from keyshared.cursor.token import DEFAULT_TOKEN_BYTES, CursorToken, read_token, write_token
 from keyshared.effects import Effect, Item
 from keyshared.errors import ArgumentError, ClockError
 from keyshared.hashing import Key, key_bytes
@@ -151,6 +149,25 @@ class KeySharedDispatcher(Queries[Item]):
         if resume_from is not None:
             self._machine.resume_at(read_token(resume_from))
 
+    @property
+    def config(self) -> DispatcherConfig:
+        """The configuration it was made with."""
+        return self._machine.config
+
+    def cursor_token(self, max_bytes: int = DEFAULT_TOKEN_BYTES) -> CursorToken:
+        """Return the position and what is acked above it as a short text, for a restart without a snapshot. O(n).
+
+        ``KeySharedDispatcher(..., resume_from=token.text)`` goes on from it, any number of times: what one dispatcher
+        does not read again stays settled for the next.
+
+        Args:
+            max_bytes: Length that the text may have; the default fits the metadata of a Kafka commit.
+
+        Raises:
+            ArgumentError: Not even the position fits.
+        """
+        return write_token(self._machine.window.cursor.position(), max_bytes)
+
     @classmethod
     def restore(
         cls,
@@ -184,11 +201,7 @@ class KeySharedDispatcher(Queries[Item]):
             SnapshotError: The state was cut or damaged, is of another version, placement, drain unit or mark of rules,
                 or does not fit the configuration.
         """
-        check_int("epoch", epoch, 0, most=LAST_EPOCH)
-        if now_ms is None:
-            raise ClockError(now_ms, 0)
-        now = checked_now(now_ms, 0)
-        known = {} if items is None else check_mapping("items", items)
+        now, known = checked_restart(now_ms, epoch, items)
         new = cls(placement, config, rules=rules)
         restore(new._machine, state, epoch=epoch, items=known, now=now)
         return new
@@ -390,10 +403,7 @@ class KeySharedDispatcher(Queries[Item]):
         given = listed_letters(letters)  # first: reading them may call this dispatcher
         now = checked_now(now_ms, self._machine.now)
         data = self._lane_key(key)
-        if not self._machine.config.redrive:
-            with configuration():
-                raise ArgumentError("redrive", False, "be True to redrive: DispatcherConfig(redrive=True)")
-        return self._machine.redrive(data, [checked_letter(letter) for letter in given], now)
+        return self._machine.redrive(data, checked_letters(given, self._machine.config), now)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Settle a message that can no longer be read: now, or when its open delivery ends."""
@@ -538,7 +548,7 @@ class KeySharedDispatcher(Queries[Item]):
         It need not have a message yet; ``""`` has the keys that are in no other. Raises `ArgumentError` without groups.
         """
         now = checked_now(now_ms, self._machine.now)
-        groups = self._checked_groups(name)
+        groups = checked_groups(self._machine.groups, name)
         limits = GroupLimits(weight=weight, max_in_flight=max_in_flight, per_second=per_second, burst=burst)
         self._machine.now = now
         groups.set_group(name, limits)
@@ -547,13 +557,13 @@ class KeySharedDispatcher(Queries[Item]):
     def pause_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """Deliver nothing of a group until `resume_group`; what is open stays open. Raises as `set_group`."""
         now = checked_now(now_ms, self._machine.now)
-        self._checked_groups(name).pause(name)
+        checked_groups(self._machine.groups, name).pause(name)
         return self._machine.wake(now)
 
     def resume_group(self, name: str, *, now_ms: int | None = None) -> list[Effect[Item]]:
         """End the pause of a group; nothing if it has none. Raises as `set_group`."""
         now = checked_now(now_ms, self._machine.now)
-        groups = self._checked_groups(name)
+        groups = checked_groups(self._machine.groups, name)
         self._machine.now = now
         groups.resume(name)
         return self._machine.wake(now)
@@ -588,11 +598,3 @@ class KeySharedDispatcher(Queries[Item]):
         now = checked_now(now_ms, self._machine.now)
         check_offset("offset", offset)
         return offset, now
-
-    def _checked_groups(self, name: object) -> Groups:
-        """Return the groups, if there are any, and if that can be the name of one."""
-        groups = self._machine.groups
-        if groups is None:
-            raise ArgumentError("name", name, "be of a group: there are no groups without Rules(group_of=...)")
-        check_kind("name", name, str)
-        return groups

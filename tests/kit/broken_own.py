@@ -23,9 +23,10 @@ from tests.kit.own_machines import (
 )
 from tests.kit.window_driver import WindowDriver
 
-from keyshared.dispatcher import KeySharedDispatcher
+from keyshared.config import Rules
 from keyshared.effects import Done, Ignored
-from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseConfig, LeaseQueue, NothingToLease, Reservation
+from keyshared.leases import InvalidHandle, LeaseAnswer, LeaseQueue, NothingToLease, Reservation
+from keyshared.placement import Placement
 from keyshared.testing import Promise
 from keyshared.testing.dispatcher import DispatcherDriver
 from keyshared.testing.machine import KeySharedMachine
@@ -59,28 +60,20 @@ class StealsWork(LeaseQueue):
         self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
     ) -> LeaseAnswer[Reservation | NothingToLease, object]:
         reserved = super().reserve(consumer, most, per_key=per_key, now_ms=now_ms)
-        for other in self.dispatcher.stats().consumers if isinstance(reserved.result, NothingToLease) else ():
+        for other in self.stats().consumers if isinstance(reserved.result, NothingToLease) else ():
             stolen = super().reserve(other, most)
             if isinstance(stolen.result, Reservation):
                 return LeaseAnswer(stolen.result, reserved.effects + stolen.effects)
         return reserved
 
 
-class _ResumesOneTooFar(KeySharedDispatcher[object]):
-    __slots__ = ()
+class TrimsOneTooFar(LeaseQueue):
+    """The trim cursor takes the lowest outstanding message along."""
 
     @property
     def resume_offset(self) -> int | None:
         resume_offset = super().resume_offset
         return None if resume_offset is None else resume_offset + 1
-
-
-class TrimsOneTooFar(LeaseQueue):
-    """The trim cursor takes the lowest outstanding message along."""
-
-    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
-        super()._start(config, dispatcher)
-        dispatcher.__class__ = _ResumesOneTooFar
 
 
 class TellsOnlyOfAnswers(LeaseQueue):
@@ -101,17 +94,17 @@ class BeginsTheSameEpochAnew(LeaseQueue):
 class LeasesASecondBatch(LeaseQueue):
     """What comes later of a key is leased beside a batch that is not full, or not done."""
 
-    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
-        super()._start(config, dispatcher)
-        dispatcher._machine.window.rule.turn = config.dispatcher.batch_per_key
+    def _begin(self, placement: Placement, rules: Rules | None) -> None:
+        super()._begin(placement, rules)
+        self._machine.window.rule.turn = self.config.dispatcher.batch_per_key
 
 
 class LeasesAllOfThem(LeaseQueue):
     """Only the latest message of a key counts, and the older ones are leased all the same."""
 
-    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[object]) -> None:
-        super()._start(config, dispatcher)
-        dispatcher._machine._has_latest = False
+    def _begin(self, placement: Placement, rules: Rules | None) -> None:
+        super()._begin(placement, rules)
+        self._machine._has_latest = False
 
 
 class SettlesWithoutWaking(InFlightWindow):

@@ -115,13 +115,13 @@ class LeaseQueueDriver(Driver):
 
     def cursor(self) -> int | None:
         """Return the trim cursor."""
-        keep_from: int | None = self.queue.dispatcher.resume_offset
+        keep_from: int | None = self.queue.resume_offset
         return keep_from
 
     def restart(self) -> None:
         """Restore a snapshot; the sessions are lost, so everybody is removed."""
         self.epoch += 1
-        placement = None if self.config.dispatcher.ordering_required else self.queue.dispatcher.placement
+        placement = None if self.config.dispatcher.ordering_required else self.queue.placement
         items: Mapping[int, object] = dict(enumerate(self.log))
         self.queue = self.queue_class.restore(
             self.queue.snapshot(), placement, self.config, now_ms=self.now, epoch=self.epoch, items=items
@@ -133,7 +133,7 @@ class LeaseQueueDriver(Driver):
         """Return who owns which key, and what was settled, held or expired."""
         told: list[Event] = []
         if not self.config.dispatcher.ordering_required:  # a line is nobody's until somebody asks
-            told += owners_told(self.queue.dispatcher.placement, self.log, self.owners)
+            told += owners_told(self.queue.placement, self.log, self.owners)
         told += self.told
         self.told.clear()
         return told
@@ -145,7 +145,7 @@ class LeaseQueueDriver(Driver):
     def _apply(self, outcome: LeaseAnswer[Any, Any]) -> None:
         """Act on the effects of a call, and read on."""
         self.todo += outcome.effects
-        while self.todo or (self.offered < len(self.log) and self.queue.dispatcher.free_slots):
+        while self.todo or (self.offered < len(self.log) and self.queue.free_slots):
             if self.todo:
                 self._act(self.todo.popleft())
                 continue

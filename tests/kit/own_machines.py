@@ -243,7 +243,7 @@ class TableQueueDriver(TellingQueueDriver):
         self.epoch += 1
         for lease in self.queue.leases():
             self.told += [h.Released(offset=each, consumer=lease.consumer, attempt=lease.id) for each in lease.offsets]
-        config = with_settings(self.config, start=self.queue.dispatcher.resume_offset)
+        config = with_settings(self.config, start=self.queue.resume_offset)
         self.queue = self.queue_class(self.make_placement(), config, epoch=self.epoch)
         self.consumers.clear()
         for offset in range(self.offered):

@@ -78,7 +78,7 @@ class TestLeasing:
         made = batching()
         with pytest.raises(ArgumentError, match="per_key"):
             made.consume("ann", 9, per_key=per_key, now_ms=7)
-        assert 0 == made._state.now
+        assert 0 == made._machine.now
 
     def test_batches_and_a_pipeline_are_not_for_one_queue(self) -> None:
         with pytest.raises(ConfigError, match="in batches or in a pipeline"):
@@ -108,7 +108,7 @@ class TestReservations:
         committed = made.commit(reserve(made, "ann", now_ms=0).id, now_ms=9).result
 
         assert [committed] == made.leases()
-        assert [109] * 4 == [made._state.deadline_of(offset) for offset in range(4)]
+        assert [109] * 4 == [each.deadline_ms for each in made.outstanding()]
 
 
 class TestAckThrough:
@@ -158,7 +158,7 @@ class TestAckThrough:
 
         made.ack_through(2, held.id)
         assert (1, NothingToLease(EmptyReason.ACK_HOLES, 0)) == (
-            len(made.dispatcher.acked_ranges()),
+            len(made.acked_ranges()),
             made.consume("ann").result,
         )
 

@@ -127,9 +127,9 @@ class TestLimits:
 
         assert (0, 2) == reservation.offsets
         assert Blocking(BlockReason.GROUP_FULL, group="a") == made.why_empty("ann").blocking  # type: ignore[union-attr]
-        assert [1, 1] == [group.open for group in made.dispatcher.groups()]
+        assert [1, 1] == [group.open for group in made.groups()]
         made.abort(reservation.id)
-        assert (1, 2) == lease(made, "ann").offsets, "a key that comes back queues behind the others of its group"
+        assert (2, 1) == lease(made, "ann").offsets, "a key that comes back queues behind the others of its group"
 
     def test_each_message_that_is_reserved_takes_a_token_and_time_brings_them_back(self) -> None:
         made = grouped("a1", "a2", "a3")
@@ -140,7 +140,7 @@ class TestLimits:
         assert nothing == NothingToLease(
             EmptyReason.WAITING, 1, until_ms=100, blocking=Blocking(BlockReason.GROUP_RATE, group="a")
         )
-        assert [GroupStats("a", 1, None, 1, 2, 0, False, 100)] == made.dispatcher.groups()
+        assert [GroupStats("a", 1, None, 1, 2, 0, False, 100)] == made.groups()
         assert (NOT_READY, 100) == (made.consume("ann", now_ms=99).result, made.next_deadline_ms())
 
     def test_who_is_the_first_to_ask_after_a_while_gets_what_time_has_brought(self) -> None:
@@ -194,8 +194,8 @@ class TestRestarts:
         lease(made, "ann", 1, now_ms=40)
         again = restored(made, now_ms=1_000)
 
-        assert [group._replace(next_token_ms=None) for group in made.dispatcher.groups()] == [
-            group._replace(next_token_ms=None) for group in again.dispatcher.groups()
+        assert [group._replace(next_token_ms=None) for group in made.groups()] == [
+            group._replace(next_token_ms=None) for group in again.groups()
         ]
         assert (3, 4) == lease(again, "ann").offsets
         assert (1,) == lease(again, "ann", now_ms=1_100).offsets
@@ -231,7 +231,7 @@ class TestRefusals:
     def test_a_queue_without_rules_has_no_groups(self) -> None:
         made = queue("ann")
 
-        assert [] == made.dispatcher.groups()
+        assert [] == made.groups()
         with pytest.raises(ArgumentError, match="group"):
             made.set_group("a")
 
@@ -239,7 +239,7 @@ class TestRefusals:
         made = grouped()
         with pytest.raises(ArgumentError, match="max_in_flight"):
             made.set_group("a", max_in_flight=0, now_ms=7)
-        assert ([], 0) == (made.dispatcher.groups(), made._state.now)
+        assert ([], 0) == (made.groups(), made._machine.now)
 
     def test_a_cap_on_holes_could_wait_for_a_group_that_is_closed(self) -> None:
         with pytest.raises(ConfigError, match="max_ack_holes"):
@@ -253,7 +253,7 @@ class TestRefusals:
         made = queue("ann", rules=Rules(mark="none", group_of=lambda _: 7))  # type: ignore[arg-type, return-value]
         with pytest.raises(ConfigError):
             made.offer(0, "a")
-        assert 0 == made.dispatcher.stats().outstanding
+        assert 0 == made.stats().outstanding
 
 
 def test_time_acts_in_the_calls_about_groups_too() -> None:

@@ -91,7 +91,7 @@ def test_the_trim_cursor_does_not_know_it_and_the_depth_does() -> None:
     made, letter = with_a_letter("b")
     made.redrive("a", [letter])
 
-    assert (1, 2) == (made.dispatcher.resume_offset, made.dispatcher.stats().outstanding)
+    assert (1, 2) == (made.resume_offset, made.stats().outstanding)
     made.truncate(2)
     assert (0,) == lease(made, "ann").offsets, "its item is not in the log"
 
@@ -120,7 +120,7 @@ def test_redriving_twice_makes_no_second_copy() -> None:
 
     ignored = Ignored(0, None, letter.attempt, Call.REDRIVE, IgnoredReason.IS_OUTSTANDING)
     assert LeaseAnswer([ignored], []) == made.redrive("a", [letter])
-    assert 1 == made.dispatcher.stats().outstanding
+    assert 1 == made.stats().outstanding
 
 
 def test_a_quarantined_key_takes_nothing() -> None:
@@ -180,7 +180,7 @@ def test_a_letter_that_cannot_come_back_is_refused_and_nothing_has_changed(lette
     made, good = with_a_letter()
     with pytest.raises(error):
         made.redrive("a", [good, letter], now_ms=7)
-    assert (0, 0) == (made.dispatcher.stats().outstanding, made._state.now)
+    assert (0, 0) == (made.stats().outstanding, made._machine.now)
 
 
 def test_each_letter_needs_a_slot() -> None:

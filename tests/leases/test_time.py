@@ -134,10 +134,10 @@ def test_nothing_is_redriven_where_nothing_can_be() -> None:
         queue("ann", redrive=True).redrive("a", [StoredLetter(0, 0)])
 
 
-def test_an_offer_tells_first_what_time_did() -> None:
+def test_an_offer_acts_before_time_does() -> None:
     made = over_at_100("a", "b", latest_only=True)
 
-    assert [Released, Blocked, Skipped] == [type(each) for each in made.offer(2, "b", now_ms=100).effects]
+    assert [Skipped, Released, Blocked] == [type(each) for each in made.offer(2, "b", now_ms=100).effects]
 
 
 def test_what_is_refused_by_the_state_as_it_stands_is_not_once_time_has_acted() -> None:

@@ -56,7 +56,7 @@ class Host:
             self.ranges,
             self.told,
             self.queue.config,
-            self.queue._dispatcher._machine.routing.ranges,
+            self.queue._machine.routing.ranges,
             self.rules,
         )
         return copies_of(self, shared)
@@ -65,7 +65,7 @@ class Host:
 
     @property
     def consumers(self) -> list[str]:
-        stats = self.queue.dispatcher.stats()
+        stats = self.queue.stats()
         return [name for name, each in stats.consumers.items() if each.state is ConsumerState.ACTIVE]
 
     @property
@@ -74,13 +74,12 @@ class Host:
 
     @property
     def obligations(self) -> Sequence[Effect]:
-        owed = self.queue.dispatcher.outstanding_effects()
+        owed = self.queue.outstanding_effects()
         return tuple(effect for effect in owed if isinstance(effect, DeadLetter | Load))
 
     def messages(self) -> list[tuple[int, str]]:
         """What is outstanding, and its state."""
-        stored = self.queue.snapshot()["dispatcher"]
-        return sorted((message[0], message[3]) for message in stored["messages"])
+        return sorted((message[0], message[3]) for message in self.queue.snapshot()["messages"])
 
     def settled_with_a_key(self) -> list[tuple[int, Any]]:
         """Offsets that a dead-letter store could have, each with its key."""
@@ -95,17 +94,18 @@ class Host:
         """What the future depends on: all but numbers that only rise."""
         state = self.queue.snapshot()
         attempt, note = _MessageRow._fields.index("attempt"), _MessageRow._fields.index("note")
-        for message in state["dispatcher"]["messages"]:
+        for message in state["messages"]:
             message[attempt] = 0
             if message[note] is not None:  # this host answers for no delivery that has ended
                 forgotten = _NoteRow(*message[note])._replace(ended=[])
                 if self.config.max_delivery_attempts is None:
                     forgotten = forgotten._replace(failures=0)
                 message[note] = list(forgotten) if any(forgotten) else None
-        del state["ids"], state["leased"], state["dispatcher"]["epoch"]
-        del state["checksum"], state["dispatcher"]["checksum"]
-        state["dispatcher"]["features"].pop("health", None)  # figures change nothing
-        state["grants"] = [grant[1:] for grant in state["grants"]]
+        features = state["features"]
+        leases = features["leases"]
+        features.pop("health", None)  # figures change nothing
+        del leases["ids"], leases["leased"], state["epoch"], state["checksum"]
+        leases["grants"] = [grant[1:] for grant in leases["grants"]]
         return json.dumps([state, self.offered, list(self.ranges.ranges.runs)], sort_keys=True)
 
     # what it does
@@ -138,11 +138,7 @@ class Host:
         """With too many holes, the message that closes them."""
         self.look_at(self.queue.handle_timeout(now_ms=self.now).effects)
         most = self.config.dispatcher.max_ack_holes
-        return (
-            self.queue.dispatcher.resume_offset
-            if most is not None and len(self.queue.dispatcher.acked_ranges()) > most
-            else None
-        )
+        return self.queue.resume_offset if most is not None and len(self.queue.acked_ranges()) > most else None
 
     def look_at(self, effects: Sequence[Effect]) -> None:
         """What an answer promises, whichever call it is of."""
@@ -151,9 +147,7 @@ class Host:
         assert ranks == sorted(ranks), f"{self.told}: {effects} are out of order"
         states = [type(effect) for effect in effects if isinstance(effect, CursorAdvanced | Resumed)]
         assert len(states) == len(set(states)), f"{self.told}: {effects} repeat a state"
-        ended = [
-            effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.dispatcher.is_current(effect)
-        ]
+        ended = [effect for effect in effects if RANKS.get(type(effect), 0) and not self.queue.is_current(effect)]
         assert not ended, f"{self.told}: {ended} are over already"
         if self.config.dispatcher.tell_settled:
             self.count_the_done([effect for effect in effects if isinstance(effect, Done)])
@@ -172,11 +166,11 @@ class Host:
         self.epoch += 1
         state = json.loads(json.dumps(self.queue.snapshot()))
         ranges = None if self.config.dispatcher.ordering_required else self.ranges
-        before = self.obligations, self.queue.dispatcher.stats()
+        before = self.obligations, self.queue.stats()
         self.queue = type(self.queue).restore(
             state, ranges, self.config, now_ms=self.now, epoch=self.epoch, rules=self.rules
         )
-        assert before == (self.obligations, self.queue.dispatcher.stats()), f"{self.told} forgets"
+        assert before == (self.obligations, self.queue.stats()), f"{self.told} forgets"
         self.queue.check_invariants()
         if self.config.dispatcher.tell_settled:
             self.read_again()
@@ -203,7 +197,7 @@ def next_round(host: Host) -> Iterator[Call]:
     yield from (Call("abort", (reservation.id,)) for reservation in host.queue.reservations())
     yield from (Call("consume", (name, 9)) for name in host.consumers)
     yield from (Call("park", (offset,)) for offset in host.blocked())
-    yield from (Call("resume_group", (group.name,)) for group in host.queue.dispatcher.groups() if group.paused)
+    yield from (Call("resume_group", (group.name,)) for group in host.queue.groups() if group.paused)
     due = host.queue.next_deadline_ms()
     if due is not None:
         yield Call("handle_timeout", (), max(due - host.now, 0))
@@ -215,7 +209,7 @@ def bring_to_an_end(host: Host, known: set[str] | None = None) -> None:
     known = set() if known is None else known
     seen: list[str] = []
     somebody_owns_everything(host)
-    while host.queue.dispatcher.stats().outstanding:
+    while host.queue.stats().outstanding:
         before = host.identity()
         if before in known:
             break

@@ -97,7 +97,7 @@ class Schedule:
         return self.choose.choice(options) if options else None
 
     def offer(self) -> Call | None:
-        free = self.host.queue.dispatcher.free_slots
+        free = self.host.queue.free_slots
         later = self.choose.choice([None, None, self.host.now + 9])
         options = () if later is None else (("not_before_ms", later),)
         return Call("offer", (self.host.offered, self.choose.choice(self.keys)), options=options) if free else None
@@ -184,7 +184,7 @@ class Schedule:
 
     def redrive(self) -> Call | None:
         letter = self.some(self.host.settled_with_a_key())
-        if letter is None or not (self.host.config.dispatcher.redrive and self.host.queue.dispatcher.free_slots):
+        if letter is None or not (self.host.config.dispatcher.redrive and self.host.queue.free_slots):
             return None
         return Call("redrive", (letter[1], [(letter[0], 0, None)]))
 

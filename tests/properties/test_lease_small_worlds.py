@@ -9,12 +9,12 @@ from tests.properties.lease_host import RANKS, Call, Host, bring_to_an_end, fulf
 from tests.properties.slow_groups import GROUP_RULES
 
 from keyshared._core.groups import Groups
+from keyshared._core.outbox import Outbox
 from keyshared._core.records import SPILLED, Consumer, Entry
 from keyshared._core.window import Window
 from keyshared.config import DrainUnit, GroupLimits, Poison
 from keyshared.effects import Done, Effect
 from keyshared.leases import LeaseConfig
-from keyshared.leases.state import LeaseState
 
 Inputs = Callable[[Host], Iterator[Call]]
 RANGES = letters({"a-m": "x", "n-z": "y"})
@@ -97,12 +97,12 @@ def move(host: Host) -> Iterator[Call]:
 
 
 def redrive(host: Host) -> Iterator[Call]:
-    for offset, key in host.settled_with_a_key() if host.queue.dispatcher.free_slots else []:
+    for offset, key in host.settled_with_a_key() if host.queue.free_slots else []:
         yield Call("redrive", (key, [(offset, 0, None)]))
 
 
 def pause(host: Host) -> Iterator[Call]:
-    paused = {group.name for group in host.queue.dispatcher.groups() if group.paused}
+    paused = {group.name for group in host.queue.groups() if group.paused}
     yield Call("resume_group" if "" in paused else "pause_group", ("",))
 
 
@@ -210,7 +210,7 @@ def explore(keys: str, config: LeaseConfig, inputs: tuple[Inputs, ...]) -> int:
     while todo:
         host = todo.pop()
         calls = [call for some in inputs for call in some(host)]
-        if host.offered < len(keys) and host.queue.dispatcher.free_slots:
+        if host.offered < len(keys) and host.queue.free_slots:
             key = keys[host.offered]
             calls.append(Call("offer", (host.offered, None if key == "-" else key)))
         fork = host.forks()
@@ -234,13 +234,13 @@ def test_every_state_of_a_small_queue_keeps_its_promises_and_can_be_emptied(worl
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_settlement_that_a_later_step_of_the_call_loses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    merged = LeaseState.merged
+    merge = Outbox.merge
 
-    def last_one_wins(state: LeaseState, *steps: list[Effect]) -> list[Effect]:
-        first, *others = steps or ([],)
-        return merged(state, [effect for effect in first if not any(others) or not isinstance(effect, Done)], *others)
+    def last_one_wins(outbox: Outbox, calls: list[list[Effect]], settled: Any = None) -> list[Effect]:
+        first, last = calls
+        return merge(outbox, [[effect for effect in first if not last or not isinstance(effect, Done)], last], settled)
 
-    monkeypatch.setattr(LeaseState, "merged", last_one_wins)
+    monkeypatch.setattr(Outbox, "merge", last_one_wins)
     with pytest.raises(AssertionError, match="not all that is settled is told"):
         explore(*WORLDS["settlement"])
 
@@ -260,10 +260,10 @@ def test_a_window_without_a_slot_for_the_lowest_message_is_found(monkeypatch: py
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_order(_: Any, *steps: list[Effect]) -> list[Effect]:
-        return sorted((effect for step in steps for effect in step), key=lambda effect: RANKS.get(type(effect), 0))
+    def in_order(_: Any, calls: list[list[Effect]]) -> list[Effect]:
+        return sorted((effect for call in calls for effect in call), key=lambda effect: RANKS.get(type(effect), 0))
 
-    monkeypatch.setattr(LeaseState, "merged", in_order)
+    monkeypatch.setattr(Outbox, "merge", in_order)
     with pytest.raises(AssertionError, match="are over already"):
         explore(*WORLDS["an end within the call"])
 

@@ -9,22 +9,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from tests.broken import (
-    GroupLimitForgottenOnRetry,
-    PausedGroupServed,
-    RedriveAtTheTail,
-    RedriveMovesTheCursorBack,
-    RedriveOutOfOrder,
-    RedriveTwiceMakesTwo,
-    SupersedesADelivered,
-    TokensOutOfNowhere,
-)
 from tests.leasing import assigned, count_held, count_leased, count_reserved, lease_config, letters
 from tests.properties.broken_leases import BROKEN, RemovalBreaksBatches, TokensAreForgotten
 from tests.properties.slow_groups import GROUP_RULES
 from tests.properties.slow_leases import SlowLeases
 
 from keyshared._core import endings
+from keyshared._core.endings import Endings
+from keyshared._core.membership import Membership
+from keyshared._core.records import Consumer
+from keyshared._queries import Queries
 from keyshared.config import DrainUnit, GroupLimits, Poison, Rules
 from keyshared.effects import (
     Blocked,
@@ -35,6 +29,7 @@ from keyshared.effects import (
     Effect,
     Ignored,
     Released,
+    ReleaseReason,
     Settled,
     Skipped,
 )
@@ -49,8 +44,6 @@ from keyshared.leases import (
     Reservation,
     empty,
 )
-from keyshared.leases import queue as leases
-from keyshared.leases.state import LeaseState
 from keyshared.leases.table import LeaseTable
 from keyshared.placement.assigned import AssignedRanges
 
@@ -126,24 +119,24 @@ class Real:
     def check_cursor(self, effects: Sequence[Effect]) -> None:
         """What is committed is just below what is kept."""
         told = [effect.safe_cursor for effect in effects if isinstance(effect, CursorAdvanced)]
-        keep_from = self.queue.dispatcher.resume_offset
+        keep_from = self.queue.resume_offset
         assert not told or told[-1] == max(offset for offset in self.offered if keep_from and offset < keep_from)
 
     def facts(self) -> dict[str, object]:
-        stats = self.queue.dispatcher.stats()
+        stats = self.queue.stats()
         counts = {offset: self.queue.delivery_count(offset) for offset in self.offered}
         health = self.queue.health()
-        groups = self.queue.dispatcher.groups()
+        groups = self.queue.groups()
         has_rates = any(group.tokens is not None for group in groups)
         return {
-            "keep_from": self.queue.dispatcher.resume_offset,
+            "keep_from": self.queue.resume_offset,
             "depth": stats.outstanding,
             "leased": count_leased(self.queue),
             "reserved": count_reserved(self.queue),
             "delayed": stats.delayed,
             "blocked": stats.blocked,
             "dead_lettering": stats.dead_lettering,
-            "holes": len(self.queue.dispatcher.acked_ranges()),
+            "holes": len(self.queue.acked_ranges()),
             "held": {name: held for name, held in count_held(self.queue).items() if held},
             "counts": {offset: count for offset, count in counts.items() if count is not None},
             "next deadline": None if has_rates else self.queue.next_deadline_ms(),
@@ -464,7 +457,8 @@ def test_a_fault_is_found(broken: type[SlowLeases]) -> None:
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_drain_that_nothing_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LeaseTable, "drain", lambda *_: None)  # it is never over
+    leave = Membership.leave
+    monkeypatch.setattr(Membership, "leave", lambda self, name, ms, now: leave(self, name, ms and None, now))
     assert None is not first_fault(Real, range(400), HOLDING)
 
 
@@ -489,29 +483,6 @@ def test_a_failure_that_leaves_the_rest_of_its_batch_out_is_found(monkeypatch: p
 
 
 @pytest.mark.interpreted("changes a name of a module")
-@pytest.mark.parametrize(
-    ("broken", "calls"),
-    [
-        *((broken, REDRIVING) for broken in (RedriveAtTheTail, RedriveOutOfOrder, RedriveTwiceMakesTwo)),
-        *((broken, REDRIVING) for broken in (RedriveMovesTheCursorBack, SupersedesADelivered)),
-        *((broken, TENANTS) for broken in (GroupLimitForgottenOnRetry, PausedGroupServed, TokensOutOfNowhere)),
-    ],
-)
-def test_a_fault_of_the_dispatcher_below_is_found(
-    broken: type[Any], calls: Sequence[Callable[[Court], None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leases, "KeySharedDispatcher", broken)
-    assert None is not first_fault(Real, range(400), calls)
-
-
-@pytest.mark.interpreted("changes a method of a class")
-def test_tokens_that_only_a_timer_hands_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a dispatcher has them: who asks a group that had no token gets none, whatever time has brought."""
-    monkeypatch.setattr(LeaseState, "_is_due", lambda _: False)
-    assert None is not first_fault(Real, range(400), TENANTS)
-
-
-@pytest.mark.interpreted("changes a name of a module")
 def test_who_asks_why_and_hears_of_tokens_that_were_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(empty, "_belongs_to", lambda *_: False)
     assert None is not first_fault(Real, range(400), TENANTS)
@@ -519,7 +490,7 @@ def test_who_asks_why_and_hears_of_tokens_that_were_missing_is_found(monkeypatch
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_reservation_that_figures_count_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LeaseQueue, "health", lambda made: made._dispatcher.health())
+    monkeypatch.setattr(LeaseQueue, "health", Queries.health)
     assert None is not first_fault(Real, range(400))
 
 
@@ -540,22 +511,25 @@ def test_a_slow_queue_whose_removals_break_batches_is_found() -> None:
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_a_removal_that_breaks_batches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def oldest_first(state: LeaseState, consumer: str, reason: Any) -> list[Effect]:
-        held = state.dispatcher.in_flight(consumer)
-        return state.merged(*[state._lose(each, reason) for each in held if each.offset in state.table.by_offset])
+    def oldest_first(self: Endings, consumer: Consumer, _: Any, now: int) -> None:
+        for offset in sorted(consumer.open):
+            if offset in consumer.open:
+                self.end(consumer.open[offset], ReleaseReason.NACKED, now)
 
-    monkeypatch.setattr(LeaseState, "leave", oldest_first)
+    monkeypatch.setattr(Endings, "end_all", oldest_first)
     assert None is not first_fault(Real, range(400), LEAVING)
 
 
 @pytest.mark.interpreted("changes a method of a class")
 def test_an_ack_of_what_another_lease_covers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_the_key(state: LeaseState, delivery: Any) -> list[Any]:
-        lane = state._lane(delivery)
-        held = [each for each in state.dispatcher.in_flight(delivery.consumer) if state._lane(each) == lane]
-        return [each for each in held if each.offset <= delivery.offset]
+    def all_of_the_key(made: LeaseQueue, offset: int, lease_id: int, *, now_ms: int) -> LeaseAnswer[Any, Any]:
+        before, entry = made._leased(offset, lease_id, now_ms)
+        if entry is None or entry.consumer is None:
+            return LeaseAnswer(made._invalid(offset, lease_id), before)
+        effects = made._machine.ack_through(offset, entry.consumer.name, entry.attempt, now_ms)
+        return made._answer(None, before, effects)
 
-    monkeypatch.setattr(LeaseState, "through", all_of_the_key)
+    monkeypatch.setattr(LeaseQueue, "ack_through", all_of_the_key)
     assert None is not first_fault(Real, range(400), HOLDING)
 
 

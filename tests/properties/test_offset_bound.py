@@ -46,7 +46,7 @@ def offered_to_a_cursor(offset: int) -> str:
 def leased(offset: int) -> str:
     queue = LeaseQueue(HashRing())
     queue.offer(offset, "k")
-    return ContiguousCursor(queue.dispatcher.resume_offset).to_token().text
+    return ContiguousCursor(queue.resume_offset).to_token().text
 
 
 def stored(offset: int) -> str:

@@ -71,7 +71,7 @@ def test_a_lease_queue_goes_on_with_wider_limits(seed: int, grouped: bool, lates
     for _ in range(60):
         schedule.one()
     queue, host.config = host.queue, wider_leases(config)
-    placement = None if config.dispatcher.ordering_required else queue.dispatcher.placement
+    placement = None if config.dispatcher.ordering_required else queue.placement
     host.queue = LeaseQueue.restore(queue.snapshot(), placement, host.config, now_ms=host.now, rules=host.rules)
 
     deadline = host.queue.next_deadline_ms()

@@ -144,6 +144,7 @@ class Chosen:
     Args:
         parts: The window that they watch.
         end: Ends a delivery.
+        extra: A feature of whoever made the dispatcher, such as a lease queue.
 
     Attributes:
         features: All of them, in the order in which they are told, asked and end a call.
@@ -157,6 +158,7 @@ class Chosen:
         routing: Routing,
         timers: Timers,
         end: Callable[[Entry, ReleaseReason, int], None],
+        extra: Feature | None,
     ) -> None:
         window, total = parts.window, parts.total
         draining = WatchedPlace()
@@ -184,6 +186,7 @@ class Chosen:
             self.holes,
             self.total,
             self.groups,
+            extra,
         )
         self.features = tuple(each for each in several if each is not None)
         window.watch(self.features, has_groups=self.groups is not None)

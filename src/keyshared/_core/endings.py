@@ -41,7 +41,7 @@ __all__ = ["REMEMBERED_DELIVERIES", "Endings"]
 REMEMBERED_DELIVERIES: Final = 8
 """Ended deliveries that are remembered of one message; the default retries make six, releases any number."""
 
-_UNCOUNTED: Final = (
+_UNCOUNTED: Final[tuple[ReleaseReason, ...]] = (
     ReleaseReason.BATCH_BROKEN,
     ReleaseReason.RELEASED,
     ReleaseReason.REMOVED,
@@ -65,6 +65,8 @@ class Endings:
     Attributes:
         keyless_blocked: Blocked messages without a key, by offset.
         on_fail: Methods of features that count failures.
+        uncounted: Ends of a delivery that are no failure.
+        reserved: Offsets of deliveries that their consumer has not seen: their end is neither counted nor reported.
     """
 
     def __init__(self, config: DispatcherConfig, window: Window, timers: Timers, notices: list[Effect]) -> None:
@@ -75,6 +77,8 @@ class Endings:
         self._has_batches = config.batch_per_key > 1
         self.keyless_blocked: dict[int, Entry] = {}
         self.on_fail: tuple[Callable[[], None], ...] = ()
+        self.uncounted = _UNCOUNTED
+        self.reserved: set[int] = set()
 
     def end(
         self, entry: Entry, reason: ReleaseReason, now: int, delay_ms: int | None = None, why: str | None = None
@@ -102,21 +106,21 @@ class Endings:
         if note is None:
             note = entry.note = Note()
         if note.mark is not None:
-            self._notices.append(_new(Released, (entry.offset, holder, entry.attempt, reason, note.failures, None)))
+            self._report(_new(Released, (entry.offset, holder, entry.attempt, reason, note.failures, None)))
             self._settle_as_marked(entry, note)
             return
         note.ended = (*note.ended[1 - REMEMBERED_DELIVERIES :], (entry.attempt, holder))
         if why is not None:
             note.reason = why
         drops = reason is ReleaseReason.EVICTED and self._config.on_evict is OnEvict.DROP
-        if reason in _UNCOUNTED:
+        if reason in self.uncounted or entry.offset in self.reserved:
             delay: int | None = delay_ms or 0
         else:
             delay = self._delay_after_failure(note, reason, delay_ms)
             if drops:
                 delay = None
         retry_at = None if delay is None else now + delay
-        self._notices.append(_new(Released, (entry.offset, holder, entry.attempt, reason, note.failures, retry_at)))
+        self._report(_new(Released, (entry.offset, holder, entry.attempt, reason, note.failures, retry_at)))
         if delay is None:
             self._give_up(entry, note, drops=drops)
         elif delay == 0:
@@ -125,6 +129,10 @@ class Endings:
             note.postponed = reason is ReleaseReason.RELEASED
             self._window.put_back(entry, DELAYED)
             self._timers.start(entry, now + delay)
+
+    def _report(self, released: Released) -> None:
+        if released.offset not in self.reserved:
+            self._notices.append(released)
 
     def _delay_after_failure(self, note: Note, reason: ReleaseReason, delay_ms: int | None) -> int | None:
         """Count a failure; return how long the message waits now, None if it is given up."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from keyshared._core.admission import Admission, Offered
 from keyshared._core.chosen import Chosen, window_for
 from keyshared._core.endings import REMEMBERED_DELIVERIES, Endings
+from keyshared._core.feature import Feature
 from keyshared._core.lanes import overrides
 from keyshared._core.membership import Membership
 from keyshared._core.outbox import Outbox
@@ -53,7 +54,13 @@ class Machine(Clock):
         epoch: How often the dispatcher was restored after a crash.
     """
 
-    def __init__(self, placement: Placement, config: DispatcherConfig, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        config: DispatcherConfig,
+        rules: Rules | None = None,
+        extra: Feature | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
         self.rules = rules
@@ -65,7 +72,7 @@ class Machine(Clock):
         parts = window_for(config, rules, routing, self)
         self.window = window = parts.window
         self.endings = endings = Endings(config, window, timers, notices)
-        chosen = Chosen(config, parts, routing, timers, endings.end)
+        chosen = Chosen(config, parts, routing, timers, endings.end, extra)
         self.features = features = chosen.features
         self.units, self.groups, self.sessions = chosen.units, chosen.groups, chosen.sessions
         self.health, self.holes, self.total = chosen.health, chosen.holes, parts.total

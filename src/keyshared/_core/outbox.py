@@ -151,17 +151,18 @@ class Outbox:
             entry.item = None
             out.append(_new(Spilled, (entry.offset,)))
 
-    def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] = ()) -> list[Effect[Any]]:
+    def merge(self, calls: list[list[Effect[Any]]], settled: Collection[int] | None = None) -> list[Effect[Any]]:
         """Return one list for several calls at one instant: kinds in order, each kind as it came, state once.
 
-        ``settled`` names what those calls were to settle: an obligation of a call that a later one has overtaken is
-        left out.
+        ``settled`` names what those calls were to settle, None for anything: an obligation of a call that a later one
+        has overtaken is left out.
         """
         effects = [effect for call in calls for effect in call]
         merged: list[Effect[Any]] = [
             effect
             for effect in effects
-            if type(effect) not in _STATES and (effect[0] not in settled or self._is_unmet(effect))
+            if type(effect) not in _STATES
+            and ((settled is not None and effect[0] not in settled) or self._is_unmet(effect))
         ]
         merged.sort(key=_rank)
         merged.extend([effect for effect in effects if isinstance(effect, CursorAdvanced)][-1:])

@@ -36,10 +36,11 @@ class Due(NamedTuple):
 class Stage(IntEnum):
     """Which kinds of things act before which others, however long they are due."""
 
-    DELIVERIES = 0  # what ends or retries single deliveries
-    SESSIONS = 1
-    GROUPS = 2
-    CONSUMERS = 3
+    RESERVATIONS = 0  # of leases, which end without a count
+    DELIVERIES = 1  # what ends or retries single deliveries
+    SESSIONS = 2
+    GROUPS = 3
+    CONSUMERS = 4
 
 
 class Duty(NamedTuple):

@@ -12,7 +12,6 @@ asks next; messages of one key are leased in order.
 """
 
 from keyshared.leases.config import DEFAULT_MAX_DELIVERY_ATTEMPTS, DEFAULT_RESERVATION_TIMEOUT_MS, LeaseConfig
-from keyshared.leases.producers import Produced, ProducerSequences
 from keyshared.leases.queue import LeaseQueue
 from keyshared.leases.values import (
     Duplicate,
@@ -26,6 +25,7 @@ from keyshared.leases.values import (
     LeaseAnswer,
     Leased,
     NothingToLease,
+    Produced,
     Reservation,
 )
 
@@ -46,6 +46,5 @@ __all__ = [
     "Leased",
     "NothingToLease",
     "Produced",
-    "ProducerSequences",
     "Reservation",
 ]

@@ -1,44 +1,48 @@
-"""How consumers and the host of a lease queue answer, and how the host steers groups of keys."""
+"""The calls of a lease queue that settle, return and prolong messages, and those about obligations and groups."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
-from keyshared._arguments import check_reason, listed_letters
-from keyshared._checks import OFFSET_STOP, check_bool, check_int, check_offset, check_position, checked_list
-from keyshared._core.machine import Machine
-from keyshared.dispatcher import NO_ITEM, KeySharedDispatcher, StoredLetter
-from keyshared.effects import Deliver, Effect, Ignored, Item
+from keyshared._arguments import check_reason, checked_groups, checked_letters, listed_letters
+from keyshared._checks import (
+    OFFSET_STOP,
+    check_bool,
+    check_int,
+    check_offset,
+    check_position,
+    checked_list,
+    checked_now,
+)
+from keyshared._core.records import BLOCKED, DEAD_LETTERING, Entry
+from keyshared._queries import Queries
+from keyshared.config import GroupLimits
+from keyshared.dispatcher import NO_ITEM, Receipt, StoredLetter
+from keyshared.effects import Effect, Ignored, Item
 from keyshared.errors import ArgumentError
 from keyshared.hashing import Key, key_bytes
-from keyshared.leases.state import LeaseState
-from keyshared.leases.values import Handle, InvalidHandle, LeaseAnswer
+from keyshared.leases.table import LeaseTable
+from keyshared.leases.values import Handle, InvalidHandle, InvalidHandleReason, LeaseAnswer
 
 __all__ = ["LeaseAnswers"]
 
 _Result = TypeVar("_Result")
-_Call: TypeAlias = Callable[..., list[Effect[Any]]]
 _new: Final = tuple.__new__  # builds an answer in half the time that its own constructor takes
 
 
-class LeaseAnswers(Generic[Item]):
-    """The calls of `LeaseQueue` that settle, return and prolong messages, and those about obligations and groups."""
+class LeaseAnswers(Queries[Item]):
+    """The half of `LeaseQueue` that names messages which were leased, and groups of keys."""
 
-    _dispatcher: KeySharedDispatcher[Item]
-    _machine: Machine
-    _state: LeaseState
+    _table: LeaseTable
 
     # answers: each names a message and the lease that covers it, and returns None, or `InvalidHandle`: then nothing was
     # changed, and a current lease of the message goes on
 
     def ack(self, offset: int, lease_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidHandle | None, Item]:
         """Settle a message; offset and lease id are one of `Lease.handles`."""
-        before, delivery = self._leased(offset, lease_id, now_ms)
-        state = self._state
-        if delivery is None:
-            return LeaseAnswer(state.invalid(offset, lease_id), before)
-        state.table.end(offset)
-        effects = self._machine.ack(*delivery.receipt, state.now)
-        return _new(LeaseAnswer, (None, state.merged(before, effects) if before else effects))
+        before, entry = self._leased(offset, lease_id, now_ms)
+        if entry is None:
+            return LeaseAnswer(self._invalid(offset, lease_id), before)
+        return self._answer(None, before, self._machine.ack(*_receipt(entry), self._machine.now))
 
     def ack_many(
         self, handles: Iterable[Handle], *, now_ms: int | None = None
@@ -55,20 +59,18 @@ class LeaseAnswers(Generic[Item]):
             ArgumentError: Something else than handles was given; then nothing was settled.
         """
         given = checked_list("handles", handles, "handles")  # first: reading them may call this queue
-        now = self._state.checked_now(now_ms)
         wanted = [_checked_handle(handle) for handle in given]
-        before, table = self._state.begin(now), self._state.table
-        invalid: list[Handle] = []
-        receipts = []
-        for offset, lease_id in wanted:
-            delivery = table.leased(offset, lease_id)
-            if delivery is None:
-                invalid.append((offset, lease_id))
-                continue
-            table.end(offset)
-            receipts.append(delivery.receipt)
-        effects = self._state.merged(before, self._machine.ack_many(receipts, now))
-        return LeaseAnswer([self._state.invalid(*handle) for handle in invalid], effects)
+        before = self._at(now_ms)
+        receipts: dict[Handle, Receipt] = {}
+        refused: list[Handle] = []
+        for handle in wanted:
+            entry = None if handle in receipts else self._table.leased_entry(*handle)
+            if entry is None:
+                refused.append(handle)
+            else:
+                receipts[handle] = _receipt(entry)
+        effects = self._machine.ack_many(list(receipts.values()), self._machine.now)
+        return self._answer([self._invalid(*handle) for handle in refused], before, effects)
 
     def ack_through(
         self, offset: int, lease_id: int, *, now_ms: int | None = None
@@ -86,15 +88,12 @@ class LeaseAnswers(Generic[Item]):
             >>> lease.offsets, queue.ack_through(1, lease.id).effects
             ((0, 1, 2), [CursorAdvanced(safe_cursor=1)])
         """
-        before, delivery = self._leased(offset, lease_id, now_ms)
-        state = self._state
-        if delivery is None:
-            return LeaseAnswer(state.invalid(offset, lease_id), before)
-        written = state.through(delivery)
-        for each in written:
-            state.table.end(each.offset)
-        effects = self._machine.ack_many([each.receipt for each in written], state.now)
-        return LeaseAnswer(None, state.merged(before, effects))
+        before, entry = self._leased(offset, lease_id, now_ms)
+        if entry is None:
+            return LeaseAnswer(self._invalid(offset, lease_id), before)
+        covered = self._table.by_offset[offset].entries.values()
+        through = [_receipt(each) for each in covered if each.offset <= offset and each.lane is entry.lane]
+        return self._answer(None, before, self._machine.ack_many(through, self._machine.now))
 
     def nack(
         self, offset: int, lease_id: int, *, delay_ms: int = 0, reason: str | None = None, now_ms: int | None = None
@@ -110,7 +109,10 @@ class LeaseAnswers(Generic[Item]):
         """
         check_int("delay_ms", delay_ms, 0)
         check_reason(reason)
-        return self._end(self._machine.nack, offset, lease_id, now_ms, delay_ms, reason)
+        before, entry = self._leased(offset, lease_id, now_ms)
+        if entry is None:
+            return LeaseAnswer(self._invalid(offset, lease_id), before)
+        return self._answer(None, before, self._machine.nack(*_receipt(entry), delay_ms, reason, self._machine.now))
 
     def reject(
         self, offset: int, lease_id: int, *, reason: str | None = None, now_ms: int | None = None
@@ -127,14 +129,20 @@ class LeaseAnswers(Generic[Item]):
             'no such account'
         """
         check_reason(reason)
-        return self._end(self._machine.reject, offset, lease_id, now_ms, reason)
+        before, entry = self._leased(offset, lease_id, now_ms)
+        if entry is None:
+            return LeaseAnswer(self._invalid(offset, lease_id), before)
+        return self._answer(None, before, self._machine.reject(*_receipt(entry), reason, self._machine.now))
 
     def release(
         self, offset: int, lease_id: int, *, delay_ms: int = 0, now_ms: int | None = None
     ) -> LeaseAnswer[InvalidHandle | None, Item]:
         """Return a message untouched: it is leased again after a delay, and no delivery is counted. Its key waits."""
         check_int("delay_ms", delay_ms, 0)
-        return self._end(self._machine.release, offset, lease_id, now_ms, delay_ms)
+        before, entry = self._leased(offset, lease_id, now_ms)
+        if entry is None:
+            return LeaseAnswer(self._invalid(offset, lease_id), before)
+        return self._answer(None, before, self._machine.release(*_receipt(entry), delay_ms, self._machine.now))
 
     def extend(
         self, offset: int, lease_id: int, *, extend_ms: int | None = None, now_ms: int | None = None
@@ -150,27 +158,30 @@ class LeaseAnswers(Generic[Item]):
         """
         if extend_ms is not None:
             check_int("extend_ms", extend_ms, 1)
-        before, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._state.invalid(offset, lease_id), before)
-        self._machine.extend(*delivery.receipt, extend_ms, self._state.now)
-        return LeaseAnswer(self._state.deadline_of(offset), before)
+        before, entry = self._leased(offset, lease_id, now_ms)
+        if entry is None:
+            return LeaseAnswer(self._invalid(offset, lease_id), before)
+        self._machine.extend(*_receipt(entry), extend_ms, self._machine.now)
+        return LeaseAnswer(self._table.deadline_of(entry), before)
 
     # obligations, poison, the log: arguments as the dispatcher's; each returns None, or `Ignored`
 
     def dead_lettered(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[Ignored | None, Item]:
         """Confirm that a `DeadLetter` is written: its message is settled, or blocked if the policy says so."""
-        return self._confirm(self._machine.dead_lettered, offset, now_ms)
+        before, now = self._about(offset, now_ms)
+        return self._confirmed(before, self._machine.dead_lettered(offset, now))
 
     def loaded(
         self, offset: int, item: Item = NO_ITEM, *, now_ms: int | None = None
     ) -> LeaseAnswer[Ignored | None, Item]:
         """Hand in the item that a `Load` asked for; the message can be leased from then on."""
-        return self._confirm(self._machine.loaded, offset, now_ms, item)
+        before, now = self._about(offset, now_ms)
+        return self._confirmed(before, self._machine.loaded(offset, item, now))
 
     def park(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[Ignored | None, Item]:
         """Settle a blocked message that is given up; its key goes on."""
-        return self._confirm(self._machine.park, offset, now_ms)
+        before, now = self._about(offset, now_ms)
+        return self._confirmed(before, self._machine.park(offset, now))
 
     def unblock_offset(
         self, offset: int, *, reset_failures: bool = True, now_ms: int | None = None
@@ -182,13 +193,14 @@ class LeaseAnswers(Generic[Item]):
                 poison again if the next one is not acked; one that was rejected has the deliveries it had left.
         """
         check_bool("reset_failures", reset_failures)
-        return self._confirm(self._machine.unblock_offset, offset, now_ms, reset_failures)
+        before, now = self._about(offset, now_ms)
+        return self._confirmed(before, self._machine.unblock_offset(offset, reset_failures, now))
 
     def unblock(self, key: Key, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Deliver all blocked messages of a key again, counted from 0, and end its quarantine; None for no key."""
         data = key_bytes(key)
         before = self._at(now_ms)
-        return LeaseAnswer(None, self._state.merged(before, self._machine.unblock(data, self._state.now)))
+        return self._answer(None, before, self._machine.unblock(data, self._machine.now))
 
     def redrive(
         self, key: Key, letters: Iterable[StoredLetter[Item]], *, now_ms: int | None = None
@@ -217,21 +229,22 @@ class LeaseAnswers(Generic[Item]):
             ['created']
         """
         given = listed_letters(letters)  # first: reading them may call this queue
-        now = self._state.checked_now(now_ms)
-        effects = self._dispatcher.redrive(key, given, now_ms=now)
+        now = checked_now(now_ms, self._machine.now)
+        data = self._lane_key(key)
+        effects = self._machine.redrive(data, checked_letters(given, self._machine.config), now)
         ignored = [effect for effect in effects if isinstance(effect, Ignored)]
-        return LeaseAnswer(ignored, self._state.merged(effects[len(ignored) :], self._state.begin(now)))
+        return self._then_time(ignored, effects[len(ignored) :], now)
 
     def gone(self, offset: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Settle a message that has expired: now, which emits `Skipped`, or when the lease that covers it ends."""
-        return LeaseAnswer(None, self._confirm(self._machine.gone, offset, now_ms).effects)
+        before, now = self._about(offset, now_ms)
+        return self._answer(None, before, self._machine.gone(offset, now))
 
     def truncate(self, before: int, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Begin the queue at an offset: `gone` for everything outstanding below it."""
         check_position("before", before)
         over = self._at(now_ms)
-        effects = self._state.note(self._machine.truncate(before, self._state.now))
-        return LeaseAnswer(None, self._state.merged(over, effects))
+        return self._answer(None, over, self._machine.truncate(before, self._machine.now))
 
     # groups: arguments and errors as the dispatcher's
 
@@ -261,60 +274,103 @@ class LeaseAnswers(Generic[Item]):
             >>> [message.key for message in queue.consume("c1", 10).result]
             [b'acme/1', b'bo/1']
         """
-        now = self._state.checked_now(now_ms)
-        effects = self._dispatcher.set_group(
-            name, weight=weight, max_in_flight=max_in_flight, per_second=per_second, burst=burst, now_ms=now
-        )
-        return self._then_time(None, effects, now)
+        now = checked_now(now_ms, self._machine.now)
+        groups = checked_groups(self._machine.groups, name)
+        limits = GroupLimits(weight=weight, max_in_flight=max_in_flight, per_second=per_second, burst=burst)
+        self._machine.now = now
+        groups.set_group(name, limits)
+        return self._then_time(None, self._machine.wake(now), now)
 
     def pause_group(self, name: str, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Hand out nothing of a group until `resume_group`; leases go on, and reservations may be committed."""
-        now = self._state.checked_now(now_ms)
-        return self._then_time(None, self._dispatcher.pause_group(name, now_ms=now), now)
+        now = checked_now(now_ms, self._machine.now)
+        checked_groups(self._machine.groups, name).pause(name)
+        return self._then_time(None, self._machine.wake(now), now)
 
     def resume_group(self, name: str, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """End the pause of a group; nothing if it has none."""
-        now = self._state.checked_now(now_ms)
-        return self._then_time(None, self._dispatcher.resume_group(name, now_ms=now), now)
+        now = checked_now(now_ms, self._machine.now)
+        groups = checked_groups(self._machine.groups, name)
+        self._machine.now = now
+        groups.resume(name)
+        return self._then_time(None, self._machine.wake(now), now)
 
     # inside
 
     def _at(self, now_ms: int | None) -> list[Effect[Item]]:
         """Return what time did until now; called only when nothing but the clock can still raise."""
-        return self._state.begin(self._state.checked_now(now_ms))
+        now = checked_now(now_ms, self._machine.now)
+        return [] if now == self._machine.now else self._pass_time(now)
+
+    def _pass_time(self, now: int) -> list[Effect[Item]]:
+        """End what is over by now."""
+        machine = self._machine
+        due = machine.timers.next_deadline
+        if due is not None and due <= now:
+            return machine.handle_timeout(now)
+        machine.now = now
+        return []
+
+    def _answer(
+        self, result: _Result, before: list[Effect[Item]], effects: list[Effect[Item]]
+    ) -> LeaseAnswer[_Result, Item]:
+        """Return the answer of two steps of the core at one instant: the second may have overtaken the first."""
+        if before:
+            effects = self._machine.outbox.merge([before, effects])
+        return _new(LeaseAnswer, (result, effects))
 
     def _then_time(self, result: _Result, effects: list[Effect[Item]], now: int) -> LeaseAnswer[_Result, Item]:
         """Return the answer of a call that the state before it might have refused: time acts after it."""
-        effects = self._state.note(effects) if effects else effects
-        over = self._state.begin(now)
-        return _new(LeaseAnswer, (result, self._state.merged(over, effects) if over else effects))
+        return self._answer(result, effects, self._pass_time(now))
 
-    def _leased(
-        self, offset: int, lease_id: int, now_ms: int | None
-    ) -> tuple[list[Effect[Item]], Deliver[Item] | None]:
+    def _leased(self, offset: int, lease_id: int, now_ms: int | None) -> tuple[list[Effect[Item]], Entry | None]:
         _check_handle(offset, lease_id)
-        return self._at(now_ms), self._state.table.leased(offset, lease_id)
+        return self._at(now_ms), self._table.leased_entry(offset, lease_id)
 
-    def _end(
-        self, call: _Call, offset: int, lease_id: int, now_ms: int | None, *arguments: object
-    ) -> LeaseAnswer[InvalidHandle | None, Item]:
-        """End the delivery that a handle names by a call of the core."""
-        before, delivery = self._leased(offset, lease_id, now_ms)
-        if delivery is None:
-            return LeaseAnswer(self._state.invalid(offset, lease_id), before)
-        effects = self._state.note(call(*delivery.receipt, *arguments, self._state.now))
-        return LeaseAnswer(None, self._state.merged(before, effects))
-
-    def _confirm(
-        self, call: _Call, offset: int, now_ms: int | None, *arguments: object
-    ) -> LeaseAnswer[Ignored | None, Item]:
-        """Make a call of the core about one message."""
+    def _about(self, offset: int, now_ms: int | None) -> tuple[list[Effect[Item]], int]:
         check_offset("offset", offset)
-        before = self._at(now_ms)
-        effects = self._state.note(call(offset, *arguments, self._state.now))
+        return self._at(now_ms), self._machine.now
+
+    def _confirmed(self, before: list[Effect[Item]], effects: list[Effect[Item]]) -> LeaseAnswer[Ignored | None, Item]:
         if effects and isinstance(effects[0], Ignored):
             return LeaseAnswer(effects[0], before)
-        return LeaseAnswer(None, self._state.merged(before, effects))
+        return self._answer(None, before, effects)
+
+    def _invalid(self, offset: int, lease_id: int) -> InvalidHandle:
+        return InvalidHandle(offset, lease_id, self._why_invalid(offset, lease_id))
+
+    def _why_invalid(self, offset: int, lease_id: int) -> InvalidHandleReason:
+        """Return why a handle names no current lease."""
+        grant = self._table.by_offset.get(offset)
+        if grant is not None:
+            return InvalidHandleReason.NOT_COMMITTED if grant.id == lease_id else InvalidHandleReason.STALE
+        entry = self._machine.window.find(offset)
+        if entry is not None:
+            return _OWN_REASONS.get(entry.state, InvalidHandleReason.NOT_LEASED)
+        tail, start = self._tail, self.resume_offset
+        if tail is None or offset > tail:
+            return InvalidHandleReason.NOT_OFFERED
+        below = start is not None and offset < start
+        return InvalidHandleReason.BELOW_TRIM if below else InvalidHandleReason.SETTLED
+
+    @property
+    def _tail(self) -> int | None:
+        """The greatest offset offered; before any, the one below the start."""
+        last, start = self._machine.window.cursor.last, self.resume_offset
+        if start is None:
+            return last
+        return start - 1 if last is None else max(last, start - 1)
+
+
+_OWN_REASONS: Final = {
+    DEAD_LETTERING: InvalidHandleReason.DEAD_LETTERING,
+    BLOCKED: InvalidHandleReason.BLOCKED,
+}
+
+
+def _receipt(entry: Entry) -> Receipt:
+    """Return what names the open delivery of a message in the core."""
+    return entry.offset, entry.lane.holder.name, entry.attempt  # type: ignore[union-attr]  # an open message has one
 
 
 def _check_handle(offset: object, lease_id: object) -> None:

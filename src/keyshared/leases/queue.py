@@ -1,60 +1,59 @@
 """A lease queue: consumers ask, get messages for a time, and settle them under the id of their lease.
 
-It is a pull face of the dispatcher, and no second state machine: every consumer has a limit of 0, so its messages wait
-in the dispatcher until `LeaseQueue.reserve` pulls them. A reservation and a lease are open deliveries there. This
-package adds what only a pull needs: one id for several messages, reservations that expire, caps that are answered and
-not waited for, and sequence numbers of producers.
+It is a pull face of the core of the dispatcher, and no second state machine: every consumer has a limit of 0, so its
+messages wait in the core until `LeaseQueue.reserve` pulls them. A reservation and a lease are open deliveries there.
+This package adds what only a pull needs: one id for several messages, reservations that expire, caps that are answered
+and not waited for, and sequence numbers of producers.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, Self
+from typing import Self
 
-from keyshared._checks import (
-    check_int,
-    check_kind,
-    check_offset,
-)
+from keyshared._arguments import checked_message, checked_restart
+from keyshared._checks import check_int, check_kind, check_members, check_number, checked_now
+from keyshared._core.machine import Machine
 from keyshared._core.reader import LAST_EPOCH, Reader
-from keyshared._core.snapshot import sealed, unsealed
+from keyshared._core.records import Consumer, Entry
+from keyshared._core.snapshot import SNAPSHOT_VERSION, restore, unsealed
 from keyshared.config import Rules
-from keyshared.dispatcher import NO_ITEM, Health, KeySharedDispatcher
-from keyshared.effects import Deliver, Effect, Item, ReleaseReason
+from keyshared.config.rules import check_rules
+from keyshared.dispatcher import NO_ITEM, Health
+from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError, ConsumerExistsError
-from keyshared.hashing import Key, key_bytes
+from keyshared.glob import KeyFilter
+from keyshared.hashing import Key
 from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.config import LeaseConfig
-from keyshared.leases.empty import why_empty
-from keyshared.leases.producers import Produced, ProducerSequences
-from keyshared.leases.state import LeaseState
-from keyshared.leases.table import Grant
+from keyshared.leases.empty import capacity_of, has_too_many_holes, why_empty
+from keyshared.leases.table import Grant, LeaseTable
 from keyshared.leases.values import (
     Duplicate,
+    EmptyReason,
     InvalidReservation,
     Lease,
     LeaseAnswer,
     NothingToLease,
+    Produced,
     Reservation,
 )
 from keyshared.placement.assigned import AssignedRanges
-from keyshared.placement.protocol import Placement
+from keyshared.placement.protocol import Placement, check_name
 from keyshared.placement.range_map import Weight
 
 __all__ = ["LeaseQueue"]
-
-SNAPSHOT_VERSION: Final = 2
-
-_new: Final = tuple.__new__  # builds an answer in half the time that its own constructor takes
 
 
 class LeaseQueue(LeaseAnswers[Item]):
     """Leases messages of a queue to consumers that ask, key by key in order.
 
-    Every call returns a `LeaseAnswer`: the answer to the caller, and the effects that the host has to apply, as those
-    of `KeySharedDispatcher`; never a `Deliver`, because leases carry their messages. Ask `dispatcher` for everything
-    else, such as ``free_slots``. ``now_ms`` is a monotonic clock in whole milliseconds, None for that of the previous
-    call; time that goes back raises `ClockError`. A handle is an offset and the id of the lease that covers it; values
-    of other types raise `ArgumentError`, a consumer that was not added or has left `UnknownConsumerError`.
+    Every call returns a `LeaseAnswer`: the answer to the caller, and the effects that the host has to apply, as
+    those of `KeySharedDispatcher`; never a `Deliver`, because leases carry their messages. Queries are those of a
+    dispatcher: ``resume_offset`` is the trim cursor, below which everything is settled, or was redriven with its
+    item; cut the log at ``min(wanted, resume_offset)``. Messages that are leased or reserved are ``in_flight``.
+    ``now_ms`` is a monotonic clock in whole milliseconds, None for that of the previous call; time that goes back
+    raises `ClockError`. A handle is an offset and the id of the lease that covers it; values of other types raise
+    `ArgumentError`, a consumer that was not added or has left `UnknownConsumerError`.
 
     Every call lets time act first, so you need no timer. A call that raises has changed nothing: the state before the
     call accepts or refuses `offer`, `add_consumer`, `set_placement`, `redrive` and groups. Call `handle_timeout` before
@@ -107,16 +106,16 @@ class LeaseQueue(LeaseAnswers[Item]):
         if (placement is None) is not is_line:
             wanted = "None with ordering_required" if is_line else "a placement, unless ordering_required is set"
             raise ArgumentError("placement", placement, f"be {wanted}")
-        where = AssignedRanges.sole_owner() if placement is None else placement
-        self._start(config, KeySharedDispatcher(where, config.for_dispatcher(), rules=rules))
-        self._state.table.begin_epoch(epoch)
-
-    def _start(self, config: LeaseConfig, dispatcher: KeySharedDispatcher[Item]) -> None:
         self._config = config
-        self._dispatcher = dispatcher
-        self._state = LeaseState(config, dispatcher)
-        self._machine = self._state.machine
-        self._producers = ProducerSequences()
+        self._begin(AssignedRanges.sole_owner() if placement is None else placement, rules)
+        self._table.begin_epoch(epoch)
+
+    def _begin(self, placement: Placement, rules: Rules | None) -> None:
+        check_members("placement", placement, Placement)
+        config = self._config.for_dispatcher()
+        self._table = LeaseTable()
+        self._machine = Machine(placement, config, None if rules is None else check_rules(rules, config), self._table)
+        self._table.watch(self._machine)
 
     # messages in
 
@@ -143,24 +142,23 @@ class LeaseQueue(LeaseAnswers[Item]):
         Raises:
             ArgumentError: ``producer`` is no pair of a text and an int; or as `KeySharedDispatcher.offer`.
         """
-        now = self._state.checked_now(now_ms)
-        last = None if producer is None else self._producers.repeated(producer)
-        tail = self._state.tail
-        is_new = type(offset) is int and (tail is None or offset > tail)
-        if is_new and producer is not None and last is not None:
-            check_offset("offset", offset)
-            key_bytes(key)  # raises
-            if not_before_ms is not None:
-                check_int("not_before_ms", not_before_ms, alternative=", or None")
-            return LeaseAnswer(Duplicate(*producer, last), self._state.begin(now))
-        effects = self._dispatcher.offer(offset, key, item, not_before_ms=not_before_ms, now_ms=now)
-        if is_new and producer is not None:
-            self._producers.take(producer)
+        now = checked_now(now_ms, self._machine.now)
+        _, data, _, _ = checked_message((offset, key, item, not_before_ms), self._machine.window.cursor.last)
+        if producer is None:
+            return self._then_time(None, self._machine.offer(offset, data, item, not_before_ms, now), now)
+        client_id, client_seq = _checked_producer(producer)
+        producers, tail = self._table.producers, self._tail
+        last, is_new = producers.get(client_id), tail is None or offset > tail
+        if is_new and last is not None and client_seq <= last:
+            return LeaseAnswer(Duplicate(client_id, client_seq, last), self._pass_time(now))
+        effects = self._machine.offer(offset, data, item, not_before_ms, now)
+        if is_new:
+            producers[client_id] = client_seq
         return self._then_time(None, effects, now)
 
     def forget_producer(self, client_id: str) -> None:
         """Forget the numbers of a producer that will never repeat anything."""
-        self._producers.forget(client_id)
+        self._table.producers.pop(client_id, None)
 
     # consumers
 
@@ -176,10 +174,15 @@ class LeaseQueue(LeaseAnswers[Item]):
             ConsumerExistsError: The name is there, perhaps still draining; `remove_consumer` ends that.
             ArgumentError: The name or the weight can never work.
         """
-        now = self._state.checked_now(now_ms)
-        if check_kind("name", name, str) in self._machine.members:
+        now = checked_now(now_ms, self._machine.now)
+        check_kind("name", name, str)
+        check_name(name)
+        if weight is not None:
+            check_number("weight", weight, above=True)
+        if name in self._machine.members:
             raise ConsumerExistsError(name)
-        return self._then_time(None, self._dispatcher.add_consumer(name, weight=weight, limit=0, now_ms=now), now)
+        self._machine.membership.join(name, KeyFilter(), weight, 0, now)
+        return self._then_time(None, self._machine.wake(now), now)
 
     def remove_consumer(
         self, name: str, *, drain_ms: int | None = 0, now_ms: int | None = None
@@ -193,17 +196,12 @@ class LeaseQueue(LeaseAnswers[Item]):
         Returns:
             `Released` for each message of a lease that ended, and what the poison policy decided.
         """
-        now = self._state.checked_now(now_ms)
         check_kind("name", name, str)
         if drain_ms is not None:
             check_int("drain_ms", drain_ms, 0, ", or None for no limit")
-        state = self._state
-        before = state.begin(now)
-        lost = state.leave(name, ReleaseReason.REMOVED) if drain_ms == 0 else []
-        # The dispatcher would end a drain without a count, so the lease table keeps its deadline.
-        left = self._dispatcher.remove_consumer(name, drain_ms=None, now_ms=now)
-        state.table.drain(name, None if drain_ms is None else now + drain_ms)
-        return LeaseAnswer(None, state.merged(before, lost, left))
+        before, machine = self._at(now_ms), self._machine
+        machine.membership.leave(name, drain_ms, machine.now)
+        return self._answer(None, before, machine.wake(machine.now))
 
     def set_placement(self, placement: Placement, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """Place keys in another way: a range was assigned, split or released.
@@ -216,10 +214,12 @@ class LeaseQueue(LeaseAnswers[Item]):
         Raises:
             ArgumentError: With ``ordering_required`` there is no placement; or as `KeySharedDispatcher.set_placement`.
         """
-        now = self._state.checked_now(now_ms)
+        now = checked_now(now_ms, self._machine.now)
+        check_members("placement", placement, Placement)
         if self._config.dispatcher.ordering_required:
             raise ArgumentError("placement", placement, "not be set with ordering_required")
-        return self._then_time(None, self._dispatcher.set_placement(placement, now_ms=now), now)
+        self._machine.membership.set_placement(placement)
+        return self._then_time(None, self._machine.wake(now), now)
 
     # leasing
 
@@ -245,8 +245,8 @@ class LeaseQueue(LeaseAnswers[Item]):
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, before)
         # Never beyond the deadline of the deliveries themselves, whose end would count.
-        deadline = self._state.now + min(self._config.reservation_timeout_ms, self._timeout_ms)
-        grant = self._state.table.cover(taken, deadline)
+        deadline = self._machine.now + min(self._config.reservation_timeout_ms, self._timeout_ms)
+        grant = self._table.reserve(taken, consumer, deadline)
         return LeaseAnswer(Reservation(grant.id, consumer, grant.messages, deadline), before)
 
     def commit(
@@ -263,14 +263,16 @@ class LeaseQueue(LeaseAnswers[Item]):
         before, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
             return LeaseAnswer(grant, before)
-        return LeaseAnswer(self._lease(self._state.commit(grant)), before)
+        self._table.commit(grant, self._machine.now + self._timeout_ms)
+        return LeaseAnswer(self._lease(grant), before)
 
     def abort(self, reservation_id: int, *, now_ms: int | None = None) -> LeaseAnswer[InvalidReservation | None, Item]:
         """Return a reservation to the queue, without a count; returns None, or `InvalidReservation`."""
         before, grant = self._reserved(reservation_id, now_ms)
         if isinstance(grant, InvalidReservation):
             return LeaseAnswer(grant, before)
-        return LeaseAnswer(None, self._state.merged(before, self._state.release(grant)))
+        self._table.release(grant, self._machine.now)
+        return self._answer(None, before, self._machine.wake(self._machine.now))
 
     def consume(
         self, consumer: str, most: int = 1, *, per_key: int | None = None, now_ms: int | None = None
@@ -282,14 +284,13 @@ class LeaseQueue(LeaseAnswers[Item]):
         before, taken = self._take(consumer, most, per_key, now_ms)
         if isinstance(taken, NothingToLease):
             return LeaseAnswer(taken, before)
-        return LeaseAnswer(self._lease(self._state.lease(taken)), before)
+        return LeaseAnswer(self._lease(self._table.lease(taken, consumer)), before)
 
     # time
 
     def next_deadline_ms(self) -> int | None:
         """Return when time ends something next, or None. For a host that wants to know early: every call ends it."""
-        deadlines = (self._state.table.next_deadline, self._machine.timers.next_deadline)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return self._machine.timers.next_deadline
 
     def handle_timeout(self, *, now_ms: int | None = None) -> LeaseAnswer[None, Item]:
         """End what is over by now, and do nothing else.
@@ -306,37 +307,25 @@ class LeaseQueue(LeaseAnswers[Item]):
         """The configuration it was made with."""
         return self._config
 
-    @property
-    def dispatcher(self) -> KeySharedDispatcher[Item]:
-        """The dispatcher below, for its queries: call nothing that changes it.
-
-        ``resume_offset`` is the trim cursor: everything below it is settled, or was redriven with its item. Cut the log
-        at ``min(wanted, resume_offset)``. Messages that are leased or reserved are ``in_flight``.
-        """
-        return self._dispatcher
-
     def delivery_count(self, offset: int) -> int | None:
         """Return how many leases covered a message since it was unblocked or redriven; None if not outstanding."""
-        message = self._dispatcher.describe(offset)
-        if message is None:
-            return None
-        grant = self._state.table.by_offset.get(offset)
-        return message.failures + (grant is not None and grant.committed)
+        message, grant = self.describe(offset), self._table.by_offset.get(offset)
+        return None if message is None else message.failures + (grant is not None and grant.is_lease)
 
     def leases(self) -> list[Lease[Item]]:
         """Return the leases, by id; deadlines are those of the message that expires first. O(result)."""
         return [
             Lease(grant.id, grant.consumer, grant.messages, self._deadline_of(grant))
-            for grant in self._state.table.grants()
-            if grant.committed
+            for grant in self._table.grants()
+            if grant.is_lease
         ]
 
     def reservations(self) -> list[Reservation[Item]]:
         """Return the reservations, by id. O(result)."""
         return [
             Reservation(grant.id, grant.consumer, grant.messages, self._deadline_of(grant))
-            for grant in self._state.table.grants()
-            if not grant.committed
+            for grant in self._table.grants()
+            if not grant.is_lease
         ]
 
     def why_empty(self, consumer: str) -> NothingToLease | None:
@@ -357,8 +346,7 @@ class LeaseQueue(LeaseAnswers[Item]):
             >>> nothing.offset, nothing.blocking.reason.value, nothing.until_ms
             (0, 'retry_wait', 500)
         """
-        self._check_consumer(consumer)
-        return why_empty(self._state, consumer)
+        return why_empty(self._table, self._connected(consumer), self._config.max_in_flight)
 
     def health(self, *, busiest: int = 10) -> Health:
         """Return `KeySharedDispatcher.health`, in which ``delivered`` counts messages of leases, not of reservations.
@@ -371,12 +359,8 @@ class LeaseQueue(LeaseAnswers[Item]):
             >>> queue.health().oldest_ms, queue.health().delivered
             (2000, 0)
         """
-        below = self._dispatcher.health(busiest=busiest)
-        return below if below.delivered is None else replace(below, delivered=self._state.leased)
-
-    def snapshot(self) -> dict[str, object]:
-        """Return the whole state as plain data that survives JSON: leases and reservations too, but no items. O(n)."""
-        return sealed({"version": SNAPSHOT_VERSION, "producers": self._producers.snapshot(), **self._state.dump()})
+        health = super().health(busiest=busiest)
+        return health if health.delivered is None else replace(health, delivered=self._table.leased)
 
     @classmethod
     def restore(
@@ -397,7 +381,7 @@ class LeaseQueue(LeaseAnswers[Item]):
                 after the snapshot stay fenced.
 
         Returns:
-            The queue; ``dispatcher.outstanding_effects()`` has the `DeadLetter` and `Load` that are to be done at once,
+            The queue; ``outstanding_effects()`` has the `DeadLetter` and `Load` that are to be done at once,
             `leases` the leases that go on.
 
         Example:
@@ -409,26 +393,13 @@ class LeaseQueue(LeaseAnswers[Item]):
             >>> again.ack(7, lease.id).result is None
             True
         """
+        now, known = checked_restart(now_ms, epoch, items)
         new = cls(placement, config, rules=rules)
-        data = unsealed(state, SNAPSHOT_VERSION)
-        line = AssignedRanges.sole_owner(data.field("line").maybe(Reader.text))
-        dispatcher = KeySharedDispatcher.restore(
-            data.field("dispatcher").raw,
-            line if placement is None else placement,
-            new.config.for_dispatcher(),
-            now_ms=now_ms,
-            epoch=epoch,
-            items=items,
-            rules=rules,
-        )
-        new._start(new.config, dispatcher)
-        new._state.load(data, now=now_ms, epoch=epoch)
-        new._producers = ProducerSequences.restore(data.field("producers").raw)
+        row = unsealed(state, SNAPSHOT_VERSION).field("features").field("leases")
+        if placement is None:
+            new._begin(AssignedRanges.sole_owner(row.field("line").maybe(Reader.text)), rules)
+        restore(new._machine, state, epoch=epoch, items=known, now=now)
         return new
-
-    def check_invariants(self) -> None:
-        """Raise `InvariantError` if the state contradicts itself. For tests; O(n)."""
-        self._state.check_invariants()
 
     # inside
 
@@ -436,32 +407,51 @@ class LeaseQueue(LeaseAnswers[Item]):
     def _timeout_ms(self) -> int:
         return self._config.dispatcher.ack_timeout_ms  # type: ignore[return-value]  # `LeaseConfig` refuses None
 
-    def _check_consumer(self, consumer: str) -> None:
-        self._machine.membership.connected(check_kind("consumer", consumer, str))
+    def _connected(self, consumer: str) -> Consumer:
+        return self._machine.membership.connected(check_kind("consumer", consumer, str))
 
     def _take(
         self, consumer: str, most: int, per_key: int | None, now_ms: int | None
-    ) -> tuple[list[Effect[Item]], list[Deliver[Item]] | NothingToLease]:
-        """Return what time did, and the deliveries that a consumer gets now."""
-        self._check_consumer(consumer)
+    ) -> tuple[list[Effect[Item]], dict[int, Entry] | NothingToLease]:
+        """Return what time did, and the messages that a consumer gets now, which no grant covers yet."""
+        member = self._connected(consumer)
         check_int("most", most, 1)
         if per_key is not None:
             most_per_key = self._config.dispatcher.batch_per_key
             check_int("per_key", per_key, 1, ", the batch_per_key that is configured", most=most_per_key)
-        before = self._at(now_ms)
-        taken, others = self._state.take(consumer, most, per_key)
-        return self._state.merged(before, others), taken
+        before, machine = self._at(now_ms), self._machine
+        capacity = capacity_of(self._table, member, self._config.max_in_flight)
+        if isinstance(capacity, NothingToLease):
+            return before, capacity
+        if machine.config.ordering_required and machine.routing.owner(b"") != consumer:
+            # No other one holds anything, so nothing drains.
+            machine.membership.set_placement(AssignedRanges.sole_owner(consumer))
+            machine.window.wake()
+        pulled = machine.pull(consumer, min(most, capacity), None, per_key, machine.now)
+        taken = {effect.offset: member.open[effect.offset] for effect in pulled if isinstance(effect, Deliver)}
+        others: list[Effect[Item]] = [effect for effect in pulled if not isinstance(effect, Deliver)]
+        nothing = NothingToLease(EmptyReason.NOT_READY)
+        if has_too_many_holes(machine):
+            nothing = NothingToLease(EmptyReason.ACK_HOLES, self.resume_offset)
+        return self._answer(None, before, others).effects, taken or nothing
 
     def _lease(self, grant: Grant) -> Lease[Item]:
-        deadline = self._state.now + self._timeout_ms
-        cut_off = self._state.table.cut_off(grant.consumer)
+        deadline, cut_off = self._machine.now + self._timeout_ms, self._machine.members[grant.consumer].deadline
         return Lease(grant.id, grant.consumer, grant.messages, deadline if cut_off is None else min(deadline, cut_off))
 
     def _deadline_of(self, grant: Grant) -> int:
-        return min(map(self._state.deadline_of, grant.deliveries))
+        return min(map(self._table.deadline_of, grant.entries.values()))
 
     def _reserved(
         self, reservation_id: int, now_ms: int | None
     ) -> tuple[list[Effect[Item]], Grant | InvalidReservation]:
         check_int("reservation_id", reservation_id)
-        return self._at(now_ms), self._state.table.reserved(reservation_id)
+        return self._at(now_ms), self._table.reserved(reservation_id)
+
+
+def _checked_producer(producer: object) -> Produced:
+    """Return a producer and its number for a message, or raise `ArgumentError`."""
+    if not isinstance(producer, tuple) or len(producer) != 2:  # noqa: PLR2004  # client id, number
+        raise ArgumentError("producer", producer, "be a tuple of client id and number")
+    client_id, client_seq = producer
+    return check_kind("client_id", client_id, str), check_int("client_seq", client_seq)

@@ -1,25 +1,29 @@
-"""The lease table: which lease or reservation covers which message.
+"""The lease table: which lease or reservation covers which open delivery.
 
-It decides nothing; the dispatcher does. Exactly one grant covers each open delivery of the dispatcher, and
-`LeaseTable.check_invariants` compares the two.
+It is a feature of the core, which reports each delivery that ends and each reservation that is due, and keeps the table
+in its snapshot. The core decides who may get what, and why; the table only knows under which id it was handed out.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import attrgetter, itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from keyshared._checks import require
+from keyshared._core.feature import Feature
+from keyshared._core.machine import Machine
 from keyshared._core.reader import EPOCH_BITS, Reader
-from keyshared._core.timers import Timers
-from keyshared.effects import Deliver
+from keyshared._core.records import Consumer, Entry
+from keyshared._core.timers import Duties, Duty, Stage
+from keyshared.effects import ReleaseReason
 from keyshared.leases.values import InvalidReservation, InvalidReservationReason, Leased
 
 __all__ = ["Grant", "LeaseTable"]
 
 _new: Final = tuple.__new__  # builds a message in half the time that its own constructor takes
-_by_id: Final = attrgetter("id")
+_id_of: Final = attrgetter("id")
 _first: Final = itemgetter(0)
+_UNCOUNTED: Final = (ReleaseReason.BATCH_BROKEN, ReleaseReason.RELEASED)
 
 
 class Grant:
@@ -28,108 +32,99 @@ class Grant:
     Attributes:
         id: The id of both.
         consumer: The consumer that holds it.
-        deliveries: The deliveries that it still covers, by offset.
-        committed: Whether it is a lease.
+        entries: The messages that it still covers, by offset.
         deadline: When the reservation expires; None for a lease, whose messages have their own deadlines.
     """
 
-    __slots__ = ("committed", "consumer", "deadline", "deliveries", "id")
+    __slots__ = ("consumer", "deadline", "entries", "id")
 
-    def __init__(self, grant_id: int, deliveries: list[Deliver[Any]], *, committed: bool) -> None:
+    def __init__(self, grant_id: int, consumer: str, entries: dict[int, Entry]) -> None:
         self.id = grant_id
-        self.consumer = deliveries[0].consumer
-        self.deliveries = {delivery.offset: delivery for delivery in deliveries}
-        self.committed = committed
+        self.consumer = consumer
+        self.entries = entries
         self.deadline: int | None = None
+
+    @property
+    def is_lease(self) -> bool:
+        """Whether it is committed."""
+        return self.deadline is None
 
     @property
     def messages(self) -> tuple[Leased[Any], ...]:
         """The messages that it covers, as its consumer receives them."""
         return tuple(
             [
-                _new(Leased, (delivery.offset, delivery.key, delivery.item, delivery.failures + 1))
-                for delivery in self.deliveries.values()
+                _new(Leased, (entry.offset, entry.lane.key, entry.item, _failures(entry) + 1))
+                for entry in self.entries.values()
             ]
         )
 
 
-class Drain:
-    """A removed consumer that still holds messages, and the instant at which all of its grants end."""
-
-    __slots__ = ("consumer", "deadline")
-
-    def __init__(self, consumer: str) -> None:
-        self.consumer = consumer
-        self.deadline: int | None = None
-
-
-class LeaseTable:
-    """Grants by id and by offset.
+class LeaseTable(Feature):
+    """Grants by id and by offset, and the producers of their messages.
 
     Attributes:
+        machine: The core that it belongs to, from `watch` on.
         by_offset: The grant that covers a message.
-        held: How many messages each consumer holds; consumers that hold nothing are left out.
+        producers: The greatest number taken from each producer.
+        leased: How many messages were leased since the start, if that is measured.
     """
 
-    __slots__ = ("_drains", "_grants", "_ids", "_timers", "by_offset", "held")
+    name = "leases"
+    machine: Machine
 
     def __init__(self) -> None:
         self.by_offset: dict[int, Grant] = {}
-        self.held: dict[str, int] = {}
+        self.producers: dict[str, int] = {}
+        self.leased = 0
         self._grants: dict[int, Grant] = {}
         self._ids: list[list[int]] = [[1, 0]]  # first and last id of each epoch in which ids were given, and of this
-        self._timers = Timers()
-        self._drains: dict[str, Drain] = {}  # of consumers that hold something
 
-    def cover(self, deliveries: list[Deliver[Any]], expires: int | None) -> Grant:
-        """Cover deliveries by a reservation that expires, or with None by a lease."""
-        self._ids[-1][1] += 1
-        return self._cover(self._ids[-1][1], deliveries, expires, committed=expires is None)
+    def watch(self, machine: Machine) -> None:
+        """Begin with the core that it was made for: there a lease that ends with its consumer counts as a failure."""
+        self.machine = machine
+        machine.endings.uncounted = _UNCOUNTED
 
-    def commit(self, grant: Grant) -> None:
-        """Make a lease of a reservation."""
-        grant.committed = True
-        grant.deadline = None
+    # grants
 
-    def end(self, offset: int) -> Grant:
-        """Remove a message from the grant that covers it, and return that."""
-        grant = self.by_offset.pop(offset)
-        del grant.deliveries[offset]
-        if not grant.deliveries:
-            grant.deadline = None
-            del self._grants[grant.id]
-        left = self.held[grant.consumer] - 1
-        if left:
-            self.held[grant.consumer] = left
-        else:
-            del self.held[grant.consumer]
-            if self._drains:
-                self._stop_drain(grant.consumer)
+    def lease(self, entries: dict[int, Entry], consumer: str) -> Grant:
+        """Cover open deliveries of a consumer by a lease."""
+        return self._counted(self._cover(Grant(self._next_id(), consumer, entries)))
+
+    def reserve(self, entries: dict[int, Entry], consumer: str, deadline: int) -> Grant:
+        """Cover open deliveries of a consumer by a reservation."""
+        grant = self._cover(Grant(self._next_id(), consumer, entries))
+        self._reserve(grant, deadline)
         return grant
 
-    def drain(self, consumer: str, deadline: int | None) -> None:
-        """Set when the grants of a removed consumer end, None for never; nothing if it holds none."""
-        self._stop_drain(consumer)
-        if deadline is not None and consumer in self.held:
-            drain = self._drains[consumer] = Drain(consumer)
-            self._timers.start(drain, deadline)
+    def commit(self, grant: Grant, deadline: int) -> Grant:
+        """Make a lease of a reservation: its messages get the time of a lease, which no other one has exceeded."""
+        grant.deadline = None
+        self.machine.endings.reserved.difference_update(grant.entries)
+        entries = list(grant.entries.values())
+        due = self.machine.timers.start_last(entries, deadline)
+        for entry in entries:
+            entry.deadline = due
+        return self._counted(grant)
 
-    def cut_off(self, consumer: str) -> int | None:
-        """Return when the drain of a removed consumer ends; None for never. O(1)."""
-        drain = self._drains.get(consumer)
-        return None if drain is None else drain.deadline
+    def release(self, grant: Grant, now: int) -> None:
+        """End a reservation: nothing is counted, and no effect reports it."""
+        while grant.entries:  # each one ends what is newer of its batch, too
+            self.machine.endings.end(next(iter(grant.entries.values())), ReleaseReason.RELEASED, now)
 
-    def leased(self, offset: int, lease_id: int) -> Deliver[Any] | None:
-        """Return the delivery that a handle names, if that lease covers the message now. O(1)."""
+    # questions
+
+    def leased_entry(self, offset: int, lease_id: int) -> Entry | None:
+        """Return the message that a handle names, if that lease covers it now. O(1)."""
         grant = self.by_offset.get(offset)
-        if grant is None or grant.id != lease_id or not grant.committed:
+        if grant is None or grant.id != lease_id or grant.deadline is not None:
             return None
-        return grant.deliveries[offset]
+        return grant.entries[offset]
 
     def reserved(self, reservation_id: int) -> Grant | InvalidReservation:
         """Return the reservation of an id, or why there is none. O(1), for one that has ended O(log epochs)."""
         grant = self._grants.get(reservation_id)
-        if grant is not None and not grant.committed:
+        if grant is not None and not grant.is_lease:
             return grant
         if grant is not None:
             reason = InvalidReservationReason.COMMITTED
@@ -143,66 +138,85 @@ class LeaseTable:
         """Return all grants, by id. O(result)."""
         return list(self._grants.values())
 
-    @property
-    def next_deadline(self) -> int | None:
-        """When the next reservation expires, or the next drain ends; or None."""
-        return self._timers.next_deadline
+    def deadline_of(self, entry: Entry) -> int:
+        """Return when the lease or reservation of a message ends, or the drain of its consumer if that is earlier."""
+        grant = self.by_offset[entry.offset]
+        deadlines = (entry.deadline, grant.deadline, self.machine.members[grant.consumer].deadline)
+        return min(deadline for deadline in deadlines if deadline is not None)
 
-    def take_due(self, now: int) -> tuple[list[Grant], list[str]]:
-        """Return the reservations that expired, by id, and the consumers whose drain ended, by time.
+    # what the core reports
 
-        All of them still hold what they held.
-        """
-        due = [timed for _, timed in self._timers.pop_due(now)]
-        expired = sorted((timed for timed in due if isinstance(timed, Grant)), key=_by_id)
-        return expired, [timed.consumer for timed in due if isinstance(timed, Drain)]
+    def closed(self, entry: Entry, consumer: Consumer) -> None:  # noqa: ARG002  # a feature's method
+        """Remove a message whose delivery has ended from the grant that covers it."""
+        grant = self.by_offset.pop(entry.offset)
+        self.machine.endings.reserved.discard(entry.offset)
+        del grant.entries[entry.offset]
+        if not grant.entries:
+            grant.deadline = None
+            del self._grants[grant.id]
+
+    def duties(self) -> Duties:
+        """End reservations that are due."""
+        return {Grant: Duty(Stage.RESERVATIONS, _id_of, self.release)}
+
+    def dump(self, now: int) -> object:
+        """Return the grants with what remains of their time, and the owner of everything with ordering_required."""
+        machine = self.machine
+        grants = [
+            [grant.id, grant.consumer, None if grant.deadline is None else grant.deadline - now, [*grant.entries]]
+            for grant in self._grants.values()
+        ]
+        return {
+            "ids": [list(ids) for ids in self._ids],
+            "grants": grants,
+            "producers": dict(self.producers),
+            "leased": self.leased,
+            "line": machine.routing.owner(b"") if machine.config.ordering_required else None,
+        }
+
+    def load(self, row: Reader, now: int) -> None:
+        """Take what `dump` returned; ids of the epoch of now are above all that were given and forgotten."""
+        for stored in row.field("ids").items():
+            first, last = (number.integer() for number in stored.items(2))
+            self._begin_ids(first)
+            self._ids[-1][1] = last
+        for stored in row.field("grants").items():
+            grant_id, name, left, offsets = stored.items(4)
+            consumer = name.one_of(self.machine.members)
+            entries = {offset: consumer.open[offset] for offset in map(Reader.integer, offsets.items())}
+            grant = self._cover(Grant(grant_id.integer(), consumer.name, entries))
+            left_ms = left.maybe(Reader.integer)
+            if left_ms is not None:
+                self._reserve(grant, now + left_ms)
+        self.producers = {name: last.integer() for name, last in row.field("producers").fields().items()}
+        self.leased = row.field("leased").count()
+        self.begin_epoch(self.machine.epoch)
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin the ids of an epoch, above all that were given in earlier ones and forgotten."""
         if epoch << EPOCH_BITS > self._ids[-1][1]:
             self._begin_ids((epoch << EPOCH_BITS) + 1)
 
-    def dump(self, now: int) -> dict[str, object]:
-        """Return the grants as plain data: deadlines as what remains of them."""
-        grants = [
-            [grant.id, grant.committed, None if grant.deadline is None else grant.deadline - now, [*grant.deliveries]]
-            for grant in self._grants.values()
-        ]
-        drains = [[name, cast("int", drain.deadline) - now] for name, drain in self._drains.items()]
-        return {"ids": [list(ids) for ids in self._ids], "grants": grants, "drains": drains}
-
-    def load(self, data: Reader, in_flight: Mapping[int, Deliver[Any]], *, now: int, epoch: int) -> None:
-        """Fill a new table with what `dump` wrote beside the dispatcher that has these deliveries in flight."""
-        for stored in data.field("ids").items():
-            first, last = (number.integer() for number in stored.items(2))
-            self._begin_ids(first)
-            self._ids[-1][1] = last
-        for stored in data.field("grants").items():
-            grant_id, committed, left, offsets = stored.items(4)
-            deliveries = [in_flight[offset.integer()] for offset in offsets.items()]
-            left_ms = left.maybe(Reader.integer)
-            expires = None if left_ms is None else now + left_ms
-            self._cover(grant_id.integer(), deliveries, expires, committed=committed.flag())
-        for stored in data.field("drains").items():
-            name, left = stored.items(2)
-            self.drain(name.text(), now + left.integer())
-        self.begin_epoch(epoch)
-
     # inside
 
-    def _cover(self, grant_id: int, deliveries: list[Deliver[Any]], expires: int | None, *, committed: bool) -> Grant:
-        grant = Grant(grant_id, deliveries, committed=committed)
+    def _next_id(self) -> int:
+        self._ids[-1][1] += 1
+        return self._ids[-1][1]
+
+    def _cover(self, grant: Grant) -> Grant:
         self._grants[grant.id] = grant
-        self.by_offset.update(dict.fromkeys(grant.deliveries, grant))
-        self.held[grant.consumer] = self.held.get(grant.consumer, 0) + len(deliveries)
-        if expires is not None:
-            self._timers.start(grant, expires)
+        self.by_offset.update(dict.fromkeys(grant.entries, grant))
         return grant
 
-    def _stop_drain(self, consumer: str) -> None:
-        drain = self._drains.pop(consumer, None)
-        if drain is not None:
-            drain.deadline = None
+    def _reserve(self, grant: Grant, deadline: int) -> None:
+        self.machine.endings.reserved.update(grant.entries)
+        self.machine.timers.start(grant, deadline)
+
+    def _counted(self, grant: Grant) -> Grant:
+        """Count a lease for `health`: the core counts reservations too, which are not delivered to anybody."""
+        if self.machine.health is not None:
+            self.leased += len(grant.entries)
+        return grant
 
     def _begin_ids(self, first: int) -> None:
         if self._ids[-1][1] < self._ids[-1][0]:
@@ -213,24 +227,25 @@ class LeaseTable:
         place = bisect_right(self._ids, grant_id, key=_first)
         return place > 0 and grant_id <= self._ids[place - 1][1]
 
-    def check_invariants(self, in_flight: Iterable[Deliver[Any]]) -> None:
-        """Raise `InvariantError` if this is not exactly what the dispatcher has open. For tests; O(n)."""
-        covered = {
-            offset: (delivery.receipt, grant.consumer)
-            for offset, grant in self.by_offset.items()
-            for delivery in [grant.deliveries[offset]]
-        }
-        opened = {delivery.offset: (delivery.receipt, delivery.consumer) for delivery in in_flight}
+    def check_invariants(self) -> None:
+        """Raise `InvariantError` if this is not exactly what the core has open. For tests; O(n)."""
+        consumers = self.machine.members.values()
+        opened = {(consumer.name, offset): entry for consumer in consumers for offset, entry in consumer.open.items()}
+        covered = _covered_by(self._grants.values())
         require(covered == opened, "what is in flight is covered by one grant of its consumer")
-        listed = [offset for grant in self._grants.values() for offset in grant.deliveries]
-        require(sorted(listed) == sorted(self.by_offset), "grants cover what they are found by")
-        counted: dict[str, int] = {}
-        for grant in self._grants.values():
-            require(bool(grant.deliveries), "a grant covers something")
-            require((grant.deadline is None) == grant.committed, "a reservation has a deadline, a lease has none")
-            counted[grant.consumer] = counted.get(grant.consumer, 0) + len(grant.deliveries)
-        require(counted == self.held, "what each consumer holds is counted")
-        require(self._drains.keys() <= self.held.keys(), "who drains holds something")
-        require(all(drain.deadline is not None for drain in self._drains.values()), "a drain has a deadline")
+        found = {(grant.consumer, offset): grant.entries[offset] for offset, grant in self.by_offset.items()}
+        require(found == covered, "grants cover what they are found by")
+        require(all(grant.entries for grant in self._grants.values()), "a grant covers something")
+        require(not any(consumer.quota for consumer in consumers), "every consumer has to ask")
+        reserved = {offset for offset, grant in self.by_offset.items() if not grant.is_lease}
+        require(reserved == self.machine.endings.reserved, "the core knows what is only reserved")
         require(list(self._grants) == sorted(self._grants), "ids rise")
         require(all(map(self._was_given, self._grants)), "a grant has an id that was given")
+
+
+def _covered_by(grants: Iterable[Grant]) -> dict[tuple[str, int], Entry]:
+    return {(grant.consumer, offset): entry for grant in grants for offset, entry in grant.entries.items()}
+
+
+def _failures(entry: Entry) -> int:
+    return 0 if entry.note is None else entry.note.failures

@@ -20,6 +20,7 @@ __all__ = [
     "LeaseAnswer",
     "Leased",
     "NothingToLease",
+    "Produced",
     "Reservation",
 ]
 
@@ -27,6 +28,9 @@ _Result = TypeVar("_Result")
 
 Handle = tuple[int, int]
 """An offset and the id of the lease that covers it: they name one delivery."""
+
+Produced = tuple[str, int]
+"""A producer, and its number for a message."""
 
 
 class LeaseAnswer(NamedTuple, Generic[_Result, Item]):
