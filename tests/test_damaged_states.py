@@ -11,8 +11,9 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import pytest
-from tests.public_calls import dispatcher, journal, queue, segment_map
+from tests.public_calls import checkpoints, dispatcher, journal, progress, queue, segment_map
 
+from keyshared.buckets import BucketCheckpoints
 from keyshared.config import Rules
 from keyshared.cursor import ContiguousCursor
 from keyshared.dispatcher import KeySharedDispatcher
@@ -22,7 +23,7 @@ from keyshared.leases import LeaseConfig, LeaseQueue
 from keyshared.offsets import ProvenanceVector
 from keyshared.placement import HashRange, RangeMap
 from keyshared.ring import HashRing
-from keyshared.segments import SegmentMap
+from keyshared.segments import SegmentMap, SegmentProgress
 
 
 class Stored(NamedTuple):
@@ -59,6 +60,12 @@ STORED = {
     ),
     "ranges": Stored(RangeMap([(HashRange(0, 9), "ann")]).to_json, RangeMap.from_json, RangeMap.to_json),
     "segments": Stored(segment_map().to_json, SegmentMap.from_json, SegmentMap.to_json),
+    "checkpoints": Stored(lambda: checkpoints().snapshot(), BucketCheckpoints.restore, BucketCheckpoints.snapshot),
+    "progress": Stored(
+        lambda: progress().snapshot(),
+        lambda state: SegmentProgress.restore(state, segment_map()),
+        SegmentProgress.snapshot,
+    ),
     "provenance": Stored(ProvenanceVector({"a": 3}).to_json, ProvenanceVector.from_json, ProvenanceVector.to_json),
 }
 every_state = pytest.mark.parametrize("name", STORED)

@@ -288,6 +288,7 @@ ROW: Any = halfway().snapshot()["segments"][0]  # type: ignore[index]  # plain d
         {"segments": [{**ROW, "buckets": {}}]},
         {"segments": [{**ROW, "buckets": [0]}]},
         {"segments": [{**ROW, "buckets": [[0]]}]},
+        {"segments": [{**ROW, "buckets": [[{}, "ksc1."]]}]},
         {"segments": [{**ROW, "buckets": [[0, "ksc1."]]}]},
         {"segments": [{**ROW, "buckets": [[0, None]]}]},
     ],

@@ -93,9 +93,13 @@ def _read_segment(row: object) -> tuple[int, SegmentCursors]:
     if not isinstance(row, Mapping) or row.keys() != _FIELDS or type(row["segment"]) is not int:
         raise SnapshotError("segment", row, "be a mapping with a number and the buckets of a segment")
     pairs = row["buckets"]
-    if type(pairs) is not list or any(type(pair) is not list or len(pair) != _PAIR for pair in pairs):
+    if type(pairs) is not list or not all(map(_is_pair, pairs)):
         raise SnapshotError("buckets", pairs, "be a list of pairs of a bucket and a cursor token")
     cursors = SegmentCursors()
     cursors.buckets = {bucket: ContiguousCursor.from_token(token) for bucket, token in pairs}
     cursors.next = cursors.resume_offset()
     return row["segment"], cursors
+
+
+def _is_pair(pair: object) -> bool:
+    return type(pair) is list and len(pair) == _PAIR and type(pair[0]) is int
