@@ -16,13 +16,12 @@ from tests.placements import RankedPlacement, Ranking
 
 from keyshared import dispatcher as face
 from keyshared._core import chosen, machine, routing
-from keyshared._core.acceptance import Acceptance
 from keyshared._core.ack_holes import AckHoles
 from keyshared._core.admission import Admission
 from keyshared._core.drains import DrainUnits
 from keyshared._core.endings import Endings
 from keyshared._core.groups import Groups
-from keyshared._core.health import Measure
+from keyshared._core.health import Measure, TellSettled
 from keyshared._core.machine import Machine
 from keyshared._core.membership import Membership
 from keyshared._core.outbox import Outbox
@@ -41,9 +40,8 @@ from keyshared._core.records import (
     Rule,
 )
 from keyshared._core.rotation import Rotation
-from keyshared._core.routing import Routing
+from keyshared._core.routing import Acceptance, Routing
 from keyshared._core.sessions import Session, Sessions
-from keyshared._core.settled import TellSettled
 from keyshared._core.snapshot import _MessageRow, _NoteRow, sealed
 from keyshared._core.window import Window
 from keyshared.cursor import Cell, Cursor

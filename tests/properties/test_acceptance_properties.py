@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.broken import AnswersOutliveAFilter
 
-from keyshared._core.acceptance import Acceptance
+from keyshared._core.routing import Acceptance
 from keyshared.errors import InvariantError
 from keyshared.glob import KeyFilter
 

@@ -8,14 +8,13 @@ from keyshared._core.ack_holes import AckHoles
 from keyshared._core.drains import DrainDeadlines, DrainUnits, WatchedPlace
 from keyshared._core.feature import Feature
 from keyshared._core.groups import GroupBook, Groups, TotalQuota
-from keyshared._core.health import Measure
+from keyshared._core.health import Measure, TellSettled
 from keyshared._core.membership import ready_list
 from keyshared._core.quotas import Clock, Quota
 from keyshared._core.records import Consumer, Entry, Lane, Place, Rule
 from keyshared._core.rotation import Rotation
 from keyshared._core.routing import Routing
 from keyshared._core.sessions import Sessions
-from keyshared._core.settled import TellSettled
 from keyshared._core.timers import Timers
 from keyshared._core.window import Window
 from keyshared.config import DispatcherConfig, DrainUnit, Rules

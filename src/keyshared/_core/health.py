@@ -1,4 +1,7 @@
-"""Ages and counts for monitoring. When messages were offered is kept as marks, one for each second with an offer."""
+"""What an operator is told: one `Done` for each message, if it is asked for; ages and counts for monitoring.
+
+When messages were offered is kept as marks, one for each second with an offer.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -11,9 +14,9 @@ from keyshared._core.feature import Feature
 from keyshared._core.reader import Reader
 from keyshared._core.records import Entry
 from keyshared._core.window import Window
-from keyshared.effects import Effect, Ending
+from keyshared.effects import Done, Effect, Ending
 
-__all__ = ["Measure"]
+__all__ = ["Measure", "TellSettled"]
 
 _SECOND: Final = 1_000
 _offset_of: Final = itemgetter(0)
@@ -107,3 +110,25 @@ class Measure(Feature):
         pairs = pairwise(marks)
         rises = all(offset < later and since + _SECOND <= then for (offset, since), (later, then) in pairs)
         require(rises, "times of offers grow with their offsets")
+
+
+class TellSettled(Feature):
+    """Notes what is settled, and tells it at the end of the call."""
+
+    def __init__(self) -> None:
+        self._done: list[Effect] = []
+
+    def settled(self, entry: Entry, how: Ending) -> None:
+        """Note that a message is settled."""
+        self._done.append(Done(entry.offset, entry.key, how))
+
+    def skipped(self, offset: int, key: bytes | None, how: Ending) -> None:
+        """Note that an offered message is settled already."""
+        self._done.append(Done(offset, key, how))
+
+    def finish(self, now: int) -> Iterable[Effect]:
+        """Return what was settled, in that order."""
+        done = self._done
+        if done:
+            self._done = []
+        return done
