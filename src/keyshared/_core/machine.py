@@ -169,7 +169,7 @@ class Machine(Clock):
                 raise
             if (
                 self._is_plain
-                and not (window.granted or window.dropped or self.outbox.paused)
+                and not (window.granted or window.dropped)
                 and window.loaded < window.capacity
                 and cursor.outstanding < window.max_tracked
                 and deadline is None
@@ -182,7 +182,7 @@ class Machine(Clock):
     def _offer_first(self, offset: int, key: bytes, item: object, now: int) -> _Effects | None:
         """Deliver the only message of its key at once, if possible: `Outbox.finish` written out."""
         window, outbox = self.window, self.outbox
-        entry = None if outbox.paused else window.offer_first(offset, key, item)
+        entry = window.offer_first(offset, key, item)
         if entry is None:
             return None
         self.now = now
@@ -258,7 +258,7 @@ class Machine(Clock):
             return self.wake(now) if ignored is None else [ignored]
         window, outbox = self.window, self.outbox
         following = window.ack(entry)
-        if not self._is_plain or window.granted or window.emptied or outbox.paused:
+        if not self._is_plain or window.granted or window.emptied or (outbox.paused and outbox.may_resume):
             if following is not None:
                 window.granted.append(following)
             return outbox.finish(now)

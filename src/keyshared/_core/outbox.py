@@ -84,6 +84,11 @@ class Outbox:
         """Whether no feature looks at the end of each call."""
         return not self._finishers
 
+    @property
+    def may_resume(self) -> bool:
+        """Whether so many payloads are gone that a pause may end; an offer never ends one."""
+        return self._window.loaded <= self._resume_at
+
     def resume(self, *, paused: bool) -> None:
         """Begin with a state that the host knows: between none and a quarter free, a pause is as it was."""
         self.reported = self._window.cursor.safe_cursor
@@ -110,7 +115,7 @@ class Outbox:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
         if self.paused:
-            if window.loaded <= self._resume_at:
+            if self.may_resume:
                 self._resume_if_roomy(out)
         else:
             is_full = window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked
