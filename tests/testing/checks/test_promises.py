@@ -46,10 +46,10 @@ def test_every_judged_promise_has_a_good_and_a_bad_history() -> None:
     assert judgeable == {case.promise for case in CASES if not case.proof}
 
 
-def test_a_long_proof_is_shown_in_part() -> None:
-    history = [published(offset) for offset in range(20)]
-    (violation,) = check_history(history, Claims(max_tracked=19))
-    assert tuple(range(20)) == violation.proof
-    assert ["#3 Published(offset=3, key=b'k')", "... and 12 more", "#16 Published(offset=16, key=b'k')"] == (
-        violation.excerpt.splitlines()[3:6]
-    )
+@pytest.mark.parametrize(("most", "left_out"), [(7, 0), (8, 1), (19, 12)])
+def test_a_long_proof_is_shown_in_part(most: int, left_out: int) -> None:
+    (violation,) = check_history([published(offset) for offset in range(most + 1)], Claims(max_tracked=most))
+    assert tuple(range(most + 1)) == violation.proof
+    shown = [f"#{offset} Published(offset={offset}, key=b'k')" for offset in violation.proof]
+    middle = [f"... and {left_out} more"] if left_out else []
+    assert [*shown[:4], *middle, *shown[-4:]] == violation.excerpt.splitlines()
