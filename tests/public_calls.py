@@ -145,7 +145,11 @@ UNCHECKED = frozenset(
         "buckets.batcher.BucketBatcher.put",
         *("simulate.service.Sampled.duration_ms", "simulate.service.SampledAnswers.answer"),
         *(f"window.InFlightWindow.{name}" for name in ("move", "provide", "pull", "remove", "ripen", "settle")),
-        *("config.dispatcher.settings_from_json", "config.dispatcher.settings_to_json", "config.rules.check_rules"),
+        *(
+            "config.dispatcher.settings_from_json",
+            "config.dispatcher.settings_to_json",
+            "config.dispatcher.check_rules",
+        ),
     ]
 )
 

@@ -41,7 +41,7 @@ CONFIGURATIONS = frozenset(
         *("hashing.pulsar_ring_hash", "hashing.pulsar_range_hash"),
         *(
             "config.limits.GroupLimits",
-            "config.rules.Rules",
+            "config.dispatcher.Rules",
             "simulate.group.Group",
             "simulate.group.SimulatedConsumer",
         ),

@@ -55,7 +55,7 @@ NOT_AT_THE_DOOR = (
         "threading",
     ),
 )
-MOST_MODULES = 49  # of keyshared, packages counted; it had 77 when everything stood at the top
+MOST_MODULES = 48  # of keyshared, packages counted; it had 77 when everything stood at the top
 MOST_NAMES = 20
 
 

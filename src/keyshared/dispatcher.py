@@ -50,7 +50,7 @@ from keyshared._core.values import (
 )
 from keyshared._queries import Queries
 from keyshared.config import DispatcherConfig, GroupLimits, Rules
-from keyshared.config.rules import check_rules
+from keyshared.config.dispatcher import check_rules
 from keyshared.cursor.token import DEFAULT_TOKEN_BYTES, CursorToken, read_token, write_token
 from keyshared.effects import Effect, Item
 from keyshared.errors import ArgumentError, ClockError

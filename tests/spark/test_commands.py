@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spark.logs import group_of, log_frame, random_log
 
-from keyshared.config.rules import Rules
+from keyshared.config.dispatcher import Rules
 from keyshared.errors import ArgumentError
 from keyshared.ring import HashRing
 from keyshared.simulate import Group, SimulatedConsumer

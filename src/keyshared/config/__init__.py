@@ -16,6 +16,7 @@ from keyshared.config.dispatcher import (
     DispatcherConfig,
     DrainUnit,
     OnEvict,
+    Rules,
     Unmatched,
 )
 from keyshared.config.limits import (
@@ -34,7 +35,6 @@ from keyshared.config.retry import (
     Poison,
     RetryPolicy,
 )
-from keyshared.config.rules import Rules
 
 __all__ = [
     "DEFAULT_ACK_TIMEOUT_MS",

@@ -17,7 +17,7 @@ from keyshared._core.reader import LAST_EPOCH, Reader
 from keyshared._core.records import Consumer, Entry
 from keyshared._core.snapshot import SNAPSHOT_VERSION, restore, unsealed
 from keyshared.config import Rules
-from keyshared.config.rules import check_rules
+from keyshared.config.dispatcher import check_rules
 from keyshared.dispatcher import NO_ITEM, Health
 from keyshared.effects import Deliver, Effect, Item
 from keyshared.errors import ArgumentError, ConsumerExistsError

@@ -16,7 +16,7 @@ from keyshared._checks import (
     configuration,
 )
 from keyshared.config import DispatcherConfig, Rules
-from keyshared.config.rules import check_rules
+from keyshared.config.dispatcher import check_rules
 from keyshared.errors import ArgumentError
 from keyshared.glob import KeyFilter
 from keyshared.hashing import Key, key_bytes
