@@ -4,7 +4,7 @@ A slot is the top bits of a key's hash. Every placement carries the name of its 
 slots under different hashes, and owners are only comparable within one of them. The name includes the version of the
 function (its seed or variant): a function that would place keys differently gets another name, never the same one.
 
-The hashes of Pulsar, Danube and Celeriant are here too, for placements that must answer what theirs answer. Pulsar
+The hashes of Pulsar, Danube and Celeriant are here too, for placements with the same owners as theirs. Pulsar
 makes three numbers of one 32-bit murmur3: on the ring, in ranges, and raw; a number is only of use to the selector that
 it was made for. Celeriant hashes the sixteen bytes of a number; in which order is written nowhere. All other numbers
 that it hashes are little-endian, so that is the likely one, and the other one is here too.

@@ -39,10 +39,10 @@ class RingRules:
 
     Attributes:
         point_text: What is hashed for a point: of the name, its number among those with equal points, and which point.
-        check_name: Raises `ArgumentError` for a name that cannot stand on this ring.
+        check_name: Raises `ArgumentError` for a name that cannot be on this ring.
         ties_by_join: A repeated point belongs to the consumer that joined first; otherwise to the smaller name.
         latest_owns_exact: The very slot of a repeated point belongs to the consumer that joined last.
-        separator: What stands between the name that points are made of and the instance; None if names are whole.
+        separator: Ends the part of a name that points are made of; None if names are whole.
     """
 
     point_text: Callable[[str, int, int], bytes]
@@ -55,7 +55,7 @@ class RingRules:
         """Return the part of a consumer's name that its points are made of.
 
         Returns:
-            What stands before the last separator; the whole name if there is none, or nothing before it.
+            The part before the last separator; the whole name if there is none, or nothing before it.
         """
         if self.separator is None:
             return name
@@ -119,7 +119,7 @@ class HashRing(PlacementBuilder):
 
     Complexity:
         O(p log p) to build, p points; O(v log p) for each join and leave, v points of the consumer. The moves are
-        worked out when they are read, and the runs of the value when many owners were asked for.
+        worked out when they are read, and the runs of the value after many lookups.
 
     Source:
         Karger et al. 1997; Danube "Key-Shared Dispatch Architecture", Consistent Hashing; differs: ties do not depend
@@ -151,7 +151,7 @@ class HashRing(PlacementBuilder):
 
     @classmethod
     def danube(cls, consumer_ids: Iterable[int | str] = (), *, vnodes: int = DEFAULT_VNODES) -> Self:
-        """Build a ring that answers exactly what Danube v0.15.1 answers.
+        """Build a ring with exactly the owners of Danube v0.15.1.
 
         Consumers are named by the decimal digits of their id. Ties are Danube's: of equal points the consumer that
         joined first owns the slots before, and the one that joined last owns the very slot of the point.
@@ -186,7 +186,7 @@ class HashRing(PlacementBuilder):
         separator: str | None = None,
         range_size: int = 1 << DEFAULT_SLOT_BITS,
     ) -> Self:
-        """Build a ring that answers exactly what Pulsar's consistent-hashing selector answers.
+        """Build a ring with exactly the owners of Pulsar's consistent-hashing selector.
 
         The first consumer keeps a contested point, and the one that has waited longest inherits it. So the order of
         joins matters, and a consumer may own nothing.
@@ -307,7 +307,7 @@ class HashRing(PlacementBuilder):
         return find_consumer(self._consumers, name).weight
 
     def owners(self, key: str | bytes, n: int) -> list[str]:
-        """Return a key's preference list: its owner, then the consumers that stand in for it, in that order.
+        """Return a key's preference list: its owner, then the consumers that replace it one after the other.
 
         Returns:
             Distinct consumers; fewer than ``n`` if fewer own something.

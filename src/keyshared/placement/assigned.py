@@ -112,7 +112,7 @@ class AssignedRanges(_Pieces):
     """Ranges of slots assigned by hand; its value is `ranges`.
 
     Every slot has the owner that was assigned last. What an assignment cuts through is split, what it covers is
-    replaced; `assignments` shows the ranges as they stand. The fallback decides who owns a slot without an assignment;
+    replaced; `assignments` lists the ranges. The fallback decides who owns a slot without an assignment;
     without a fallback the slot is a hole, and its keys wait.
 
     A consumer that joins with `add` takes part in the fallback; without one it owns nothing until it is assigned
@@ -135,7 +135,7 @@ class AssignedRanges(_Pieces):
 
     Complexity:
         O(log n) for each assignment that is given, and for each that it cuts or covers. O(n log n) to build the value,
-        n ranges and runs of the fallback; it is built when it is asked for.
+        n ranges and runs of the fallback; it is built when it is read.
 
     Source:
         Celeriant's AssignRange; differs: assignments do not pile up, slots without an owner are shown, and what moved
@@ -294,7 +294,7 @@ class AssignedRanges(_Pieces):
 
     @property
     def assignments(self) -> tuple[tuple[HashRange, str], ...]:
-        """The ranges as they stand, in slot order: split where later ones cut them, never joined by themselves."""
+        """The ranges in slot order: split where later ones cut them, never joined by themselves."""
         return tuple((HashRange(start, stop), owner) for start, stop, owner in self._pieces)
 
     def unowned(self) -> tuple[HashRange, ...]:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Placement(Protocol):
-    """A builder of placements: consumers come and go, and `ranges` is the value that says who owns what.
+    """A builder of placements: consumers come and go, and `ranges` is the value: the owner of each slot.
 
     A call that raises has changed nothing. Not thread-safe.
 
@@ -71,7 +71,7 @@ class Placement(Protocol):
 
 
 class PlacementBuilder(ABC):
-    """A builder of placements. Each kind adds its state, and says how the value is built from it."""
+    """A builder of placements. Each kind adds its state, and builds the value from it."""
 
     __slots__ = ("_consumers", "_key_hash", "_ranges", "_slot_bits")
 

@@ -1,4 +1,4 @@
-"""The placement value: who owns which slot, as half-open ranges of slots, and what a change of owners moved.
+"""The placement value: the owner of each slot, half-open ranges of slots, and what a change of owners moved.
 
 Every way to build a placement (a consistent ring, split ranges, ranges assigned by hand, buckets) ends in the same
 immutable `RangeMap`. Looking up an owner, listing shares and telling two placements apart are written once, here.
@@ -167,8 +167,8 @@ class RangeMap:
     """The owner of each slot: an immutable value.
 
     Slots without an owner are holes; their owner is None. Neighbouring ranges of one owner are one run, so two maps
-    that answer alike are equal however they were built. The slots form a circle for `walk`; runs are never joined over
-    its seam.
+    with the same owners are equal however they were built. The slots form a circle for `walk`; runs are never joined
+    over its seam.
 
     Args:
         assignments: Ranges and their owners, in any order.
@@ -352,7 +352,7 @@ class RangeMap:
         return self._runs[bisect_right(self._stops, self._function(data) >> self._shift)]
 
     def finder(self) -> Callable[[bytes], str | None]:
-        """Return `owner_of` as a function of ``bytes`` only, which takes half the time when millions are asked.
+        """Return `owner_of` as a function of ``bytes`` only, which takes half the time for millions of keys.
 
         Returns:
             A function of the bytes of a key to the name of its owner, or None in a hole.
@@ -385,7 +385,7 @@ class RangeMap:
         owner = runs[index]
         missing = len(self._owners)
         if owner is not None:
-            yield owner  # mostly the only one that is asked for, so nothing is set up before it
+            yield owner  # mostly the only one that is read, so nothing is set up before it
             missing -= 1
         seen = {owner, None}
         while missing:

@@ -1,7 +1,7 @@
 """The points of a ring, the owners of slots among them, and what a change of points moved.
 
-A ring changes at the points of one consumer. So its map finds owners among the points at first, and derives its runs
-once so many were asked for that this pays; and what moved is worked out at those points only, if it is read.
+A ring changes at the points of one consumer. So its map looks for owners among the points at first, and derives its
+runs after so many lookups that this pays; and what moved is worked out at those points only, if it is read.
 """
 
 from bisect import bisect_left, insort
