@@ -945,6 +945,11 @@ class Judge:
         else:
             self.check(any(isinstance(one, Ignored) for one in effects), "unblock_offset", effects)
 
+    def made_park(self, effects: list[Any], offset: int) -> None:
+        book = self.books.get(offset)
+        blocked = book is not None and book.blocked
+        self.check(blocked == any(isinstance(one, Settled) for one in effects), "park", effects)
+
     def made_redrive(self, effects: list[Any], key: Any, letters: Iterable[tuple[int, int, object]]) -> None:
         key = key.encode() if isinstance(key, str) else key
         refused = {one.offset: one.reason for one in effects if isinstance(one, Ignored)}
