@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from keyshared.testing import Claims, HistoryFileError, check_file, check_history, check_logs, files, write_jsonl
+from keyshared.testing import (
+    Claims,
+    ClaimsError,
+    HistoryFileError,
+    check_file,
+    check_history,
+    check_logs,
+    files,
+    write_jsonl,
+)
 from keyshared.testing.__main__ import main
 from keyshared.testing.history import Acked, AtRest, Connected, Delivered, Event, Nacked, Published, Quiet, Unclear
 
@@ -80,6 +89,13 @@ def test_no_more_is_shown_than_was_asked_for_and_all_is_counted(
     assert str(report).endswith("\n... and 1 violations more")
     monkeypatch.setattr(files, "_MOST_KEPT", 1)
     assert (len(check_file(path, CLAIMS).violations), check_file(path, CLAIMS).found) == (1, 2)
+
+
+def test_nothing_but_the_table_may_be_asked_for_and_not_less(tmp_path: Path) -> None:
+    path = written(tmp_path / "broken.jsonl", BROKEN)
+    assert check_file(path, CLAIMS, most=0).violations == check_logs([], [path], CLAIMS, most=0).violations == ()
+    with pytest.raises(ClaimsError, match="most is -1; it must be at least 0"):
+        check_file(path, CLAIMS, most=-1)
 
 
 def test_keys_are_counted_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
