@@ -209,13 +209,6 @@ BY_HAND = {
     ("buckets/batcher.py", "size"),
     ("buckets/batcher.py", "bucket_hash"),
     ("leases/answers.py", "lease_id"),
-    ("buckets/layout.py", "bucket hash"),
-    ("draining.py", "consumer"),
-    ("draining.py", "count"),
-    ("draintracker/tracker.py", "messages"),
-    ("draintracker/pending_acks.py", "messages"),
-    ("draintracker/pending_acks.py", "remaining"),
-    ("segments/map.py", "segment hash"),
     ("simulate/summary.py", "row"),
 }
 

@@ -9,9 +9,10 @@ Many keys may share a hash, so a key may wait for another key's messages. `KeySh
 such collisions.
 """
 
+from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from keyshared._checks import check_int, require
+from keyshared._checks import check_int, check_text, require
 from keyshared.errors import ArgumentError, MisuseError, shown
 
 __all__ = ["DEFAULT_UNSET_HASH", "DrainingEntry", "DrainingHash", "DrainingHashes", "DrainingStats"]
@@ -126,7 +127,7 @@ class DrainingHashes:
         if unset_hash is not None:
             check_int("unset_hash", unset_hash)
         self._unset = unset_hash
-        self._drains: dict[int, DrainingHash] = {}
+        self._drains: OrderedDict[int, DrainingHash] = OrderedDict()
         self._cleared: dict[str, int] = {}
         self._batch_level = 0
         self._batched: dict[int, None] = {}
@@ -245,6 +246,11 @@ class DrainingHashes:
         """Return the live drain of a hash; None if the hash does not drain."""
         return self._drains.get(hash_)
 
+    @property
+    def oldest(self) -> DrainingHash | None:
+        """The live drain that began first; None if nothing drains. O(1)."""
+        return next(iter(self._drains.values()), None)
+
     def __len__(self) -> int:
         return len(self._drains)
 
@@ -273,11 +279,9 @@ class DrainingHashes:
 
     def _checked(self, consumer: object, hash_: int, count: int) -> DrainingHash | None:
         """Check the arguments, and find the drain."""
-        if type(consumer) is not str or not consumer:
-            raise ArgumentError("consumer", consumer, "be a non-empty str")
+        check_text("consumer", consumer)
         check_int("hash_", hash_)
-        if type(count) is not int or count < 1:
-            raise ArgumentError("count", count, "be an int of at least 1")
+        check_int("count", count, 1)
         return self._drains.get(hash_)
 
     def _end(self, drain: DrainingHash) -> None:

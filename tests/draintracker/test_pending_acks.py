@@ -62,27 +62,10 @@ def test_a_walk_goes_up_through_the_positions() -> None:
 # Removing
 
 
-@pytest.mark.parametrize(("hash_", "remaining"), [(7, 2), (8, 1)])
-def test_an_entry_that_is_not_as_believed_stays(hash_: int, remaining: int) -> None:
-    acks = pending(*THREE)
-    assert acks.remove_matching((2, 5), hash_, remaining) is None
-    assert acks.remove_matching((9, 9), 7, 1) is None
-    assert 3 == len(acks)
-
-
-def test_an_entry_that_is_as_believed_goes() -> None:
-    acks = pending(*THREE)
-    assert PendingAck((2, 5), 7) == acks.remove_matching((2, 5), 7, 1)
-    assert 2 == len(acks)
-
-
 def test_closing_answers_everything_in_order_and_once() -> None:
     acks = pending(*THREE)
     assert [(1, 9), (2, 0), (2, 5)] == [ack.position for ack in acks.close()]
     assert [] == acks.close()
-
-
-# Batches acked in parts
 
 
 # Mistakes

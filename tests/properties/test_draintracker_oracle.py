@@ -8,7 +8,7 @@ to be the same.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -34,8 +34,7 @@ from keyshared.draintracker import (
     Returned,
     SendReceipt,
 )
-from keyshared.draintracker.tracker import _Consumer
-from keyshared.placement import RangeMap
+from keyshared.placement import Moved, RangeMap
 
 NAMES = ("a", "b", "c")
 BITS = 2
@@ -446,14 +445,15 @@ class LateEntriesStillCount(DrainTracker):
 class AnOldDeadlineCounts(DrainTracker):
     """A hash that came home and moved again is handed over at the deadline of its first drain."""
 
-    def _start(self, holder: _Consumer, hash_: int) -> None:
-        super()._start(holder, hash_)
-        drain = self._draining.entry(hash_)
-        assert drain is not None
-        self._first: dict[tuple[str, int], int]
-        if not hasattr(self, "_first"):
-            self._first = {}
-        drain.since_ms = self._first.setdefault((holder.name, hash_), drain.since_ms)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._first: dict[tuple[str, int], int] = {}
+
+    def _move(self, owners: RangeMap, moved: list[Moved]) -> tuple[int, ...]:
+        unblocked = super()._move(owners, moved)
+        for drain in self._draining._drains.values():
+            drain.since_ms = self._first.setdefault((drain.holder, drain.hash), drain.since_ms)
+        return unblocked
 
 
 BROKEN = [

@@ -38,10 +38,6 @@ class Model:
     def remove(self, step: Step) -> PendingAck | None:
         return self.acks.pop(step.position, None)
 
-    def remove_matching(self, step: Step) -> PendingAck | None:
-        known = self.acks.get(step.position)
-        return self.remove(step) if known and known[1:3] == (step.hash, step.number) else None
-
     def reduce_remaining(self, step: Step) -> int | None:
         known = self.acks.get(step.position)
         if known is None:
@@ -62,7 +58,6 @@ class Model:
 CALLS: dict[str, Callable[[PendingAcks, Step], object]] = {
     "add": lambda acks, step: acks.add(step.position, step.hash, step.number, generation=step.number),
     "remove": lambda acks, step: acks.remove(step.position),
-    "remove_matching": lambda acks, step: acks.remove_matching(step.position, step.hash, step.number),
     "reduce_remaining": lambda acks, step: acks.reduce_remaining(step.position, step.number),
     "remove_up_to": lambda acks, step: acks.remove_up_to(step.position),
     "remove_hash": lambda acks, step: acks.remove_hash(step.hash),

@@ -108,7 +108,7 @@ def of_pending(choose: Choose, step: int) -> list[Call]:
     slot, position = choose(range(3)), choose(range(step + 1))
     return [
         *[call("add", step, slot, choose([1, 2]))] * 4,
-        *[call("remove", position), call("remove_matching", position, slot, 1), call("reduce_remaining", position, 1)],
+        *[call("remove", position), call("reduce_remaining", position, 1)],
         *[call("remove_up_to", choose(range(1 + step // 4))), call("remove_hash", slot)],
         *([call("clear"), call("close")] if choose(range(8)) == 0 else []),
     ]
@@ -300,7 +300,7 @@ SUBJECTS = {
     ),
     "PendingAcks": Subject(
         PendingAcks,
-        inputs("add", "remove", "remove_matching", "reduce_remaining", "remove_up_to", "remove_hash", "clear", "close"),
+        inputs("add", "remove", "reduce_remaining", "remove_up_to", "remove_hash", "clear", "close"),
         of_pending,
         {**SLOTS, "position": [0, 3], "start": [0], "stop": [4]},
     ),

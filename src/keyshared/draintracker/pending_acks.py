@@ -89,8 +89,7 @@ class PendingAcks:
         check_position(position)
         check_int("hash_", hash_)
         check_int("generation", generation)
-        if type(remaining) is not int or remaining < 0:
-            raise ArgumentError("remaining", remaining, "be an int of at least 0")
+        check_int("remaining", remaining, 0)
         if self._closed:
             return False
         if position in self._acks:
@@ -106,14 +105,6 @@ class PendingAcks:
             self._take(ack)
         return ack
 
-    def remove_matching(self, position: Position, hash_: int, remaining: int) -> PendingAck | None:
-        """Remove an entry and return it, if it has this hash and so many unacked messages; else None. O(log n)."""
-        ack = self._acks.get(position)
-        if ack is None or (ack.hash, ack.remaining) != (hash_, remaining):
-            return None
-        self._take(ack)
-        return ack
-
     def reduce_remaining(self, position: Position, messages: int) -> int | None:
         """Count some messages of an entry as acked; it stays pending, even with none left. O(1).
 
@@ -123,8 +114,7 @@ class PendingAcks:
         Raises:
             ArgumentError: ``messages`` is not an int of at least 1. Nothing was changed.
         """
-        if type(messages) is not int or messages < 1:
-            raise ArgumentError("messages", messages, "be an int of at least 1")
+        check_int("messages", messages, 1)
         ack = self._acks.get(position)
         if ack is None:
             return None

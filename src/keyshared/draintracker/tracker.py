@@ -1,5 +1,7 @@
 """Unacked entries, owners of hashes and drains in one, for brokers that know hashes and no keys.
 
+The draining hashes themselves, and their counts, are in `keyshared.draining`.
+
 PIP-379 counts, beside the records of unacked messages, how many of them each draining hash waits for. Pulsar lost
 counts when a hash returned to its old owner, and took acks of an earlier drain for acks of a later one. Here one object
 keeps both, so that a hash drains exactly while a consumer that does not own it has unacked entries of it.
@@ -8,9 +10,7 @@ A change of owners looks only at the slots that moved: at the old owner's pendin
 drain, and at the new owner's, whose drain ends.
 """
 
-from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
 from keyshared._checks import check_int, check_kind, check_text, checked_now, require
 from keyshared.draining import DrainingHash, DrainingHashes, DrainingStats
@@ -28,8 +28,6 @@ from keyshared.errors import ArgumentError, ClockError, ConsumerExistsError, Unk
 from keyshared.placement.range_map import Moved, RangeMap
 
 __all__ = ["DrainTracker"]
-
-_SLACK: Final = 64  # ended drains that the list of deadlines may keep beyond one for each live drain
 
 
 class _Consumer:
@@ -82,7 +80,7 @@ class DrainTracker:
         SendReceipt(consumer='b', position=(3, 1), generation=2)
     """
 
-    __slots__ = ("_consumers", "_draining", "_generation", "_now", "_owners", "_timed", "_timeout_ms")
+    __slots__ = ("_consumers", "_draining", "_generation", "_now", "_owners", "_timeout_ms")
 
     def __init__(self, owners: RangeMap, *, drain_timeout_ms: int | None = None, now_ms: int = 0) -> None:
         check_kind("owners", owners, RangeMap)
@@ -95,7 +93,6 @@ class DrainTracker:
         self._now = now_ms
         self._consumers = {name: _Consumer(name) for name in owners.owners}
         self._draining = DrainingHashes(unset_hash=None)
-        self._timed: deque[DrainingHash] = deque()  # drains with a deadline, in that order; some may have ended
         self._generation = 0
 
     def add_consumer(self, consumer: str, owners: RangeMap, *, now_ms: int | None = None) -> OwnersChanged:
@@ -185,8 +182,7 @@ class DrainTracker:
                 another hash.
         """
         check_position(position)
-        if type(messages) is not int or messages < 1:
-            raise ArgumentError("messages", messages, "be an int of at least 1")
+        check_int("messages", messages, 1)
         holder = self._consumers.get(consumer)
         known = None if holder is None else holder.pending.get(position)
         if known is not None and known.hash != hash_:
@@ -286,17 +282,16 @@ class DrainTracker:
         """
         self._now = now = checked_now(now_ms, self._now)
         handed_over: list[HandedOver] = []
-        while (due := self.next_deadline_ms()) is not None and due <= now:
-            handed_over.append(self._hand_over(self._timed.popleft()))
+        oldest = self._draining.oldest
+        while self._timeout_ms is not None and oldest is not None and oldest.since_ms + self._timeout_ms <= now:
+            handed_over.append(self._hand_over(oldest))
+            oldest = self._draining.oldest
         return handed_over
 
     def next_deadline_ms(self) -> int | None:
-        """Return when `handle_timeout` has something to do; None if never. O(1) amortised."""
-        while self._timed and not self._is_live(self._timed[0]):
-            self._timed.popleft()
-        if self._timeout_ms is None or not self._timed:
-            return None
-        return self._timed[0].since_ms + self._timeout_ms
+        """Return when `handle_timeout` has something to do; None if never. O(1)."""
+        oldest = self._draining.oldest
+        return None if self._timeout_ms is None or oldest is None else oldest.since_ms + self._timeout_ms
 
     @property
     def owners(self) -> RangeMap:
@@ -369,10 +364,6 @@ class DrainTracker:
             "a hash drains exactly while a consumer holds entries of it and does not own it, and waits for these",
         )
         require(set(self._consumers).issuperset(self._owners.owners), "every owner is connected")
-        timed = [drain for drain in self._timed if self._is_live(drain)]
-        require([drain.since_ms for drain in timed] == sorted(drain.since_ms for drain in timed), "deadlines in order")
-        expected = set() if self._timeout_ms is None else set(drains)
-        require({drain.hash for drain in timed} == expected, "every drain has a deadline, if there are any")
 
     def _checked_moves(
         self, owners: RangeMap, *, joining: str | None = None, leaving: str | None = None
@@ -392,17 +383,10 @@ class DrainTracker:
             loser = None if old is None else self._consumers.get(old)  # it may have just left
             if loser is not None:
                 for hash_ in loser.pending.hashes_between(start, stop):
-                    self._start(loser, hash_)
+                    self._draining.add(loser.name, hash_, loser.pending.count(hash_), since_ms=self._now)
             if new is not None:
                 unblocked += self._come_home(self._consumers[new], start, stop)
         return tuple(unblocked)
-
-    def _start(self, holder: _Consumer, hash_: int) -> None:
-        drain = self._draining.add(holder.name, hash_, holder.pending.count(hash_), since_ms=self._now)
-        if self._timeout_ms is not None:
-            if len(self._timed) > 2 * len(self._draining) + _SLACK:  # or one stuck hash would keep all ended drains
-                self._timed = deque(filter(self._is_live, self._timed))
-            self._timed.append(drain)
 
     def _come_home(self, owner: _Consumer, start: int, stop: int) -> list[int]:
         """End the drains of hashes that their holder owns again; return those that were refused to a consumer."""
@@ -425,6 +409,3 @@ class DrainTracker:
         self._end(hash_, closing=True)
         owner = self._owners.owner(hash_)
         return HandedOver(hash_, holder.name, owner, tuple(entries), drain.refused, drain.since_ms)
-
-    def _is_live(self, drain: DrainingHash) -> bool:
-        return self._draining.entry(drain.hash) is drain
