@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from keyshared._checks import check_int, check_offset
 from keyshared.dispatcher import KeySharedDispatcher
@@ -123,9 +123,7 @@ class OutcomeHost(Host):
 
     def _make(self, command: Command) -> list[Effect]:
         """Make a call; a message that waits can be gone, too."""
-        effects, offset = self.make(command), command.offset
-        if offset is None:
-            return effects
+        effects, offset = self.make(command), cast("int", command.offset)  # of these two the call has taken it
         if command.command == "gone" and offset in self.unread:
             effects.extend(self._skip(offset))
         elif command.command == "truncate":
