@@ -8,8 +8,8 @@ from tests.leasing import lease_config
 
 from keyshared.effects import DeadLetter, Effect, Load, Released, ReleaseReason
 from keyshared.leases.config import LeaseConfig
+from keyshared.leases.lease import InvalidHandle, InvalidReservation, LeaseAnswer, NothingToLease
 from keyshared.leases.queue import LeaseQueue
-from keyshared.leases.values import InvalidHandle, InvalidReservation, LeaseAnswer, NothingToLease
 from keyshared.ring import HashRing
 from keyshared.testing import history as past
 from keyshared.testing.dispatcher import owners_told, told_of

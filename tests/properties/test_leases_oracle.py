@@ -42,7 +42,7 @@ from keyshared.leases import (
     LeaseQueue,
     NothingToLease,
     Reservation,
-    empty,
+    why_empty,
 )
 from keyshared.leases.table import LeaseTable
 from keyshared.placement.assigned import AssignedRanges
@@ -484,7 +484,7 @@ def test_a_failure_that_leaves_the_rest_of_its_batch_out_is_found(monkeypatch: p
 
 @pytest.mark.interpreted("changes a name of a module")
 def test_who_asks_why_and_hears_of_tokens_that_were_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(empty, "_belongs_to", lambda *_: False)
+    monkeypatch.setattr(why_empty, "_belongs_to", lambda *_: False)
     assert None is not first_fault(Real, range(400), TENANTS)
 
 

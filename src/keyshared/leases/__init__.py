@@ -12,8 +12,7 @@ asks next; messages of one key are leased in order.
 """
 
 from keyshared.leases.config import DEFAULT_MAX_DELIVERY_ATTEMPTS, DEFAULT_RESERVATION_TIMEOUT_MS, LeaseConfig
-from keyshared.leases.queue import LeaseQueue
-from keyshared.leases.values import (
+from keyshared.leases.lease import (
     Duplicate,
     EmptyReason,
     Handle,
@@ -28,6 +27,7 @@ from keyshared.leases.values import (
     Produced,
     Reservation,
 )
+from keyshared.leases.queue import LeaseQueue
 
 __all__ = [
     "DEFAULT_MAX_DELIVERY_ATTEMPTS",

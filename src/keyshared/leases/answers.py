@@ -20,8 +20,8 @@ from keyshared.dispatcher import NO_ITEM, Receipt, StoredLetter
 from keyshared.effects import Effect, Ignored, Item
 from keyshared.errors import ArgumentError
 from keyshared.hashing import Key, key_bytes
+from keyshared.leases.lease import Handle, InvalidHandle, InvalidHandleReason, LeaseAnswer
 from keyshared.leases.table import LeaseTable
-from keyshared.leases.values import Handle, InvalidHandle, InvalidHandleReason, LeaseAnswer
 
 __all__ = ["LeaseAnswers"]
 

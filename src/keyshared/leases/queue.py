@@ -25,9 +25,7 @@ from keyshared.glob import KeyFilter
 from keyshared.hashing import Key
 from keyshared.leases.answers import LeaseAnswers
 from keyshared.leases.config import LeaseConfig
-from keyshared.leases.empty import capacity_of, has_too_many_holes, why_empty
-from keyshared.leases.table import Grant, LeaseTable
-from keyshared.leases.values import (
+from keyshared.leases.lease import (
     Duplicate,
     EmptyReason,
     InvalidReservation,
@@ -37,6 +35,8 @@ from keyshared.leases.values import (
     Produced,
     Reservation,
 )
+from keyshared.leases.table import Grant, LeaseTable
+from keyshared.leases.why_empty import capacity_of, has_too_many_holes, why_empty
 from keyshared.placement.assigned import AssignedRanges
 from keyshared.placement.protocol import Placement, check_name
 from keyshared.placement.range_map import Weight

@@ -16,7 +16,7 @@ from keyshared._core.reader import EPOCH_BITS, Reader
 from keyshared._core.records import Consumer, Entry
 from keyshared._core.timers import Duties, Duty, Stage
 from keyshared.effects import ReleaseReason
-from keyshared.leases.values import InvalidReservation, InvalidReservationReason, Leased
+from keyshared.leases.lease import InvalidReservation, InvalidReservationReason, Leased
 
 __all__ = ["Grant", "LeaseTable"]
 

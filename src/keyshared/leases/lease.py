@@ -1,4 +1,4 @@
-"""The values that calls of a lease queue return."""
+"""Leases, reservations, and everything else that calls of a lease queue return."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -8,8 +8,8 @@ from keyshared._core.machine import Machine
 from keyshared._core.records import Consumer
 from keyshared._core.values import Blocking, Outstanding
 from keyshared.effects import BlockReason
+from keyshared.leases.lease import EmptyReason, NothingToLease
 from keyshared.leases.table import LeaseTable
-from keyshared.leases.values import EmptyReason, NothingToLease
 
 __all__ = ["capacity_of", "has_too_many_holes", "why_empty"]
 
