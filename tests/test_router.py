@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.alphabet import AlphabetRing
 
@@ -63,6 +63,8 @@ def test_keys_of_a_consumer_that_only_the_placement_knows_go_nowhere() -> None:
     made = KeyRouter(AlphabetRing(["bob"]))
     made.add_consumer("ann")
 
+    with pytest.raises(UnknownConsumerError):
+        made.set_weight("bob", 2)
     assert ["ann", None] == [made.route(key) for key in ("a", "b")]
     made.add_consumer("bob")
     assert "bob" == made.route("b")
@@ -271,7 +273,19 @@ def step_fast(fast: KeyRouter, step: tuple[Any, ...]) -> object:
         return type(error)
 
 
+EVERY_STEP: list[tuple[Any, ...]] = [
+    *[("add", name, (), 1) for name in ("ann", "bob", "cat")],
+    *[("set_full", "bob"), ("set_inactive", "bob"), ("route", b"b"), ("route", None), ("set_active", "bob")],
+    *[("route", b"b"), ("set_ready", "bob"), ("route", b"b"), ("route", None), ("route", None), ("route", None)],
+    *[("set_full", "bob"), ("set_inactive", "bob"), ("remove", "bob"), ("route", b"b"), ("remove", "bob")],
+    *[("add", "bob", ("b*",), 1), ("route", b"b"), ("set_weight", "ann", 3), ("set_filters", "bob", ("*",))],
+    *[("set_inactive", name) for name in ("ann", "bob", "cat")],
+    *[("route", b"b"), ("route", None), ("set_active", "ann"), ("route", b"c"), ("set_inactive", "dan")],
+]
+
+
 @given(steps)
+@example(EVERY_STEP)
 def test_it_answers_as_one_that_searches_everything_every_time(plan: list[tuple[Any, ...]]) -> None:
     fast, slow = KeyRouter(AlphabetRing()), SlowRouter()
     for step in plan:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from keyshared._checks import check_kind, check_members
 from keyshared._core.routing import Routing
-from keyshared.errors import ConsumerExistsError, InvariantError, UnknownConsumerError
+from keyshared.errors import InvariantError, UnknownConsumerError
 from keyshared.glob import KeyFilter
 from keyshared.hashing import Key, key_bytes
 from keyshared.placement.protocol import Placement
@@ -82,8 +82,6 @@ class KeyRouter:
             ('c1', None)
         """
         check_kind("name", name, str)
-        if name in self._routing.filters:
-            raise ConsumerExistsError(name)
         self._routing.join(name, KeyFilter(filters), weight)
         self._update_turn(name)
 
@@ -207,11 +205,10 @@ class KeyRouter:
         return name not in self._away and name not in self._full and self._routing.filters[name].takes_keyless
 
     def _update_turn(self, name: str) -> None:
-        # A consumer that may still get them keeps its turn: the same report twice must not push it back.
-        if not self._takes_keyless(name):
+        if self._takes_keyless(name):
+            self._turns.setdefault(name)  # keeps the turn that it has: the same report twice must not push it back
+        else:
             self._turns.pop(name, None)
-        elif name not in self._turns:
-            self._turns[name] = None
 
     def _next_turn(self) -> str | None:
         if not self._turns:
