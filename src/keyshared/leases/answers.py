@@ -230,8 +230,7 @@ class LeaseAnswers(Queries[Item]):
         """
         given = listed_letters(letters)  # first: reading them may call this queue
         now = checked_now(now_ms, self._machine.now)
-        data = self._lane_key(key)
-        effects = self._machine.redrive(data, checked_letters(given, self._machine.config), now)
+        effects = self._machine.redrive(self._lane_key(key), checked_letters(given, self._machine.config), now)
         ignored = [effect for effect in effects if isinstance(effect, Ignored)]
         return self._then_time(ignored, effects[len(ignored) :], now)
 

@@ -5,7 +5,6 @@ in its snapshot. The core decides who may get what, and why; the table only know
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -231,7 +230,9 @@ class LeaseTable(Feature):
         """Raise `InvariantError` if this is not exactly what the core has open. For tests; O(n)."""
         consumers = self.machine.members.values()
         opened = {(consumer.name, offset): entry for consumer in consumers for offset, entry in consumer.open.items()}
-        covered = _covered_by(self._grants.values())
+        covered = {
+            (grant.consumer, offset): entry for grant in self.grants() for offset, entry in grant.entries.items()
+        }
         require(covered == opened, "what is in flight is covered by one grant of its consumer")
         found = {(grant.consumer, offset): grant.entries[offset] for offset, grant in self.by_offset.items()}
         require(found == covered, "grants cover what they are found by")
@@ -241,10 +242,6 @@ class LeaseTable(Feature):
         require(reserved == self.machine.endings.reserved, "the core knows what is only reserved")
         require(list(self._grants) == sorted(self._grants), "ids rise")
         require(all(map(self._was_given, self._grants)), "a grant has an id that was given")
-
-
-def _covered_by(grants: Iterable[Grant]) -> dict[tuple[str, int], Entry]:
-    return {(grant.consumer, offset): entry for grant in grants for offset, entry in grant.entries.items()}
 
 
 def _failures(entry: Entry) -> int:
