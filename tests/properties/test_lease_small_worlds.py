@@ -268,6 +268,7 @@ def test_an_answer_that_asks_for_what_has_ended_is_found(monkeypatch: pytest.Mon
         explore(*WORLDS["an end within the call"])
 
 
+@pytest.mark.interpreted("changes a method of a class")
 def test_a_group_that_opens_and_wakes_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Window, "_serve_remembered", lambda *_: None)
     monkeypatch.setattr(Groups, "check_invariants", lambda _: None)
