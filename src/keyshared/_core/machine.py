@@ -258,7 +258,12 @@ class Machine(Clock):
             return self.wake(now) if ignored is None else [ignored]
         window, outbox = self.window, self.outbox
         following = window.ack(entry)
-        if not self._is_plain or window.granted or window.emptied or (outbox.paused and outbox.may_resume):
+        if (
+            not self._is_plain
+            or window.granted
+            or window.emptied
+            or (outbox.paused and window.loaded <= outbox.resume_at)
+        ):
             if following is not None:
                 window.granted.append(following)
             return outbox.finish(now)

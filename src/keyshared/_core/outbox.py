@@ -50,6 +50,7 @@ class Outbox:
     Attributes:
         reported: The cursor of the last `CursorAdvanced`.
         paused: Whether there was no free slot after a call, and no `Resumed` since.
+        resume_at: A pause may end once no more messages are loaded; so an offer never ends one.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Outbox:
         self._on_deliver = tuple(each.delivered for each in chosen if overrides(each, "delivered"))
         self._sessions = next((each for each in chosen if isinstance(each, Sessions)), None)
         self._ack_timeout_ms = ack_timeout_ms
-        self._resume_at = window.capacity - max(1, window.capacity // 4)
+        self.resume_at = window.capacity - max(1, window.capacity // 4)
         self._looks_ahead = admission.looks_ahead
         self.reported: int | None = None
         self.paused = False
@@ -83,11 +84,6 @@ class Outbox:
     def is_plain(self) -> bool:
         """Whether no feature looks at the end of each call."""
         return not self._finishers
-
-    @property
-    def may_resume(self) -> bool:
-        """Whether so many payloads are gone that a pause may end; an offer never ends one."""
-        return self._window.loaded <= self._resume_at
 
     def resume(self, *, paused: bool) -> None:
         """Begin with a state that the host knows: between none and a quarter free, a pause is as it was."""
@@ -115,7 +111,7 @@ class Outbox:
             self.reported = cursor.safe_cursor
             out.append(_new(CursorAdvanced, (cursor.safe_cursor,)))
         if self.paused:
-            if self.may_resume:
+            if window.loaded <= self.resume_at:
                 self._resume_if_roomy(out)
         else:
             is_full = window.loaded >= window.capacity or cursor.outstanding >= window.max_tracked
