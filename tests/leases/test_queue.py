@@ -266,6 +266,14 @@ class TestHandles:
         assert LeaseAnswer(answer, [expired(0, "ann", at_ms=100)]) == made.ack(0, held.id, now_ms=100)
 
 
+def test_a_lease_can_be_extended_by_a_millisecond() -> None:
+    made = queue("ann")
+    fill(made, "a1")
+    held = lease(made, "ann", now_ms=10)
+
+    assert LeaseAnswer(11, []) == made.extend(0, held.id, extend_ms=1)
+
+
 class TestOrderingRequired:
     """At most one consumer holds anything, and anybody may be that one."""
 
@@ -409,6 +417,7 @@ class TestTrim:
 
     def test_a_queue_that_begins_later_knows_what_is_settled(self) -> None:
         made = queue("ann", start=7, max_ack_holes=0)
+        assert invalid(7, 1, InvalidHandleReason.NOT_OFFERED) == made.ack(7, 1)
         assert (7, []) == (made.resume_offset, fill(made, "a1", "a2", start=5))
 
         assert [] == fill(made, "a3", start=7)
