@@ -406,7 +406,9 @@ def test_a_commit_that_fails_is_tried_again_with_what_is_true_then() -> None:
     assert isinstance(commit, Commit)
     engine.committed(commit, OSError("away"), now_ms=0)
     engine.ended(second, None, now_ms=50)
-    assert engine.advance(now_ms=99) == []
+    assert engine.advance(now_ms=98) == []
+    assert engine.hurry(), "there is something to commit"
+    assert engine.advance(now_ms=99) == [], "a drain does not shorten the delay"
     (again,) = engine.advance(now_ms=100)
     assert isinstance(again, Commit)
     assert again.position == 2
