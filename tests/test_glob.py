@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keyshared.errors import ArgumentError, KeyTypeError
-from keyshared.glob import MAX_PATTERN, Glob, KeyFilter
+from keyshared.glob import MAX_PATTERN, MAX_TRIED, Glob, KeyFilter
 
 
 @pytest.mark.parametrize(
@@ -198,3 +198,12 @@ def test_a_pattern_that_is_too_long_to_search_for_is_refused() -> None:
     for pattern in (f"*{half}{half}", f"*{half}{half}*", f"*{'a' * MAX_PATTERN}", f"{half}{half}?"):
         with pytest.raises(ArgumentError, match=r"have at most 256 characters, or no \? and no other star"):
             Glob(pattern)
+
+
+def test_a_filter_of_too_many_patterns_to_try_is_refused() -> None:
+    tried = [f"*-{number}-*" for number in range(MAX_TRIED)]
+    quick = [f"eu-{number}" for number in range(1_000)] + [f"us-{number}-*" for number in range(1_000)]
+
+    assert KeyFilter(tried + quick).accepts("a-99-b")
+    with pytest.raises(ArgumentError, match="have at most 100 patterns that are neither one key nor a prefix"):
+        KeyFilter([*tried, "*-more-*"])

@@ -20,10 +20,13 @@ from keyshared._checks import check_kind, check_several
 from keyshared.errors import ArgumentError
 from keyshared.hashing import Key, key_bytes, required_key_bytes
 
-__all__ = ["MAX_PATTERN", "Glob", "KeyFilter"]
+__all__ = ["MAX_PATTERN", "MAX_TRIED", "Glob", "KeyFilter"]
 
 MAX_PATTERN: Final = 256
 """Characters of a pattern with ``?`` or stars, unless there is only one star, at the end."""
+
+MAX_TRIED: Final = 100
+"""Patterns of a filter that are neither one key nor a prefix: each of them is tried for a new key."""
 
 _ESCAPE: Final = "\\"
 _STAR: Final = "*"
@@ -121,7 +124,8 @@ class KeyFilter:
         danube_compat: As in `Glob`.
 
     Raises:
-        ArgumentError: A pattern is not one, or a single text was given instead of several.
+        ArgumentError: A pattern is not one, a single text was given instead of several, or more than `MAX_TRIED`
+            patterns are neither one key nor a prefix.
 
     Complexity:
         To accept: O(len(key)) for exact patterns and prefixes however many exact ones there are, and each other pattern
@@ -151,6 +155,9 @@ class KeyFilter:
             for glob in globs
             if glob.exact is None and glob.prefix is None
         )
+        if len(self._general) > MAX_TRIED:
+            needs = f"have at most {MAX_TRIED} patterns that are neither one key nor a prefix"
+            raise ArgumentError("patterns", self._patterns, needs)
         self._accepts_all = not globs or b"" in self._prefixes
 
     @property

@@ -55,6 +55,16 @@ class TestRestart:
         again.handle_timeout(now_ms=70)
         assert (70, {}) == (again.health().oldest_ms, again.health().ended)
 
+    def test_what_is_read_again_is_not_counted_again(self) -> None:
+        original = measured("ann")
+        original.offer(0, "a1")
+        original.offer(1, "b1")
+        original.ack(1, "ann", 1)
+        again = restored(original)
+        again.offer(0, "a1")
+        again.offer(1, "b1")
+        assert {Ending.ACKED: 1} == again.health().ended
+
 
 class TestNames:
     """The figures have the names that every host exports."""

@@ -531,7 +531,7 @@ class Window(Lanes):
         most = min(rule.batch, rule.limit, self.most_of_turn or rule.batch)
         while lane.open < most and consumer.free > 0:
             following = lane.next
-            if following is None or following.state != QUEUED or following.deadline is not None:
+            if following is None or following.state != QUEUED:
                 break
             if not all(quota.has_room for quota in rule.quotas):
                 break
