@@ -22,7 +22,7 @@ from keyshared.ring import HashRing
 SEEDS = range(60)
 LENGTH = 60
 BITS = 3  # few slots: keys share them, points are contested, and ranges run out
-PLACES = {"x": (0, 2), "y": (2, 5), "z": (5, 7), "w": (7, 8)}
+PLACES = {"x": (0, 2), "y": (2, 5), "z": (5, 7), "w": (7, 8), "stranger": (5, 7)}
 
 
 def pulsar_ring(names: Iterable[str]) -> Placement:
@@ -51,7 +51,7 @@ class Declared(ExclusiveRanges):
 
 def exclusive(names: Sequence[str]) -> Placement:
     """With all of them there from the start, because nobody could join otherwise."""
-    free = {name: [PLACES[name]] for name in names or PLACES}
+    free = {name: [PLACES[name]] for name in names or ("x", "y", "z", "w")}
     return Declared(free, key_hash=pulsar_range_hash(1 << BITS), slot_bits=BITS)
 
 

@@ -221,9 +221,9 @@ class BucketBatcher:
             raise SequenceOrderError(message.sequence_id, self._last)
         now = checked_now(now_ms, self._now)
         self._last = message.sequence_id
-        return self.put(message, now_ms=now)
+        return self._put(message, now_ms=now)
 
-    def put(self, message: BatchMessage, *, now_ms: int) -> list[EntryBatch]:
+    def _put(self, message: BatchMessage, *, now_ms: int) -> list[EntryBatch]:
         """Do as `add`, unchecked: for `keyshared.segments.SegmentProducer`, which has checked the message."""
         self._now = now_ms
         limits, full = self._limits, []

@@ -202,7 +202,8 @@ class SegmentProducer:
         lane = self._lanes.get(target.id)
         if lane is None:
             lane = self._lanes[target.id] = _Lane(target, self._limits)
-        return self._sending(lane, lane.batcher.put(message, now_ms=self._now))
+        full = lane.batcher._put(message, now_ms=self._now)  # noqa: SLF001  # it was checked here
+        return self._sending(lane, full)
 
     def _sending(self, lane: _Lane, entries: Iterable[EntryBatch]) -> list[PublishEntry]:
         publishes = [PublishEntry(lane.segment.id, entry) for entry in entries]
