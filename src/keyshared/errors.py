@@ -140,7 +140,7 @@ class ConfigError(ArgumentError):
 
 
 class SnapshotError(ArgumentError):
-    """A snapshot or token that is truncated, forged or of another version."""
+    """A snapshot or token that is truncated, damaged or of another version."""
 
 
 @dataclass(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""What an operator is told: one `Done` for each message, if it is asked for; ages and counts for monitoring.
+"""Reports for an operator: one `Done` for each message, if it is asked for; ages and counts for monitoring.
 
 When messages were offered is kept as marks, one for each second with an offer.
 """

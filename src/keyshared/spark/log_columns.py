@@ -1,4 +1,4 @@
-"""How the columns of a log are read: the messages of each topic-partition, on the clock of a group."""
+"""The columns of a log, and its messages by topic-partition on the clock of a group."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ _SHOWN: Final = 8
 
 
 class Need(NamedTuple):
-    """What a history must tell so that a promise is judged.
+    """A kind of event that a history must hold so that a promise is judged.
 
     Attributes:
         advice: What to write.
