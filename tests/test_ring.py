@@ -1,7 +1,7 @@
 """The hash ring as a builder: joins, leaves, weights, ties, and what it refuses."""
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -27,10 +27,6 @@ def _last_four_bits(data: bytes) -> int:
 
 
 TINY = KeyHash("tiny", 4, _last_four_bits)
-
-
-def _slots(moves: Sequence[Moved]) -> int:
-    return sum(move.stop - move.start for move in moves)
 
 
 def test_a_lone_consumer_owns_everything() -> None:

@@ -9,8 +9,6 @@ import pytest
 from keyshared.draintracker import PendingAck, PendingAcks, Position
 from keyshared.errors import ArgumentError, InvariantError
 
-EXTREMES = [0, 1, -1, 2**31 - 1, -(2**31), 2**63 - 1]
-
 
 def pending(*entries: tuple[Position, int]) -> PendingAcks:
     acks = PendingAcks()

@@ -9,7 +9,6 @@ from tests.kit.fault import Fault
 from tests.kit.small_broker import Message, SmallBroker
 
 from keyshared.testing import Promise
-from keyshared.testing.draw import KEYS
 
 __all__ = ["FAULTS"]
 
@@ -137,9 +136,9 @@ class EqualSpread(SmallBroker):
 
 
 FAULTS = (
-    Fault(CountsTwiceWhatComesHome, Promise.PROGRESS, "Pulsar #23845", keys=(b"a", b"b"), names=("c1", "c2")),
+    Fault(CountsTwiceWhatComesHome, Promise.PROGRESS, "Pulsar #23845"),
     Fault(AckDuringThePassUnblocks, Promise.KEY_ORDER, "Pulsar #23870"),
-    Fault(PointsThatCollide, Promise.MINIMAL_MOVE, "Pulsar #22050, #23315", keys=KEYS, names=("c1", "c11", "c111")),
+    Fault(PointsThatCollide, Promise.MINIMAL_MOVE, "Pulsar #22050, #23315"),
     Fault(NackedLetsNewerOnesPass, Promise.KEY_ORDER, "Pulsar, PIP-379"),
     Fault(EqualSpread, Promise.MINIMAL_MOVE, "Pulsar, PIP-486"),
 )

@@ -17,8 +17,6 @@ class Fault(NamedTuple):
     promise: Promise
     seen_in: str
     or_else: Promise | None = None  # what it breaks too, if the schedule shows that first
-    keys: tuple[bytes, ...] = ()  # with these it shows sooner, if it is a rare one
-    names: tuple[str, ...] = ()  # likewise
 
     @property
     def promises(self) -> set[Promise]:
@@ -35,13 +33,3 @@ class Fault(NamedTuple):
         """What is to find the fault."""
         driver = type(f"{self.name}Driver", (SmallDriver,), {"broker_class": self.broker})
         return type(f"{self.name}Machine", (SmallMachine,), {"driver_class": driver})
-
-    @property
-    def small_machine(self) -> type[KeySharedMachine]:
-        """The same in a small world, where a rare fault is found whatever the dice say."""
-        world: dict[str, object] = {}
-        if self.keys:
-            world["keys"] = self.keys
-        if self.names:
-            world["names"] = self.names
-        return type(self.machine.__name__, (self.machine,), world)

@@ -581,25 +581,6 @@ class TestSpill:
         unread = Blocking(BlockReason.LOADING)
         assert NothingToLease(EmptyReason.ACK_HOLES, 1, blocking=unread) == made.why_empty("ann")
 
-    def full_above_a_spilled_one(self, **config: Any) -> WatchedQueue:
-        """Message 1 is spilled, 2 and 4 fill the window, and too many holes let nothing but 1 go out."""
-        made = queue("ann", "bob", window=2, max_ack_holes=0, ranges=letters({"a-m": "ann", "n-z": "bob"}), **config)
-        assert [Spilled(1)] == fill(made, "a1", "b1")
-        first = lease(made, "ann", 1)
-        fill(made, "c1", start=2)
-        lease(made, "ann", 1)
-        made.ack(0, first.id)
-        fill(made, "d1", start=3)
-        third = lease(made, "ann", 1)
-        made.ack(3, third.id)
-        fill(made, "e1", start=4)
-        assert (0, 1, 1) == (
-            made.free_slots,
-            len(made.acked_ranges()),
-            made.stats().spilled,
-        )
-        return made
-
 
 class TestExpiredVersions:
     """Messages that a time to live or a cut log took away."""

@@ -91,9 +91,6 @@ class SlowSplit:
         return [self.line[0], *self.line[:-1]] if self.line else [None] * SIZE
 
 
-Compared = tuple[Any, Any, Callable[[], Owners]]
-
-
 def follow(placement: Any, model: Any, owners: Callable[[], Owners], changes: Changes) -> None:
     """Make all changes to both, and compare every slot and what moved after each."""
     for name in changes:

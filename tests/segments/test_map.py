@@ -19,7 +19,6 @@ from keyshared.errors import (
 from keyshared.placement import HashRange
 from keyshared.segments import Segment, SegmentMap, SegmentStats, assign_round_robin, buckets_for_budget
 
-ONE = BucketLayout.equal_width(1)
 FOUR = BucketLayout.equal_width(4)
 EIGHT = BucketLayout.equal_width(8)
 

@@ -11,12 +11,6 @@ from keyshared.subjects import NameIssue, NamePattern, NameProblem, NameTranslat
 FOUR = "{tenant}-{instance}-{environment}-{topic}"
 
 
-def reading(pattern: NamePattern, name: str) -> ParsedName:
-    parsed = pattern.parse(name)
-    assert isinstance(parsed, ParsedName)
-    return parsed
-
-
 def problem(answer: object) -> NameIssue:
     assert isinstance(answer, NameProblem)
     return answer.problem
