@@ -141,7 +141,6 @@ RUN = frozenset(["run.values"])
 # Unchecked, as their docstrings say: they take what the window or a cursor itself has made, or what was checked before.
 UNCHECKED = frozenset(
     [
-        "buckets.batcher.BucketBatcher.put",
         *("simulate.service.Sampled.duration_ms", "simulate.service.SampledAnswers.answer"),
         *(f"window.InFlightWindow.{name}" for name in ("move", "provide", "pull", "remove", "ripen", "settle")),
         *(
@@ -471,7 +470,6 @@ BY_NAME: dict[str, Make] = {
     "here": registry,
     "there": RegistryView,
     "histogram": lambda: {1: 5, 40000: 7},
-    "history": lambda: [row()],
     "hop": lambda: tree().hops()[0],
     "hops": lambda: tree().hops(),
     "id": lambda: 7,
@@ -502,7 +500,6 @@ BY_NAME: dict[str, Make] = {
     "nested": lambda: ["a", ["b", "c"]],
     "now_ms": lambda: 7,
     "number": lambda: 7,
-    "observed": dict,
     "offset": lambda: 5,
     "offsets": lambda: [1, 2],
     "older": segment_map,
@@ -514,7 +511,6 @@ BY_NAME: dict[str, Make] = {
     "parameter": lambda: "name",
     "partition": lambda: 0,
     "pattern": lambda: "a?*",
-    "pick": lambda: 0,
     "piece": lambda: HashRange(3, 9),
     "placement": lambda: HashRing(vnodes=3, slot_bits=4),
     "policy": AutoScale,
@@ -563,7 +559,6 @@ BY_NAME: dict[str, Make] = {
     "value": lambda: "v",
     "values": lambda: {"topic": "t", "kind": "k"},
     "version": lambda: 1,
-    "wanted": lambda: 1,
     "weight": lambda: 1,
 }
 
