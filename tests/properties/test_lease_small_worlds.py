@@ -126,14 +126,15 @@ def config(**other: Any) -> LeaseConfig:
 LAST = {"max_delivery_attempts": 1}
 MOST = 5_000  # states of a world; where there are more, something that only rises is taken for a part of the state
 WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
-    "one consumer": ("abcd", config(), (ask, answer)),
+    "one key more than slots": ("abc", config(), (ask, answer)),
+    "two keys more than slots": ("abcd", config(), (ask, answer)),
     "two consumers": ("aobpo", config(), (ask, answer)),
     "no keys": ("---", config(), (ask, answer)),
     "two of a key": ("aabab", config(max_in_flight_per_key=2, max_loaded_per_key=2), (ask, answer)),
     "one of a key in memory": ("aabbc", config(max_loaded_per_key=1, window=3), (ask, answer)),
     "one hole": ("abcde", config(max_ack_holes=1, max_tracked=4), (ask, answer)),
     "reservations": ("aboa", config(max_in_flight=2), (ask, reserve, wait)),
-    "expiry": ("aobp", config(max_in_flight_per_consumer=1), (ask, answer, expire)),
+    "expiry": ("aob", config(max_in_flight_per_consumer=1), (ask, answer, expire)),
     "an end within the call": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, late, wait, answer)),
     "dead letters": ("abcb", config(poison=Poison.DEAD_LETTER, **LAST), (ask, answer)),
     "quarantine": ("ababc", config(poison=Poison.DEAD_LETTER, quarantine=True, **LAST), (ask, answer)),
@@ -149,7 +150,8 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
         (ask_for_more, answer, through, wait, crash),
     ),
     "later": ("aab", config(poison=Poison.DEAD_LETTER), (ask, answer, later, wait)),
-    "blocked": ("abcb", config(poison=Poison.BLOCK, archive_blocked=True, **LAST), (ask, answer, free)),
+    "blocked": ("bcb", config(poison=Poison.BLOCK, archive_blocked=True, **LAST), (ask, answer, free)),
+    "blocked with room": ("abcb", config(poison=Poison.BLOCK, archive_blocked=True, **LAST), (ask, answer, free)),
     "consumers come and go": ("aob", config(), (ask, answer, leave)),
     "keys move": ("acb", config(), (ask, answer, move)),
     "runs move": ("acb", config(unit=DrainUnit.RANGE), (ask, answer, move)),
@@ -193,8 +195,8 @@ WORLDS: dict[str, tuple[str, LeaseConfig, tuple[Inputs, ...]]] = {
     ),
 }
 BIG = {
-    *("two consumers", "one hole", "expiry", "quarantine", "consumers come and go", "crashes", "batches that move"),
-    "tenants that reserve",
+    *("two consumers", "one hole", "quarantine", "consumers come and go", "crashes", "batches that move"),
+    *("tenants that reserve", "two keys more than slots", "blocked with room"),
 }
 """More than a thousand states each; `test_lease_schedules` meets what they are about by chance every time."""
 
