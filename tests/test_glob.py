@@ -196,8 +196,13 @@ def test_a_pattern_that_is_too_long_to_search_for_is_refused() -> None:
     assert Glob("a" * 2_000).matches("a" * 2_000)
     assert Glob(f"{'a' * 2_000}*").matches("a" * 2_001)
     for pattern in (f"*{half}{half}", f"*{half}{half}*", f"*{'a' * MAX_PATTERN}", f"{half}{half}?"):
-        with pytest.raises(ArgumentError, match=r"have at most 256 characters, or no \? and no other star"):
+        with pytest.raises(ArgumentError, match=r"have at most 256 characters, or no \? and no other stars"):
             Glob(pattern)
+
+
+def test_stars_at_the_end_only_are_a_prefix() -> None:
+    found = [Glob(pattern).prefix for pattern in ("ab*", "ab**", "**", "a*b*", "ab?*", "ab")]
+    assert found == [b"ab", b"ab", b"", None, None, None]
 
 
 def test_a_filter_of_too_many_patterns_to_try_is_refused() -> None:

@@ -143,7 +143,7 @@ class KeyEnd(StrEnum):
 
 
 class SettleReason(StrEnum):
-    """What settled a message other than the ack of its current attempt."""
+    """An event other than the ack of its current attempt that settled a message."""
 
     LATE_ACK = "late_ack"
     PARKED = "parked"

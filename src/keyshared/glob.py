@@ -23,7 +23,7 @@ from keyshared.hashing import Key, key_bytes, required_key_bytes
 __all__ = ["MAX_PATTERN", "MAX_TRIED", "Glob", "KeyFilter"]
 
 MAX_PATTERN: Final = 256
-"""Characters of a pattern with ``?`` or stars, unless there is only one star, at the end."""
+"""Characters of a pattern with ``?`` or stars, unless there are only stars, at the end."""
 
 MAX_TRIED: Final = 100
 """Patterns of a filter that are neither one key nor a prefix: each of them is tried for a new key."""
@@ -66,11 +66,10 @@ class Glob:
         special = [index for index, token in enumerate(tokens) if token[0]]
         literal = "".join(char for is_special, char in tokens if not is_special).encode()
         self._exact = literal if not special else None
-        only_last = special == [len(tokens) - 1] and tokens[-1][1] == _STAR
-        only_stars = bool(tokens) and all(token == (True, _STAR) for token in tokens)
-        self._prefix = literal if only_last or only_stars else None
+        only_at_end = bool(special) and all(token == (True, _STAR) for token in tokens[special[0] :])
+        self._prefix = literal if only_at_end else None
         if special and self._prefix is None and len(pattern) > MAX_PATTERN:
-            needs = f"have at most {MAX_PATTERN} characters, or no ? and no other star than one at the end"
+            needs = f"have at most {MAX_PATTERN} characters, or no ? and no other stars than at the end"
             raise ArgumentError("pattern", pattern, needs)
         self._match = _compiled(tokens, in_bytes=danube_compat)
 

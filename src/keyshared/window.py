@@ -314,7 +314,7 @@ class InFlightWindow:
 
     @property
     def cursor(self) -> ContiguousCursor:
-        """What is settled. Read it; only the window moves it."""
+        """The cursor over what is settled. Read it; only the window moves it."""
         return self._cursor
 
     @property

@@ -391,6 +391,7 @@ class TestState:
             ("text", "be bytes"),
             (zlib.compress(b"{"), "be what Journal.to_bytes wrote"),
             (zlib.compress(b"[" * 100_000), "be what"),
+            (packed({}) + b"more", "be what"),
             (packed([]), "have a field 'version'"),
         ],
     )

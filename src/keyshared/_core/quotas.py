@@ -76,7 +76,7 @@ class TokenBucket:
 
 
 class Quota(Generic[Taker]):
-    """What shares a limit of open deliveries.
+    """A limit of open deliveries that lanes share.
 
     Attributes:
         name: Name of the group; empty for the group without a name, and for the subscription.

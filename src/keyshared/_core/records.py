@@ -71,7 +71,7 @@ BLOCKED: Final = 7
 
 
 class Transition(IntEnum):
-    """What can happen to an outstanding message."""
+    """An event in the life of an outstanding message."""
 
     SPILL = 0
     LOAD = 1
@@ -117,7 +117,7 @@ _offset_of: Final = attrgetter("offset")
 
 
 class Note:
-    """What is noted of a message after its first delivery has ended; nearly all messages have none.
+    """The notes of a message after its first delivery has ended; nearly all messages have none.
 
     Attributes:
         ended: The last eight deliveries that ended, each as attempt and consumer.
@@ -197,7 +197,7 @@ def next_spilled(entry: Entry | None) -> Entry | None:
 
 
 class Rule:
-    """What holds for a key; made once when its lane begins, and shared by all keys that have the same.
+    """The rule of a key; made once when its lane begins, and shared by all keys that have the same.
 
     Attributes:
         limit: Open deliveries of the key.
@@ -379,7 +379,7 @@ class Lane:
 
 
 class ConsumerState(StrEnum):
-    """What a consumer may do now."""
+    """The state of a consumer: what it may do now."""
 
     ACTIVE = "active"  # owns keys, gets messages
     INACTIVE = "inactive"  # owns keys, gets nothing until it is back or its grace period is over

@@ -27,11 +27,10 @@ KEPT_BYTES: Final = 262_144
 """Of answers that are kept; then all of them are forgotten."""
 
 _KEPT_EACH: Final = 128  # bytes of an answer besides those of its key
-_LONGEST_PREFIX: Final = 64  # each length is one look-up; longer prefixes are tried in turn
 
 
 class Acceptance:
-    """What the patterns of all consumers say of a key.
+    """The answers of all consumers' patterns about a key.
 
     Attributes:
         filters: The filter of each known consumer, by name.
@@ -127,7 +126,7 @@ class Acceptance:
         """Return where a pattern is looked up, and under what; None for one that has to be tried."""
         if glob.exact is not None:
             return self._exact, glob.exact
-        if glob.prefix is not None and len(glob.prefix) <= _LONGEST_PREFIX:
+        if glob.prefix is not None:
             return self._prefixes, glob.prefix
         return None
 
@@ -184,7 +183,7 @@ class Routing:
 
     @property
     def ranges(self) -> RangeMap:
-        """Who owns which slot now, filters aside."""
+        """The owner of each slot now, filters aside."""
         return self._ranges
 
     def placement_copy(self) -> Placement:

@@ -48,7 +48,7 @@ class Session:
 
     @property
     def phase(self) -> SessionPhase:
-        """What it does now."""
+        """The phase that it is in."""
         if self.ending is not None:
             return SessionPhase.FLUSHING
         return SessionPhase.WORKING if self.open else SessionPhase.LINGERING

@@ -21,7 +21,7 @@ _SLACK: Final = 64  # stale records that may stay beyond one for each live one
 
 
 class Timed(Protocol):
-    """Whatever can have one deadline; None when it has none."""
+    """An object with one deadline; None when it has none."""
 
     deadline: int | None
 
@@ -44,7 +44,7 @@ class Stage(IntEnum):
 
 
 class Duty(NamedTuple):
-    """What happens when the deadline of an object of one class has come.
+    """The action when the deadline of an object of one class has come.
 
     Attributes:
         stage: Those of a lower stage act first.
@@ -159,7 +159,7 @@ class Timers:
         return due
 
     def running(self) -> Iterator[Timed]:
-        """Whatever will fall due, once for each record that says so. For tests; O(records)."""
+        """Yield all that will fall due, once for each record that says so. For tests; O(records)."""
         for due, records in self._queue:
             yield from (timed for timed in records if timed.deadline == due)
         yield from (record.timed for record in self._heap if record.is_live)
@@ -186,7 +186,7 @@ def _take(due: list[Due], deadline: int, timed: Timed) -> None:
 
 
 def due_order(due: list[Due], duties: Duties) -> list[tuple[Duty, Timed]]:
-    """What fell due by one instant, in the order in which it acts, and what it does."""
+    """Return what fell due by one instant, in the order in which it acts, and what it does."""
     ranked = [(duties[type(timed)], deadline, timed) for deadline, timed in due]
     ranked.sort(key=_rank)
     return [(duty, timed) for duty, _, timed in ranked]

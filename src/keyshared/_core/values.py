@@ -70,7 +70,7 @@ class Blocking(NamedTuple):
 
 
 class SessionPhase(StrEnum):
-    """What a session of a key does now."""
+    """The phase of a session of a key."""
 
     WORKING = "working"  # a delivery of the key is open
     LINGERING = "lingering"  # none is, and its consumer keeps the key for a while

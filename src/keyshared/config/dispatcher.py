@@ -55,14 +55,14 @@ DEFAULT_INACTIVE_GRACE_MS: Final = 3_000  # Danube 6 heartbeats of 500 ms
 
 
 class OnEvict(StrEnum):
-    """What becomes of the open deliveries of a consumer that is evicted."""
+    """The policy for the open deliveries of a consumer that is evicted."""
 
     REDELIVER = "redeliver"  # at least once
     DROP = "drop"  # at most once: they are settled and reported as dropped
 
 
 class Unmatched(StrEnum):
-    """What becomes of a message whose key no connected consumer accepts.
+    """The policy for a message whose key no connected consumer accepts.
 
     A message whose key a consumer accepts, but no consumer owns, waits: its slot is a hole, or the consumers that
     accept it own nothing. Only `ERROR` refuses it too.
@@ -74,7 +74,7 @@ class Unmatched(StrEnum):
 
 
 class DrainUnit(StrEnum):
-    """What moves as a whole: nothing of it goes to the new owner while another consumer has open deliveries of it."""
+    """The unit that moves as a whole: the new owner gets nothing of it while others have open deliveries of it."""
 
     KEY = "key"  # one key (SQS FIFO a group, parallel-consumer a key)
     HASH = "hash"  # every key of a slot of the placement (Pulsar's PIP-379)

@@ -99,7 +99,7 @@ class RetryPolicy:
 
 
 class Poison(StrEnum):
-    """What becomes of a message whose retries are exhausted. The messages behind it are never thrown away.
+    """The policy for a message whose retries are exhausted. The messages behind it are never thrown away.
 
     | value | the message | newer messages of its key |
     |---|---|---|

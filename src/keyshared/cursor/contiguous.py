@@ -123,7 +123,7 @@ class ContiguousCursor:
         """Take the next offset of the log. O(1) amortised.
 
         Args:
-            offset: Above every offset offered before.
+            offset: Above every offset offered before, unless those are read again after a restart.
 
         Returns:
             Whether it needs work; if not, whether it was settled above the position before the restart, or lies below
@@ -131,7 +131,7 @@ class ContiguousCursor:
             wants to repeat old messages it says that this cursor will not.
 
         Raises:
-            OffsetOrderError: ``offset`` is no int, or not above `last`. Nothing was changed.
+            OffsetOrderError: ``offset`` is no int, or not above `last` and no rewind. Nothing was changed.
             ArgumentError: ``offset`` has more than 63 bits. Nothing was changed.
         """
         core = self.core

@@ -257,7 +257,11 @@ def _check(placement: object, config: object) -> None:
 def _parsed(state: object) -> object:
     if not isinstance(state, bytes):
         raise SnapshotError("state", state, "be bytes")
+    inflate = zlib.decompressobj()
     try:
-        return json.loads(zlib.decompress(state))
+        data = json.loads(inflate.decompress(state))
     except (zlib.error, ValueError, RecursionError):
-        raise SnapshotError("state", state[:_SHOWN_BYTES], "be what Journal.to_bytes wrote, all of it") from None
+        data = None
+    if data is None or not inflate.eof or inflate.unused_data:
+        raise SnapshotError("state", state[:_SHOWN_BYTES], "be what Journal.to_bytes wrote, all of it")
+    return data

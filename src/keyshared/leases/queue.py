@@ -50,14 +50,16 @@ class LeaseQueue(LeaseAnswers[Item]):
     Every call returns a `LeaseAnswer`: the answer to the caller, and the effects that the host has to apply, as
     those of `KeySharedDispatcher`; never a `Deliver`, because leases carry their messages. Queries are those of a
     dispatcher: ``resume_offset`` is the trim cursor, below which everything is settled, or was redriven with its
-    item; cut the log at ``min(wanted, resume_offset)``. Messages that are leased or reserved are ``in_flight``.
+    item; cut the log at ``min(wanted, resume_offset)``. Messages that are leased or reserved are ``in_flight``
+    with the deadline of a delivery; a reservation, or the drain of their consumer, may end earlier: see `leases` and
+    `reservations`.
     ``now_ms`` is a monotonic clock in whole milliseconds, None for that of the previous call; time that goes back
     raises `ClockError`. A handle is an offset and the id of the lease that covers it; values of other types raise
     `ArgumentError`, a consumer that was not added or has left `UnknownConsumerError`.
 
-    Every call lets time act first, so you need no timer. A call that raises has changed nothing: the state before the
-    call accepts or refuses `offer`, `add_consumer`, `set_placement`, `redrive` and groups. Call `handle_timeout` before
-    them to let time act. Not thread-safe.
+    Every call lets time act first, so you need no timer; only `offer` takes its message before. A call that raises has
+    changed nothing: the state before the call accepts or refuses `offer`, `add_consumer`, `set_placement`, `redrive`
+    and groups. Call `handle_timeout` before them to let time act. Not thread-safe.
 
     A consumer is one name; `keyshared.placement.assigned.member_name` makes one of a group and an id.
 
@@ -175,7 +177,6 @@ class LeaseQueue(LeaseAnswers[Item]):
             ArgumentError: The name or the weight can never work.
         """
         now = checked_now(now_ms, self._machine.now)
-        check_kind("name", name, str)
         check_name(name)
         if weight is not None:
             check_number("weight", weight, above=True)

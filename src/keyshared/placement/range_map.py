@@ -476,7 +476,7 @@ class RangeMap:
             key_hash: The hash, if it is not one of `KEY_HASHES`; it must have the name that the data says.
 
         Raises:
-            SnapshotError: The data is truncated, forged, of another version or hash, or not as `to_json` writes it.
+            SnapshotError: The data is cut or damaged, of another version or hash, or not as `to_json` writes it.
 
         Example:
             >>> RangeMap.from_json(RangeMap().to_json()) == RangeMap()

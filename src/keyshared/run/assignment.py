@@ -84,7 +84,7 @@ class Run(Generic[Message]):
 
 
 class Trouble:
-    """What the engine knows of a message that has failed, was postponed, or was open at a crash.
+    """The record of a message that has failed, was postponed, or was open at a crash.
 
     Attributes:
         key: Its key.

@@ -136,7 +136,7 @@ class Assignments(ABC, Generic[Message]):
 
     @property
     def error(self) -> BaseException | None:
-        """What stopped it, with the traceback that it had then: each call that raises it would make that longer."""
+        """The error that stopped it, with the traceback of then: each call that raises it would make that longer."""
         return None if self._error is None else self._error.with_traceback(self._trace)
 
     @error.setter

@@ -35,7 +35,7 @@ class Suspect(NamedTuple):
 
 
 class CrashRecord(NamedTuple):
-    """What a start reads.
+    """The stored record that a start reads.
 
     Attributes:
         horizon: Offset below which a message may have ended the process; None after an orderly end.

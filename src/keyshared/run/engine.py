@@ -80,7 +80,7 @@ class Engine(Handling[Message]):
         return rows_of(self.stats(), self._logs.values(), busiest, is_up=is_up, now_ms=self._now)
 
     def why_blocked(self, name: str, offset: int) -> Blocking | None:
-        """What a message waits for; None if it is at a handler, or done."""
+        """Return what a message waits for; None if it is at a handler, or done."""
         log = self.log(name)
         if offset in log.paused:
             return Blocking(BlockReason.GROUP_PAUSED)

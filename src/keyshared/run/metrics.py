@@ -21,7 +21,7 @@ Metrics: TypeAlias = Callable[[], Iterable[MetricRow]]
 
 
 class Description(NamedTuple):
-    """What a metric is.
+    """The text of a metric, and its labels.
 
     Attributes:
         text: In a few words.

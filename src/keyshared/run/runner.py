@@ -222,7 +222,7 @@ class Runner(Verbs, Generic[Message]):
 
     @property
     def error(self) -> BaseException | None:
-        """What stopped the runner; None while it runs, and after an orderly stop."""
+        """The error that stopped the runner; None while it runs, and after an orderly stop."""
         return self._engine.error
 
     def stats(self) -> RunnerStats:

@@ -9,7 +9,7 @@ __all__ = ["Event", "Row"]
 
 
 class Event(StrEnum):
-    """What happened, in a row of a history."""
+    """The event of a row of a history."""
 
     OFFERED = "offered"
     DELIVERED = "delivered"

@@ -38,7 +38,7 @@ _Sample = TypeVar("_Sample")
 
 
 class Answer(StrEnum):
-    """What a consumer answers when it has worked on a message."""
+    """The answer of a consumer that has worked on a message."""
 
     ACK = "ack"
     NACK = "nack"
@@ -56,7 +56,7 @@ class ServiceTime(Protocol):
 
 
 class AnswerModel(Protocol):
-    """What consumers answer."""
+    """A model of the answers of consumers."""
 
     @property
     def reason(self) -> str | None:

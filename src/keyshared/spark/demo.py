@@ -36,7 +36,7 @@ _ANSWERS: Final = (Answer.ACK,) * 989 + (Answer.NACK,) * 10 + (Answer.SILENT,)
 
 
 class Workload(NamedTuple):
-    """What a group has to do.
+    """The work of a group.
 
     Attributes:
         messages: The number of messages.

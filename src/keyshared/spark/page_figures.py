@@ -38,7 +38,7 @@ _PROOFS: Final = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What a consumer group did with a log; all times on the clock of the log.
+    """The figures of what a consumer group did with a log; all times on the clock of the log.
 
     Attributes:
         name: The name of the consumer group; empty if there is one only.

@@ -167,7 +167,7 @@ def _add_check(check: ArgumentParser) -> None:
     check.add_argument(
         "--claims",
         metavar="TOML",
-        help="file with what the system claims, by the names of Claims (default: the usual promises)",
+        help="file with the claims of the system, by the names of Claims (default: the usual, safe-cursor and fence)",
     )
     check.add_argument(
         "--claim",

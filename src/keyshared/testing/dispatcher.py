@@ -197,7 +197,7 @@ class DispatcherDriver(Driver):
 
 
 def told_of(effect: Effect) -> list[Event]:
-    """What an effect says of a message that is no longer open.
+    """Return what an effect says of a message that is no longer open.
 
     Args:
         effect: Any; of most there is nothing to tell.
@@ -223,7 +223,7 @@ def told_of(effect: Effect) -> list[Event]:
 def owners_told(
     placement: _Owners, log: Sequence[bytes | None], known: MutableMapping[bytes, str | None]
 ) -> list[Event]:
-    """Who owns the keys of a log now, where that is not known yet.
+    """Return who owns the keys of a log now, where that is not known yet.
 
     Args:
         placement: Asked for each key.

@@ -72,7 +72,7 @@ _RARELY: Final = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What schedules are made of.
+    """The material that schedules are made of.
 
     Attributes:
         can: Abilities of the driver.

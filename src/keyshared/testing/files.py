@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 class FileReport(NamedTuple):
-    """What the checker says of a file; as a text, what is printed of it.
+    """The checker's report of a file; as a text, what is printed of it.
 
     Attributes:
         path: The file.

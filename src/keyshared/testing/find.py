@@ -101,7 +101,7 @@ class Raised(NamedTuple):
 
     @property
     def kind(self) -> tuple[type[Exception], str]:
-        """What two exceptions have in common that count as one finding."""
+        """Return what two exceptions have in common that count as one finding."""
         return type(self.error), self.place
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Raised(NamedTuple):
 
 
 class ScheduleRun(NamedTuple):
-    """What came of a schedule.
+    """The outcome of a schedule.
 
     Attributes:
         history: What has happened.
@@ -133,7 +133,7 @@ class ScheduleRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a search has found: a broken promise, or an exception.
+    """A broken promise, or an exception, that a search has found.
 
     Attributes:
         violation: The broken promise and its proof; None for an exception.
@@ -178,7 +178,7 @@ class Finding:
 
 
 class Search(NamedTuple):
-    """What came of a search.
+    """The outcome of a search.
 
     Attributes:
         finding: What was found first, shortened; None if nothing was.

@@ -81,7 +81,7 @@ class SessionEnds(StrEnum):
 
 
 class SettledBy(StrEnum):
-    """What settled a message, if not the ack of its open delivery."""
+    """An event other than the ack of its open delivery that settled a message."""
 
     LATE_ACK = "late_ack"  # an ack of an earlier delivery, noted when it came
     OPERATOR = "operator"  # a decision from outside

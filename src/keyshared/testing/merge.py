@@ -29,7 +29,7 @@ _OF_MEMBERS: Final = frozenset({Promise.AFFINITY, Promise.MINIMAL_MOVE})
 
 
 class MergedHistory(NamedTuple):
-    """What several logs tell together.
+    """The history that several logs tell together.
 
     Attributes:
         history: The events, in order. Messages that are not judged have an `Unclear`.

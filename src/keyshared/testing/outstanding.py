@@ -23,7 +23,7 @@ _Lease: TypeAlias = tuple[int, Message, Seen]  # when something becomes of which
 
 
 class Outstanding:
-    """What is outstanding by now, and what may be."""
+    """The messages that are outstanding by now, and those that may be."""
 
     def __init__(self, claims: Claims, remembered_keys: int) -> None:
         self.claims = claims

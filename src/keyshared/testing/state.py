@@ -24,7 +24,7 @@ _NOT_SAID: Final = "say whether a late answer counted"
 
 
 class State(Outstanding):
-    """What is known by now."""
+    """The facts that are known by now."""
 
     def __init__(self, claims: Claims, remembered_keys: int) -> None:
         super().__init__(claims, remembered_keys)

@@ -39,7 +39,7 @@ _STAGES: Final = (
 
 
 class Survey(NamedTuple):
-    """What came of all stages; as a text, what is printed of it.
+    """The outcome of all stages; as a text, what is printed of it.
 
     Attributes:
         name: What was tried.

@@ -22,7 +22,7 @@ class _Ready(NamedTuple):
 
 
 class Progress(Check):
-    """What can be delivered is delivered before the system falls quiet."""
+    """All that can be delivered is delivered before the system falls quiet."""
 
     promise = Promise.PROGRESS
     needs = (PUBLISHED, need("write `connected`, which says who has room", h.Connected), QUIET)
