@@ -69,8 +69,8 @@ def report_of(title: str, kinds: dict[str, list[str]], sizes: tuple[int, ...], s
 
 
 def run(scale: Scale) -> list[Report]:
-    quick = report_of("filters that are looked up", LOOKED_UP, (10, 100, MANY), scale)
+    quick = report_of("filters", LOOKED_UP, (10, 100, MANY), scale)
     for row in quick.rows:
         target = f"us for a new key, {CONSUMERS} x {MANY:,} patterns: {row.case}"
         quick.judge(target, row.values[-1], BOUND_US)
-    return [quick, report_of("filters that are tried in turn", TRIED, (10, MAX_TRIED), scale)]
+    return [quick, report_of("filters, tried in turn", TRIED, (10, MAX_TRIED), scale)]
