@@ -71,7 +71,13 @@ class Glob:
         if special and self._prefix is None and len(pattern) > MAX_PATTERN:
             needs = f"have at most {MAX_PATTERN} characters, or no ? and no other stars than at the end"
             raise ArgumentError("pattern", pattern, needs)
-        self._match = _compiled(tokens, in_bytes=danube_compat)
+        self._match: Callable[[bytes], bool]
+        if not special:
+            self._match = literal.__eq__
+        elif only_at_end:  # no regular expression: a filter may have thousands of prefixes
+            self._match = lambda data: data.startswith(literal)
+        else:
+            self._match = _compiled(tokens, in_bytes=danube_compat)
 
     @property
     def pattern(self) -> str:
@@ -240,8 +246,6 @@ def _tokens(pattern: str, *, escape: bool) -> list[_Token]:
 
 
 def _compiled(tokens: list[_Token], *, in_bytes: bool) -> Callable[[bytes], bool]:
-    if not any(is_special for is_special, _ in tokens):
-        return "".join(char for _, char in tokens).encode().__eq__
     pattern = _expression(tokens)
     if in_bytes or (True, _ANY_ONE) not in tokens:
         # characters and bytes are the same question without a ?: no character's UTF-8 starts inside another's
