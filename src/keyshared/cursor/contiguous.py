@@ -162,11 +162,7 @@ class ContiguousCursor:
             ArgumentError: ``offset`` is no int, or has more than 63 bits. Nothing was changed.
         """
         check_offset("offset", offset)
-        cell = self.core.find(offset)
-        if cell is None:
-            return False
-        self.core.close(cell)
-        return True
+        return self._settle(offset)
 
     def settle_many(self, offsets: Iterable[int]) -> int:
         """Settle several offsets, in any order.
@@ -183,7 +179,14 @@ class ContiguousCursor:
         wanted = list(check_several("offsets", offsets, "offsets"))
         for offset in wanted:
             check_offset("offsets", offset)
-        return sum(map(self.settle, wanted))
+        return sum(map(self._settle, wanted))
+
+    def _settle(self, offset: int) -> bool:
+        cell = self.core.find(offset)
+        if cell is None:
+            return False
+        self.core.close(cell)
+        return True
 
     @property
     def resume_offset(self) -> int | None:
