@@ -143,7 +143,7 @@ class Chosen:
     Args:
         parts: The window that they watch.
         end: Ends a delivery.
-        extra: A feature of whoever made the dispatcher, such as a lease queue.
+        extra: A feature of the owner of the core, such as the table of a lease queue.
 
     Attributes:
         features: All of them, in the order in which they are told, asked and end a call.

@@ -22,7 +22,6 @@ OwnerLookup: TypeAlias = Callable[[bytes], str | None]
 
 _FIRST_LOOKUPS: Final = 8  # for each consumer after a change, before the quickest way to find owners is prepared
 
-
 KEPT_BYTES: Final = 262_144
 """Of answers that are kept; then all of them are forgotten."""
 

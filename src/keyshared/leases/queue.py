@@ -52,10 +52,9 @@ class LeaseQueue(LeaseAnswers[Item]):
     dispatcher: ``resume_offset`` is the trim cursor, below which everything is settled, or was redriven with its
     item; cut the log at ``min(wanted, resume_offset)``. Messages that are leased or reserved are ``in_flight``
     with the deadline of a delivery; a reservation, or the drain of their consumer, may end earlier: see `leases` and
-    `reservations`.
-    ``now_ms`` is a monotonic clock in whole milliseconds, None for that of the previous call; time that goes back
-    raises `ClockError`. A handle is an offset and the id of the lease that covers it; values of other types raise
-    `ArgumentError`, a consumer that was not added or has left `UnknownConsumerError`.
+    `reservations`. ``now_ms`` is a monotonic clock in whole milliseconds, None for that of the previous call; time that
+    goes back raises `ClockError`. A handle is an offset and the id of the lease that covers it; values of other types
+    raise `ArgumentError`, a consumer that was not added or has left `UnknownConsumerError`.
 
     Every call lets time act first, so you need no timer; only `offer` takes its message before. A call that raises has
     changed nothing: the state before the call accepts or refuses `offer`, `add_consumer`, `set_placement`, `redrive`

@@ -114,9 +114,7 @@ class Subscription(Host):
         self._begun = count()
         self.workers: dict[str, Worker] = {}
         self._evicted: set[str] = set()  # those that have not come back
-        self._owners: dict[bytes, str | None] | None = (
-            {} if history.counts_moved_keys else None
-        )  # of each key, as known
+        self._owners: dict[bytes, str | None] | None = {} if history.counts_moved_keys else None  # as known so far
         self._open: dict[int, Deliver] = {}
         self.again: dict[int, int] = {}
         self._spilled: dict[int, Passenger] = {}  # of messages that are spilled, or may be before their next delivery
